@@ -1,0 +1,1 @@
+"""Declarative reconciler for Postgres clusters, volumes, snapshots and secrets."""

@@ -1,0 +1,73 @@
+"""Problems as data: what a person must know about a manifest, a plan or a run, and where it stands."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Span(NamedTuple):
+    """One stretch of text in a file.
+
+    Lines and columns count from 1, columns in characters; `end_column` is the
+    first column after the text, on the same line.
+    """
+
+    file: str
+    line: int
+    column: int
+    end_column: int
+
+    @property
+    def width(self) -> int:
+        return max(1, self.end_column - self.column)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
+
+    `label` is what stands beside the caret, `help` the way out.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    span: Span | None = None
+    label: str = ""
+    notes: tuple[str, ...] = ()
+    help: str = ""
+
+
+def error(
+    code: str,
+    message: str,
+    span: Span | None = None,
+    *,
+    label: str = "",
+    notes: tuple[str, ...] = (),
+    help: str = "",
+) -> Diagnostic:
+    return Diagnostic(code, Severity.ERROR, message, span, label, notes, help)
+
+
+def warning(
+    code: str,
+    message: str,
+    span: Span | None = None,
+    *,
+    label: str = "",
+    notes: tuple[str, ...] = (),
+    help: str = "",
+) -> Diagnostic:
+    return Diagnostic(code, Severity.WARNING, message, span, label, notes, help)
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(item.severity is Severity.ERROR for item in diagnostics)

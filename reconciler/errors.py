@@ -1,0 +1,87 @@
+"""The failures of this program.
+
+    ReconcilerError
+    ├── ManifestError      the manifests (or the settings) hold errors: carries diagnostics
+    ├── Refused            a plan or a request that this program will not carry out: carries diagnostics
+    ├── PlatformError      a read of the platform failed
+    │   ├── NotFound       404: the object or its app is not there (for this token)
+    │   ├── Unauthorized   401 or 403
+    │   └── Unreadable     the answer is not what the API document promises
+    ├── StoreError         the state cannot be read or written
+    └── Locked             somebody else applies this scope
+
+A mutation never raises for what the platform answered: its outcome is data
+(`platform.outcome`). A person's mistakes are diagnostics, reported together.
+"""
+
+from collections.abc import Sequence
+
+from reconciler.diagnostics import Diagnostic
+
+
+class ReconcilerError(Exception):
+    """Base of all failures that a person can be told about in one sentence, with the way out in `help`."""
+
+    def __init__(self, message: str, *, help: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.help = help
+
+
+class ManifestError(ReconcilerError):
+    def __init__(self, message: str, diagnostics: Sequence[Diagnostic] = (), *, help: str = "") -> None:
+        super().__init__(message, help=help)
+        self.diagnostics = tuple(diagnostics)
+
+
+class Refused(ReconcilerError):
+    def __init__(self, message: str, diagnostics: Sequence[Diagnostic] = (), *, help: str = "") -> None:
+        super().__init__(message, help=help)
+        self.diagnostics = tuple(diagnostics)
+
+
+class PlatformError(ReconcilerError):
+    """A read that failed for good. `status` is 0 when no answer came."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        path: str = "",
+        request_id: str = "",
+        help: str = "",
+    ) -> None:
+        super().__init__(message, help=help)
+        self.status = status
+        self.path = path
+        self.request_id = request_id
+
+
+class NotFound(PlatformError):
+    pass
+
+
+class Unauthorized(PlatformError):
+    pass
+
+
+class Unreadable(PlatformError):
+    pass
+
+
+class StoreError(ReconcilerError):
+    pass
+
+
+class Locked(ReconcilerError):
+    """Another process holds the lease of `scope` since `age_s` seconds."""
+
+    def __init__(self, scope: str, holder: str, age_s: float) -> None:
+        super().__init__(
+            f"`{scope}` is being applied by {holder} since {age_s:.0f} s",
+            help="wait for it, or pass --lock-timeout SECONDS",
+        )
+        self.scope = scope
+        self.holder = holder
+        self.age_s = age_s

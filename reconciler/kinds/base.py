@@ -1,0 +1,180 @@
+"""What a kind declares. A kind knows and never acts: everything it answers is data.
+
+To add a kind, copy `secret.py`: declare `Spec`, how live state is read and matched,
+which fields there are, and which steps create, change and remove an object.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from reconciler.diagnostics import Diagnostic, Span
+from reconciler.model import (
+    Action,
+    Address,
+    Effect,
+    FieldChange,
+    Impact,
+    Lifecycle,
+    Obligation,
+    Reference,
+    Resource,
+    StateRecord,
+)
+from reconciler.steps import OutputRef, Read, SecretRef, Step
+
+
+class Spec(BaseModel):
+    """Base of all `spec` models: strict types, no unknown fields."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Everything known about one address when its change is decided.
+
+    `live` is the matched wire object, None when there is none. `now` is the platform's time.
+    `extra` holds answers of `Kind.extra_reads`, in their order. `fingerprint` is that of the
+    desired secret value: None when there is none or its source is not readable.
+    """
+
+    address: Address
+    resource: Resource | None
+    record: StateRecord | None
+    live: Any | None
+    now: datetime
+    capabilities: frozenset[str] = frozenset()
+    extra: tuple[Sequence[Any], ...] = ()
+    fingerprint: str | None = None
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        """The manifest's, or what the record kept of it."""
+        if self.resource is not None:
+            return self.resource.lifecycle
+        return self.record.lifecycle if self.record is not None else Lifecycle()
+
+    @property
+    def spec(self) -> Any:
+        assert self.resource is not None
+        return self.resource.spec
+
+    def known_id(self) -> str | OutputRef:
+        """The platform's id, or a reference to the one that an earlier step will bring."""
+        if self.live is not None:
+            return str(self.live.id)
+        if self.record is not None and self.record.id:
+            return self.record.id
+        return OutputRef(str(self.address), "id")
+
+    def span(self, *path: str | int) -> Span | None:
+        return self.resource.span(*path) if self.resource is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What a kind says should happen to one subject: steps in order, and what they amount to.
+
+    A step's `after` holds only what goes beyond "after the kind's previous step": planning adds that.
+    """
+
+    action: Action
+    steps: tuple[Step, ...] = ()
+    fields: tuple[FieldChange, ...] = ()
+    impact: Impact = Impact.ONLINE
+    reason: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of `Spec` that can be compared.
+
+    `effect`: what changing it means (REFUSED: the platform cannot).
+    `source`: "live", or "record" for create-only fields that the platform never returns.
+    `help`: the recipe when it is refused. `equal` replaces `==` (want, live).
+    """
+
+    name: str
+    effect: Effect
+    source: Literal["live", "record"] = "live"
+    help: str = ""
+    equal: Callable[[Any, Any], bool] | None = None
+
+
+class Kind(ABC):
+    """The contract between the pipeline, which acts, and one kind, which only knows."""
+
+    name: ClassVar[str]
+    Spec: ClassVar[type[Spec]]
+    in_app: ClassVar[bool]  # addresses carry an app, and manifests need `metadata.app`
+    owns_objects: ClassVar[bool] = True  # False: resolved while loading, has no record
+    name_pattern: ClassVar[str] = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+    fields: ClassVar[tuple[Field, ...]] = ()
+
+    # --- while loading ---
+
+    def references(self, spec: Any, address: Address) -> Iterable[Reference]:
+        """The addresses whose values `spec` needs."""
+        return ()
+
+    def check(self, spec: Any, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+        """Problems that field types cannot express. `span(*path)` locates a value of the manifest."""
+        return ()
+
+    def scope(self, spec: Any, address: Address) -> str:
+        """The lease's scope."""
+        return address.app or "-"
+
+    def secret(self, resource: Resource) -> SecretRef | None:
+        """The secret value that this resource sends, if any."""
+        return None
+
+    # --- observing ---
+
+    def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
+        """The GET whose answer shows this object, shared by all of one list. None: nothing shows it."""
+        return None
+
+    def extra_reads(self, subject: Subject) -> Sequence[Read]:
+        """More GETs that deciding about this subject needs."""
+        return ()
+
+    def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:
+        """Fields by which an object without a record is recognised; None: by recorded id only."""
+        return None
+
+    # --- deciding ---
+
+    @abstractmethod
+    def create(self, subject: Subject) -> Moves:
+        """There is no object yet."""
+
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+        """The object exists; `fields` differ (possibly none: then only waits and objectives count)."""
+        return Moves(Action.NOOP)
+
+    def remove(self, subject: Subject) -> Moves:
+        """The manifest is gone and the record's lifecycle says delete."""
+        return Moves(Action.RETAIN)
+
+    def restart(self, subject: Subject, obligations: Sequence[Obligation]) -> Moves:
+        """What is owed and can be done now."""
+        return Moves(Action.NOOP)
+
+    def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        """The managed fields that differ, in spec order."""
+        raise NotImplementedError
+
+    def guards(self, action: Action) -> tuple[str, ...]:
+        """Fields of the live object that must not move between plan and apply, beside the managed ones."""
+        return ("id",)
+
+    def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
+        """Why a refused field cannot change, at its place, with the recipe."""
+        raise NotImplementedError

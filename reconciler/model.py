@@ -1,0 +1,236 @@
+"""What is wanted, what is recorded and what must change: the core data, all of it frozen.
+
+*Desired* comes from manifests (`Resource`), *observed* from the platform
+(`Observation`), *record* from the state (`StateRecord`). A `Change` is what one
+resource needs; the calls that carry it out are `steps.Step`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+from reconciler.diagnostics import Span
+
+Path = tuple[str | int, ...]  # keys and list indices from the document's root: ("spec", "size_gb")
+
+SENSITIVE = "(sensitive)"  # stands for every secret value, everywhere
+
+_ADDRESS = re.compile(
+    r"(?P<kind>[A-Z][A-Za-z]*)/(?:(?P<app>[^/\[\]]+)/)?(?P<name>[^/\[\]]+)(?:\[(?P<ordinal>\d+)\])?"
+)
+
+
+class Address(NamedTuple):
+    """The name of one resource: `Volume/shop/data`, `Volume/shop/data[1]`, `PostgresCluster/orders`.
+
+    Ordinal 0 has no suffix, so that adding `count` to a manifest renames nothing.
+    """
+
+    kind: str
+    name: str
+    app: str | None = None
+    ordinal: int = 0
+
+    def __str__(self) -> str:
+        base = f"{self.kind}/{self.app}/{self.name}" if self.app else f"{self.kind}/{self.name}"
+        return f"{base}[{self.ordinal}]" if self.ordinal else base
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Raises ValueError when `text` is not an address."""
+        found = _ADDRESS.fullmatch(text)
+        if not found:
+            raise ValueError(f"`{text}` is not an address; one looks like Volume/shop/data")
+        return cls(found["kind"], found["name"], found["app"], int(found["ordinal"] or 0))
+
+
+class Deletion(StrEnum):
+    RETAIN = "retain"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """How a resource may be treated. Stored with the record, so that it outlives the manifest."""
+
+    deletion: Deletion = Deletion.RETAIN
+    snapshot_before: tuple[Literal["extend", "delete"], ...] = ("delete",)
+    timeout_s: int = 1800
+
+
+class Reference(NamedTuple):
+    """`span_path` is where in the manifest the reference to `address` stands."""
+
+    address: Address
+    span_path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One desired object: a validated manifest (one of `count` of them).
+
+    `spec` is the kind's own pydantic model; `spec.model_fields_set` are the fields
+    that the person wrote (or that a RetentionPolicy gave), which are the managed ones.
+    `objectives` are wishes that are not fields, such as `snapshot_max_age_h`.
+    `spans` maps paths to packed positions: read them with `span`.
+    """
+
+    address: Address
+    spec: Any
+    lifecycle: Lifecycle
+    file: str
+    spans: Mapping[Path, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    adopt_id: str | None = None
+    references: tuple[Reference, ...] = ()
+    objectives: Mapping[str, int] = field(default_factory=dict)
+    inherited: Mapping[Path, Span] = field(default_factory=dict)
+
+    def span(self, *path: str | int) -> Span | None:
+        """Where the value at `path` stands, or else its nearest enclosing value that has a position."""
+        while True:
+            if path in self.inherited:
+                return self.inherited[path]
+            if path in self.spans:
+                return unpack_span(self.file, self.spans[path])
+            if not path:
+                return None
+            path = path[:-1]
+
+
+_COLUMN_BITS = 20  # a line is at most a megabyte long: manifests are capped well below
+_COLUMN_MASK = (1 << _COLUMN_BITS) - 1
+
+
+def pack_span(line: int, column: int, end_column: int) -> int:
+    """One int per position: a hundred thousand manifests keep theirs in memory."""
+    return (
+        (line << (2 * _COLUMN_BITS))
+        | (min(column, _COLUMN_MASK) << _COLUMN_BITS)
+        | min(end_column, _COLUMN_MASK)
+    )
+
+
+def unpack_span(file: str, packed: int) -> Span:
+    return Span(
+        file, packed >> (2 * _COLUMN_BITS), (packed >> _COLUMN_BITS) & _COLUMN_MASK, packed & _COLUMN_MASK
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """Work that a call left owed, kept with the record until it is done.
+
+    `certainty` is "unknown" when the answer that would have told was lost.
+    """
+
+    work: Literal["restart"]
+    because: str
+    certainty: Literal["owed", "unknown"]
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecord:
+    """What we know of one object of ours. `id` is the platform's id ("" for objects known by name only).
+
+    `applied` holds the managed fields as last sent or found equal, and the
+    create-only fields as sent. Secret values appear as keyed fingerprints only.
+    `source` is the manifest file, relative to the project; `scope` the lease's scope.
+    `inferred`: the id was found by evidence, not told by an answer; protected from deletion.
+    """
+
+    address: Address
+    id: str
+    scope: str
+    applied: Mapping[str, Any]
+    lifecycle: Lifecycle
+    created_at: datetime
+    source: str = ""
+    obligations: tuple[Obligation, ...] = ()
+    inferred: bool = False
+    serial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The answer to one read. Only a complete one may mean that an object is absent.
+
+    `at` is the platform's own time (its Date header), so that ages do not depend on our clock.
+    `objects` are wire models; `problem` says why an incomplete one is incomplete.
+    """
+
+    objects: Sequence[Any]
+    complete: bool
+    at: datetime
+    problem: str = ""
+
+
+class Effect(StrEnum):
+    IN_PLACE = "in_place"
+    GROW = "grow"
+    RESTART = "restart"
+    WRITE_ONLY = "write_only"
+    REFUSED = "refused"
+
+
+class Action(StrEnum):
+    """What a change does, weightiest first; then the words for "nothing is sent"."""
+
+    DELETE = "delete"
+    CREATE = "create"
+    RESTORE = "restore"
+    ADOPT = "adopt"
+    EXTEND = "extend"
+    UPDATE = "update"
+    SET = "set"
+    SUSPEND = "suspend"
+    START = "start"
+    SNAPSHOT = "snapshot"
+    RESTART = "restart"
+    FORGET = "forget"
+    RETAIN = "retain"
+    REFUSED = "refused"
+    NOOP = "noop"
+
+
+class Impact(StrEnum):
+    ONLINE = "online"
+    RESTART = "restart"
+    DOWNTIME = "downtime"
+    DATA_LOSS = "data_loss"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field that differs. Values are JSON; a secret's are `SENSITIVE`."""
+
+    path: str
+    before: Any
+    after: Any
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one resource needs. `id` is the platform's, where one is known."""
+
+    address: Address
+    action: Action
+    fields: tuple[FieldChange, ...] = ()
+    impact: Impact = Impact.ONLINE
+    reason: str = ""
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """An obligation as plans and reports show it."""
+
+    address: Address
+    work: str
+    because: str
+    certainty: str

@@ -1,0 +1,29 @@
+"""Progress, as events that a front end may show. Every method does nothing here."""
+
+from reconciler.model import Address
+from reconciler.steps import Step
+
+
+class Reporter:
+    """Told what happens while it happens; must not raise and must not block."""
+
+    def loading(self, files: int) -> None:
+        """Manifests are being read."""
+
+    def observing(self, done: int, total: int) -> None:
+        """`done` of `total` platform reads are answered."""
+
+    def note(self, message: str) -> None:
+        """A fact worth a line that no other event carries."""
+
+    def step_started(self, step: Step) -> None:
+        """The call of `step` is about to be sent."""
+
+    def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
+        """The call is done; its wait last saw `seen`."""
+
+    def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
+        """`outcome` is done, pending, unknown, failed or skipped; `detail` an id or an error text."""
+
+    def settling(self, address: Address, wait_s: float) -> None:
+        """An unknown outcome is being settled from evidence, for up to `wait_s` seconds."""

@@ -1,0 +1,107 @@
+"""The Store protocol: what every state backend keeps, and what it promises."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from reconciler.model import Address, StateRecord
+
+
+class Event(StrEnum):
+    """`RUN_*` have no step. An INTENT is open until a DONE, FAILED or SETTLED of its run, step and attempt."""
+
+    RUN_STARTED = "run.started"
+    INTENT = "step.intent"
+    DONE = "step.done"
+    FAILED = "step.failed"
+    UNKNOWN = "step.unknown"
+    SETTLED = "step.settled"
+    PENDING = "step.pending"
+    RUN_FINISHED = "run.finished"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One line of the journal. `attempt` counts the intents of one step in one run, from 1.
+
+    `data` is JSON without secret values. For an INTENT it holds the step as it will be sent and
+    the ids listed before (`baseline`); for RUN_STARTED the plan's id under `plan`.
+    """
+
+    run: str
+    event: Event
+    at: datetime
+    address: Address | None = None
+    step: str = ""
+    attempt: int = 1
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to change `scopes`. `epochs` maps each scope to the epoch it was taken at; epochs only grow.
+
+    `expires_at` is None where an OS file lock, held for the process's life, frees the lease.
+    `succeeded_dead_holder`: a scope was taken over from a holder that died without releasing it.
+    """
+
+    holder: str
+    epochs: Mapping[str, int]
+    expires_at: datetime | None = None
+    succeeded_dead_holder: bool = False
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return tuple(sorted(self.epochs))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that is known, as of one moment.
+
+    `open_intents`: intents whose outcome is not known, oldest first.
+    `plans_run`: ids of plans that an apply has started.
+    """
+
+    lineage: str
+    records: Mapping[Address, StateRecord]
+    open_intents: tuple[JournalEntry, ...]
+    plans_run: frozenset[str]
+
+
+class Store(Protocol):
+    """Every method raises StoreError when the backend cannot answer or holds damaged data."""
+
+    async def load(self) -> State: ...
+
+    async def fingerprint_key(self) -> bytes:
+        """32 random bytes kept beside the state, for keyed fingerprints of secret values."""
+        ...
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        """Take all scopes or none. Raises Locked naming the first one held, after waiting `timeout_s`."""
+        ...
+
+    async def check(self, lease: Lease) -> None:
+        """Raises StoreError when `lease` is no longer the current one of each of its scopes."""
+        ...
+
+    async def release(self, lease: Lease) -> None: ...
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        """Append `entries`, store `put` and drop `remove`, durably and all or nothing.
+
+        A put record's `serial` is the one it must replace (0: there must be none); the records
+        come back with their new serials. Raises StoreError when the lease is not current.
+        """
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,209 @@
+"""Calls as data: everything that apply may send stands here before it is sent.
+
+A step may need a value that only an earlier answer gives (`OutputRef`), or a
+secret that is read at the moment of sending (`SecretRef`); both print as
+templates. A plan therefore shows, stores and runs the same thing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from reconciler.diagnostics import Diagnostic
+from reconciler.model import (
+    SENSITIVE,
+    Address,
+    Change,
+    Lifecycle,
+    Owed,
+)
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRef:
+    """A value from an answer. `source` is an address (the object's latest known fields)
+    or a step id (that call's raw reply); `path` is dotted: `endpoints.primary.pooler.host`.
+    """
+
+    source: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"${{{self.source}:{self.path}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A secret value, resolved when it is sent. Inside `Step.applied` it is stored as its keyed fingerprint.
+
+    `env`: name of a variable; `file`: a path; `template`: `parts`, joined.
+    """
+
+    source: Literal["env", "file", "template"]
+    name: str = ""
+    parts: "tuple[str | OutputRef | SecretRef, ...]" = ()
+
+    def __str__(self) -> str:
+        return SENSITIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Text with values from earlier answers in it, such as a path with a new object's id."""
+
+    parts: tuple[str | OutputRef, ...]
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One GET. `shape` names the answer's model in `wire.SHAPES`."""
+
+    path: str | Template
+    shape: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to `service` ("platform", or a provider's address)."""
+
+    method: Method
+    path: str | Template
+    body: Mapping[str, Any] | None = None
+    service: str = "platform"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """True of an object whose `field` is one of `any_of`, or at least `at_least`; `fails` end the wait."""
+
+    field: str
+    any_of: tuple[Any, ...] = ()
+    at_least: int | None = None
+    fails: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """After the call, read until the condition holds.
+
+    `item`: the id of the object in a list answer; `OutputRef` when the reply names it. When the
+    reply names none, the newest item that is not in the step's baseline counts.
+    `reply_path`: where in the call's own reply the object stands, if that reply may already
+    satisfy the condition ("" = the whole reply, None = never trust the reply).
+    """
+
+    read: Read
+    until: Condition
+    timeout_s: int
+    item: str | OutputRef | None = None
+    reply_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owes:
+    """The reply's boolean at `when` says whether `work` is now owed; without one it is owed as unknown."""
+
+    work: Literal["restart"]
+    when: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """How an object that a lost reply may have created is found: in `read`, by equal `match` fields.
+
+    `unattached`: fields that must be empty for the object to be ours to take.
+    """
+
+    read: Read
+    match: Mapping[str, Any] = field(default_factory=dict)
+    unattached: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of the plan, and all that its outcome means.
+
+    `after`: ids of steps that must be done before.
+    `id_path`: dotted path of the object's id in the reply; a 2xx without it is UNKNOWN. None: no id is due.
+    `object_path`: dotted path of the object in the reply, whose fields later steps may refer to.
+    `applied`: what the record holds once the call succeeded (values may be OutputRef and SecretRef).
+    `accepts`: refusals that mean done, by status.
+    `if_unknown`: repeat (absolute calls), find (by list and baseline), ask (a person decides).
+    `removes`: success means that the object is gone and its record with it.
+    """
+
+    id: str
+    address: Address
+    call: Call
+    after: tuple[str, ...] = ()
+    id_path: str | None = None
+    object_path: str | None = None
+    applied: Mapping[str, Any] = field(default_factory=dict)
+    accepts: tuple[int, ...] = ()
+    owes: Owes | None = None
+    wait: Wait | None = None
+    if_unknown: Literal["repeat", "find", "ask"] = "ask"
+    find: Find | None = None
+    removes: bool = False
+
+    @property
+    def mutates(self) -> bool:
+        return self.call.method != "GET"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What apply must find again before it sends anything for `address`.
+
+    `fields` of the object `id` (or, without an id, the ids of all present objects equal in
+    `match`) are digested into `digest`. `serial` is the record's, 0 for none.
+    """
+
+    address: Address
+    read: Read | None
+    id: str | None
+    match: Mapping[str, Any]
+    fields: tuple[str, ...]
+    digest: str
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a record must hold about the resource beside its fields; written with the first outcome.
+
+    `applied` is for a change that sends nothing (an adoption, a live object that already equals).
+    """
+
+    address: Address
+    scope: str
+    lifecycle: Lifecycle
+    source: str
+    id: str | None = None
+    applied: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that one apply will do.
+
+    `inputs`: existing objects whose fields steps refer to (address, read), read again by apply.
+    """
+
+    id: str
+    lineage: str
+    created_at: datetime
+    changes: tuple[Change, ...]
+    steps: tuple[Step, ...]
+    expectations: tuple[Expectation, ...]
+    bindings: tuple[Binding, ...]
+    owed: tuple[Owed, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    inputs: tuple[tuple[str, Read], ...] = ()

@@ -1,0 +1,91 @@
+"""Postgres clusters as the platform sends them. Source: platform API, 2.1 and 4.1."""
+
+from typing import Any
+
+from reconciler.wire.base import Wire
+
+
+class Organization(Wire):
+    name: str | None = None
+    slug: str | None = None
+
+
+class Endpoint(Wire):
+    host: str | None = None
+    port: int | None = None
+
+
+class EndpointPair(Wire):
+    direct: Endpoint | None = None
+    pooler: Endpoint | None = None
+
+
+class Endpoints(Wire):
+    primary: EndpointPair | None = None
+
+
+class AttachedApp(Wire):
+    name: str | None = None
+
+
+class Cluster(Wire):
+    id: str
+    name: str | None = None
+    organization: Organization | None = None
+    region: str | None = None
+    plan: str | None = None
+    pg_major_version: str | None = None
+    status: str | None = None
+    cpu_kind: str | None = None
+    cpus: int | None = None
+    memory_mb: int | None = None
+    disk_size_gb: int | None = None
+    replicas: int | None = None
+    postgis_enabled: bool | None = None
+    attached_apps: list[AttachedApp] | None = None
+    endpoints: Endpoints | dict[str, Any] | None = None
+    created_at: str | None = None
+    storage_provisioned_bytes: int | None = None
+    storage_used_bytes: int | None = None
+
+
+class ClusterReply(Wire):
+    data: Cluster
+
+
+class ClusterList(Wire):
+    """Capability `postgres.list`."""
+
+    data: list[Cluster]
+
+
+class ClusterBackup(Wire):
+    """Capability `postgres.backups`."""
+
+    id: str
+    type: str | None = None
+    status: str | None = None
+    size_bytes: int | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class ClusterBackupList(Wire):
+    data: list[ClusterBackup]
+
+
+class ClusterCreate(Wire):
+    org_slug: str
+    plan: str
+    region: str
+    name: str | None = None
+    disk_size_gb: int | None = None
+    pg_major_version: str | None = None
+    pool_mode: str | None = None
+    postgis_enabled: bool | None = None
+
+
+class ClusterRestore(Wire):
+    backup_id: str | None = None
+    pitr_time: str | None = None
+    name: str | None = None

@@ -1,0 +1,32 @@
+"""App secrets as the platform sends them. Source: platform API, 2.5 and 4.3."""
+
+from reconciler.wire.base import Wire
+
+
+class SecretSet(Wire):
+    value: str
+
+
+class SecretReply(Wire):
+    """`Version` is deprecated; `value` may hold the secret: drop it before anything can log it."""
+
+    Version: int | None = None
+    version: int | None = None
+    created_at: str | None = None
+    digest: str | None = None
+    name: str | None = None
+    updated_at: str | None = None
+    value: str | None = None
+
+
+class Secret(Wire):
+    """Capability `secrets.list`."""
+
+    name: str
+    digest: str | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+
+
+class SecretList(Wire):
+    secrets: list[Secret]

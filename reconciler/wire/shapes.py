@@ -1,0 +1,31 @@
+"""What each GET answers: from the raw body to a list of wire models."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from reconciler.wire.cluster import ClusterBackupList, ClusterList, ClusterReply
+from reconciler.wire.secret import SecretList
+from reconciler.wire.volume import Snapshot, Volume
+
+_SHAPES: dict[str, tuple[Any, Callable[[Any], Sequence[Any]]]] = {
+    "cluster": (ClusterReply, lambda reply: [reply.data]),
+    "clusters": (ClusterList, lambda reply: reply.data),
+    "cluster_backups": (ClusterBackupList, lambda reply: reply.data),
+    "volume": (Volume, lambda volume: [volume]),
+    "volumes": (list[Volume], lambda volumes: volumes),
+    "snapshots": (list[Snapshot], lambda snapshots: snapshots),
+    "secrets": (SecretList, lambda reply: reply.secrets),
+}
+
+
+@cache
+def _adapter(shape: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_SHAPES[shape][0])
+
+
+def read_shape(shape: str, body: bytes) -> Sequence[Any]:
+    """The objects in `body`, one for single answers. Raises pydantic.ValidationError (a ValueError)."""
+    return _SHAPES[shape][1](_adapter(shape).validate_json(body))

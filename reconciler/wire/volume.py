@@ -1,0 +1,123 @@
+"""Volumes and their snapshots as the platform sends them. Source: platform API, 2.2 to 2.4 and 4.2."""
+
+from reconciler.wire.base import Wire, parse_time
+
+# Soft-deleted volumes stay listed for a day in these states. Source: platform notes, "Volumes".
+GONE_STATES = frozenset(
+    {
+        "scheduling_destroy",
+        "pending_destroy",
+        "fork_cleanup",
+        "waiting_for_detach",
+        "destroying",
+        "destroyed",
+    }
+)
+
+
+class Volume(Wire):
+    id: str
+    name: str | None = None
+    state: str | None = None
+    size_gb: int | None = None
+    region: str | None = None
+    zone: str | None = None
+    encrypted: bool | None = None
+    attached_machine_id: str | None = None
+    attached_alloc_id: str | None = None
+    created_at: str | None = None
+    blocks: int | None = None
+    block_size: int | None = None
+    blocks_free: int | None = None
+    blocks_avail: int | None = None
+    fstype: str | None = None
+    snapshot_retention: int | None = None
+    auto_backup_enabled: bool | None = None
+    host_dedication_key: str | None = None
+
+    @property
+    def present(self) -> bool:
+        """Whether the volume still exists; an unknown state counts as existing."""
+        return self.state not in GONE_STATES
+
+
+class VolumeExtended(Wire):
+    volume: Volume
+    needs_restart: bool | None = None
+
+
+class Compute(Wire):
+    cpu_kind: str | None = None
+    cpus: int | None = None
+    gpu_kind: str | None = None
+    gpus: int | None = None
+    host_dedication_id: str | None = None
+    kernel_args: list[str] | None = None
+    memory_mb: int | None = None
+
+
+class VolumeCreate(Wire):
+    name: str
+    region: str | None = None
+    size_gb: int | None = None
+    encrypted: bool | None = None
+    fstype: str | None = None
+    auto_backup_enabled: bool | None = None
+    snapshot_retention: int | None = None
+    snapshot_id: str | None = None
+    source_volume_id: str | None = None
+    machines_only: bool | None = None
+    require_unique_zone: bool | None = None
+    compute: Compute | None = None
+
+
+class VolumeUpdate(Wire):
+    auto_backup_enabled: bool | None = None
+    snapshot_retention: int | None = None
+
+
+class VolumeExtend(Wire):
+    size_gb: int
+
+
+class Snapshot(Wire):
+    id: str
+    size: int | None = None
+    digest: str | None = None
+    created_at: str | None = None
+    retention_days: int | None = None
+    status: str | None = None
+    volume_size: int | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether a volume can be created from it: unfinished ones are listed with year 1 or another status.
+
+        A missing status means usable. Source: platform notes, "Snapshots".
+        """
+        return self.status in (None, "", "created") and parse_time(self.created_at) is not None
+
+    @property
+    def running(self) -> bool:
+        return not self.usable and self.status != "failed"
+
+
+class Backup(Wire):
+    id: str | None = None
+    app_id: str | None = None
+    volume_id: str | None = None
+    state: str | None = None
+    type: str | None = None
+    message: str | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+    finished_at: str | None = None
+    graph_id: str | None = None
+
+
+class BackupMessage(Wire):
+    backup: Backup
+
+
+class SnapshotReply(Wire):
+    Msg: BackupMessage
