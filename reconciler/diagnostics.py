@@ -33,7 +33,8 @@ class Span(NamedTuple):
 class Diagnostic:
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
-    `label` is what stands beside the caret, `help` the way out.
+    `label` is what stands beside the caret, `help` the way out. `hide_source`: the line may hold
+    a secret, so no report prints it.
     """
 
     code: str
@@ -43,6 +44,7 @@ class Diagnostic:
     label: str = ""
     notes: tuple[str, ...] = ()
     help: str = ""
+    hide_source: bool = False
 
 
 def error(

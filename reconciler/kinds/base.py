@@ -135,6 +135,13 @@ class Kind(ABC):
         """The secret value that this resource sends, if any."""
         return None
 
+    def gives(self, spec: Any, resource: Resource) -> Mapping[str, Any]:
+        """What `spec` of a kind that owns no objects gives `resource`, whatever the resource itself says.
+
+        Names of fields of the resource's spec become defaults there; other names become objectives.
+        """
+        return {}
+
     # --- observing ---
 
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:

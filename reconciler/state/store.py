@@ -10,7 +10,7 @@ from reconciler.model import Address, StateRecord
 
 
 class Event(StrEnum):
-    """`RUN_*` have no step. An INTENT is open until a DONE, FAILED or SETTLED of its run, step and attempt."""
+    """`RUN_*` have no step. An INTENT is open until a DONE, FAILED or SETTLED of its run and step."""
 
     RUN_STARTED = "run.started"
     INTENT = "step.intent"
