@@ -134,7 +134,7 @@ class Step:
     `id_path`: dotted path of the object's id in the reply; a 2xx without it is UNKNOWN. None: no id is due.
     `object_path`: dotted path of the object in the reply, whose fields later steps may refer to.
     `applied`: what the record holds once the call succeeded (values may be OutputRef and SecretRef).
-    `accepts`: refusals that mean done, by status.
+    `accepts`: refusals that mean done, by class (platform.outcome).
     `if_unknown`: repeat (absolute calls), find (by list and baseline), ask (a person decides).
     `removes`: success means that the object is gone and its record with it.
     """
@@ -146,7 +146,7 @@ class Step:
     id_path: str | None = None
     object_path: str | None = None
     applied: Mapping[str, Any] = field(default_factory=dict)
-    accepts: tuple[int, ...] = ()
+    accepts: tuple[str, ...] = ()
     owes: Owes | None = None
     wait: Wait | None = None
     if_unknown: Literal["repeat", "find", "ask"] = "ask"

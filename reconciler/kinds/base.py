@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Literal
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
 
-from reconciler.diagnostics import Diagnostic, Span
+from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.model import (
     Action,
     Address,
@@ -20,12 +21,11 @@ from reconciler.model import (
     FieldChange,
     Impact,
     Lifecycle,
-    Obligation,
     Reference,
     Resource,
     StateRecord,
 )
-from reconciler.steps import OutputRef, Read, SecretRef, Step
+from reconciler.steps import OutputRef, Read, SecretRef, Step, Template
 
 
 class Spec(BaseModel):
@@ -72,6 +72,10 @@ class Subject:
             return self.record.id
         return OutputRef(str(self.address), "id")
 
+    def platform_name(self) -> str:
+        """What the platform calls it: `spec.name`, or else `metadata.name`."""
+        return self.spec.name or self.address.name
+
     def span(self, *path: str | int) -> Span | None:
         return self.resource.span(*path) if self.resource is not None else None
 
@@ -116,6 +120,7 @@ class Kind(ABC):
     owns_objects: ClassVar[bool] = True  # False: resolved while loading, has no record
     name_pattern: ClassVar[str] = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
     fields: ClassVar[tuple[Field, ...]] = ()
+    remake_missing: ClassVar[bool] = False  # an object that vanished may be made again: it holds no data
 
     # --- while loading ---
 
@@ -162,26 +167,70 @@ class Kind(ABC):
     def create(self, subject: Subject) -> Moves:
         """There is no object yet."""
 
+    def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        """The managed fields that differ, in the order of `fields`."""
+        return compare_fields(self.fields, subject)
+
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
-        """The object exists; `fields` differ (possibly none: then only waits and objectives count)."""
+        """The object exists; `fields` differ (none refused, possibly none at all: waits and objectives count)."""
         return Moves(Action.NOOP)
 
     def remove(self, subject: Subject) -> Moves:
         """The manifest is gone and the record's lifecycle says delete."""
         return Moves(Action.RETAIN)
 
-    def restart(self, subject: Subject, obligations: Sequence[Obligation]) -> Moves:
-        """What is owed and can be done now."""
-        return Moves(Action.NOOP)
-
-    def compare(self, subject: Subject) -> Sequence[FieldChange]:
-        """The managed fields that differ, in spec order."""
-        raise NotImplementedError
-
     def guards(self, action: Action) -> tuple[str, ...]:
-        """Fields of the live object that must not move between plan and apply, beside the managed ones."""
-        return ("id",)
+        """Fields of the live object that must not move before `action`, beside the managed ones."""
+        return ("id", "present")
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         """Why a refused field cannot change, at its place, with the recipe."""
-        raise NotImplementedError
+        recipe = next((field.help for field in self.fields if field.name == change.path), "")
+        return error(
+            "immutable-field",
+            f"{self.name} `{subject.address.name}` cannot change `{change.path}` "
+            f"from {change.before} to {change.after}",
+            subject.span("spec", *change.path.split(".")),
+            label=f"it is {change.before} since its creation",
+            help=recipe,
+        )
+
+
+def compare_fields(fields: Iterable[Field], subject: Subject) -> list[FieldChange]:
+    """The fields of the manifest whose value is known to differ.
+
+    A field that nobody wrote, and a field that is missing on the other side, is not a difference.
+    """
+    spec = subject.spec
+    written = spec.model_fields_set
+    recorded = subject.record.applied if subject.record is not None else {}
+    differing = []
+    for field in fields:
+        if field.name not in written:
+            continue
+        want = getattr(spec, field.name)
+        known = (
+            getattr(subject.live, field.name, None) if field.source == "live" else recorded.get(field.name)
+        )
+        if want is None or known is None or known == want:
+            continue
+        if isinstance(want, BaseModel):
+            want = want.model_dump(exclude_none=True)
+            if known == want:
+                continue
+        if field.equal is not None and field.equal(want, known):
+            continue
+        differing.append(FieldChange(field.name, known, want, field.effect))
+    return differing
+
+
+def segment(value: str) -> str:
+    """`value` as one segment of a URL path."""
+    return quote(value, safe="")
+
+
+def path_of(*parts: str | OutputRef) -> str | Template:
+    """A path from its parts: plain text where everything is known, else a template."""
+    if all(isinstance(part, str) for part in parts):
+        return "".join(map(str, parts))
+    return Template(parts)

@@ -1,0 +1,285 @@
+"""Postgres clusters: created or restored, then waited for. The platform documents no update and no delete.
+
+Source: platform API, 2.1, 3.1 and 4.1; platform notes, "Postgres".
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator
+from pydantic import Field as Describe
+
+from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, path_of, segment
+from reconciler.model import (
+    Action,
+    Address,
+    Effect,
+    FieldChange,
+    Impact,
+    Reference,
+)
+from reconciler.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
+
+PLANS = ("basic", "starter", "launch", "scale", "Performance")
+FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
+
+_PLAN_BY_LOWER = {plan.lower(): plan for plan in PLANS}
+_PLATFORM_ID = re.compile(r"[a-z0-9]{16}")
+_RFC3339_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+def _canonical_plan(value: object) -> object:
+    return _PLAN_BY_LOWER.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _point_in_time(value: str) -> str:
+    if not _RFC3339_WITH_OFFSET.fullmatch(value):
+        raise ValueError(
+            "must be an RFC 3339 time with an explicit offset, such as 2026-01-31T12:00:00Z "
+            "or 2026-01-31T14:00:00+02:00"
+        )
+    moment = datetime.fromisoformat(value.upper())
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+class Restore(Spec):
+    """A new cluster from the backup or the past of another one, which is left unchanged."""
+
+    from_: str = Describe(
+        alias="from",
+        min_length=1,
+        description="Name of the PostgresCluster manifest to restore from, or a platform id.",
+    )
+    backup_id: str | None = Describe(None, min_length=1, description="Label of the backup to restore.")
+    pitr_time: Annotated[str, AfterValidator(_point_in_time)] | None = Describe(
+        None, description="Moment to restore: RFC 3339 with an explicit offset."
+    )
+
+
+class PostgresClusterSpec(Spec):
+    org_slug: str | None = Describe(None, min_length=1, description="Organization slug, or `personal`.")
+    plan: (
+        Annotated[
+            Literal["basic", "starter", "launch", "scale", "Performance"], BeforeValidator(_canonical_plan)
+        ]
+        | None
+    ) = Describe(None, description="Selects CPU and memory; letter case does not matter.")
+    region: str | None = Describe(None, min_length=1, description="Region code of the primary.")
+    name: str | None = Describe(
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        description="Name on the platform; default: metadata.name.",
+    )
+    disk_size_gb: int | None = Describe(
+        None, ge=10, le=1000, description="Disk per replica in GB; default 10."
+    )
+    pg_major_version: Literal["16", "17"] | None = Describe(
+        None, description='Quote it: "16" or "17"; default "16".'
+    )
+    pool_mode: Literal["session", "transaction"] | None = Describe(
+        None, description="Write-only; default session."
+    )
+    postgis_enabled: bool | None = Describe(
+        None, description="Must be true for geospatial extensions to be enabled later."
+    )
+    restore: Restore | None = None
+
+
+_RESTORE_INSTEAD = (
+    "the platform changes no cluster in place: write a new PostgresCluster manifest "
+    "(with `restore: {from, pitr_time}` to carry the data over) and move the clients to it"
+)
+
+
+def _same_plan(want: str, live: str) -> bool:
+    return want.casefold() == live.casefold()
+
+
+class PostgresClusterKind(Kind):
+    name = "PostgresCluster"
+    Spec = PostgresClusterSpec
+    in_app = False
+    fields = (
+        Field("plan", Effect.REFUSED, help=_RESTORE_INSTEAD, equal=_same_plan),
+        Field("region", Effect.REFUSED, help=_RESTORE_INSTEAD),
+        Field("name", Effect.REFUSED, help=_RESTORE_INSTEAD),
+        Field("disk_size_gb", Effect.REFUSED, help=_RESTORE_INSTEAD),
+        Field("pg_major_version", Effect.REFUSED, help=_RESTORE_INSTEAD),
+        Field("postgis_enabled", Effect.REFUSED, help=_RESTORE_INSTEAD),
+        Field("pool_mode", Effect.REFUSED, "record", help=_RESTORE_INSTEAD),
+    )
+
+    # --- while loading ---
+
+    def references(self, spec: PostgresClusterSpec, address: Address) -> Iterable[Reference]:
+        if spec.restore is not None and not _PLATFORM_ID.fullmatch(spec.restore.from_):
+            yield Reference(Address("PostgresCluster", spec.restore.from_), ("spec", "restore", "from"))
+
+    def check(self, spec: PostgresClusterSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+        if spec.restore is None:
+            for name in ("org_slug", "plan", "region"):
+                if getattr(spec, name) is None:
+                    yield error(
+                        "missing-field",
+                        f"`spec.{name}` is required to create a cluster",
+                        span("spec"),
+                        help=f"add `{name}:` (or `restore:` for a cluster made from a backup)",
+                    )
+            return
+        for name in sorted(spec.model_fields_set - {"restore", "name"}):
+            yield error(
+                "not-with-restore",
+                f"`spec.{name}` cannot be chosen for a restored cluster",
+                span("spec", name),
+                label="the platform takes it from the source",
+                help="remove it; a restore takes `from`, `backup_id` or `pitr_time`, and `name`",
+            )
+        restore = spec.restore
+        if (restore.backup_id is None) == (restore.pitr_time is None):
+            both = restore.backup_id is not None
+            yield error(
+                "one-of",
+                f"a restore needs one of `backup_id` and `pitr_time`, but {'both are' if both else 'none is'} given",
+                span("spec", "restore", "pitr_time") if both else span("spec", "restore"),
+                help="keep the one that names the moment you want back",
+            )
+
+    def scope(self, spec: PostgresClusterSpec, address: Address) -> str:
+        return f"org/{spec.org_slug or '-'}"
+
+    # --- observing ---
+
+    def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
+        return Read(f"/v1/postgres/{segment(id)}", "cluster") if id else None
+
+    # --- deciding ---
+
+    def create(self, subject: Subject) -> Moves:
+        spec: PostgresClusterSpec = subject.spec
+        if spec.restore is not None:
+            return self._restore(subject, spec.restore)
+        body = spec.model_dump(exclude={"restore"}, exclude_none=True) | {"name": subject.platform_name()}
+        step = Step(
+            id=f"{subject.address}#create",
+            address=subject.address,
+            call=Call("POST", "/v1/postgres", body),
+            id_path="data.id",
+            object_path="data",
+            applied=body,
+            wait=_ready(subject),
+            **_if_unknown(subject, body),
+        )
+        return Moves(Action.CREATE, (step,), reason="no recorded cluster")
+
+    def _restore(self, subject: Subject, restore: Restore) -> Moves:
+        source: str | OutputRef = (
+            segment(restore.from_)
+            if _PLATFORM_ID.fullmatch(restore.from_)
+            else OutputRef(str(Address("PostgresCluster", restore.from_)), "id")
+        )
+        origin = restore.model_dump(by_alias=True, exclude_none=True)
+        body = {name: value for name, value in origin.items() if name != "from"}
+        body["name"] = subject.platform_name()
+        step = Step(
+            id=f"{subject.address}#restore",
+            address=subject.address,
+            call=Call("POST", path_of("/v1/postgres/", source, "/restore"), body),
+            id_path="data.id",
+            object_path="data",
+            applied={"name": body["name"], "restore": origin},
+            wait=_ready(subject),
+        )
+        moment = restore.backup_id or restore.pitr_time
+        return Moves(Action.RESTORE, (step,), reason=f"from {restore.from_} at {moment}")
+
+    def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        differing = compare_fields(self.fields, subject)
+        spec, record, live = subject.spec, subject.record, subject.live
+        known_org = record.applied.get("org_slug") if record is not None else None
+        if known_org is None and live.organization is not None and spec.org_slug != "personal":
+            known_org = live.organization.slug
+        if spec.org_slug is not None and known_org is not None and known_org != spec.org_slug:
+            differing.insert(0, FieldChange("org_slug", known_org, spec.org_slug, Effect.REFUSED))
+        if spec.restore is not None and record is not None and "restore" in record.applied:
+            want = spec.restore.model_dump(by_alias=True, exclude_none=True)
+            if record.applied["restore"] != want:
+                differing.append(FieldChange("restore", record.applied["restore"], want, Effect.REFUSED))
+        return differing
+
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+        status = subject.live.status
+        if status == "ready":
+            return Moves(Action.NOOP)
+        if status in FAILED_STATUSES:
+            problem = error(
+                "cluster-failed",
+                f"cluster `{subject.address.name}` ({subject.live.id}) has status {status}",
+                subject.span("metadata", "name"),
+                help="look at it on the platform; to give it up, delete it by hand and run "
+                f"`reconcile state forget {subject.address}`",
+            )
+            return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
+        wait = _ready(subject, reply_path=None)
+        step = Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
+        return Moves(Action.NOOP, (step,), reason=f"still {status}")
+
+    def remove(self, subject: Subject) -> Moves:
+        if "postgres.delete" not in subject.capabilities:
+            return Moves(
+                Action.RETAIN,
+                reason="the platform API documents no delete: delete it by hand, then run "
+                f"`reconcile state forget {subject.address}`",
+            )
+        step = Step(
+            id=f"{subject.address}#delete",
+            address=subject.address,
+            call=Call("DELETE", path_of("/v1/postgres/", segment(subject.live.id))),
+            accepts=("not_found", "gone"),
+            if_unknown="repeat",
+            removes=True,
+        )
+        reason = "left the manifests with lifecycle deletion: delete"
+        return Moves(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
+
+    def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
+        if change.path == "restore":
+            return error(
+                "immutable-field",
+                f"cluster `{subject.address.name}` was already restored from something else",
+                subject.span("spec", "restore"),
+                help="write a second PostgresCluster manifest for another restore",
+            )
+        return super().refusal(subject, change)
+
+
+def _ready(subject: Subject, reply_path: str | None = "data") -> Wait:
+    return Wait(
+        Read(path_of("/v1/postgres/", _id_segment(subject)), "cluster"),
+        Condition("status", any_of=("ready",), fails=(*FAILED_STATUSES, "deleting", "deleted")),
+        subject.lifecycle.timeout_s,
+        reply_path=reply_path,
+    )
+
+
+def _id_segment(subject: Subject) -> str | OutputRef:
+    known = subject.known_id()
+    return segment(known) if isinstance(known, str) else known
+
+
+def _if_unknown(subject: Subject, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Without a documented list nothing can show whether a lost create landed: a person decides."""
+    if "postgres.list" not in subject.capabilities:
+        return {"if_unknown": "ask"}
+    listing = Read(f"/v1/postgres?org_slug={segment(body['org_slug'])}", "clusters")
+    return {
+        "if_unknown": "find",
+        "find": Find(
+            listing, {"name": body["name"], "region": body["region"]}, unattached=("attached_apps",)
+        ),
+    }
+
+
+KIND = PostgresClusterKind()

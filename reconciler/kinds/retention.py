@@ -1,0 +1,55 @@
+"""Retention policies: values and objectives that many volumes share. They own nothing on the platform.
+
+Source: DESIGN, section 2.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field as Describe
+
+from reconciler.kinds.base import Kind, Moves, Spec, Subject
+from reconciler.model import Action, Resource
+
+
+class Selector(Spec):
+    """Which volumes: those of the app and with all of the labels. An empty selector means all."""
+
+    app: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class RetentionPolicySpec(Spec):
+    selector: Selector = Describe(description="Volumes that the policy is for; {} means all.")
+    snapshot_retention: int | None = Describe(
+        None, ge=1, le=60, description="Days to keep snapshots, where the volume says nothing."
+    )
+    auto_backup_enabled: bool | None = Describe(
+        None, description="Automatic daily snapshots, where the volume says nothing."
+    )
+    snapshot_max_age_h: int | None = Describe(
+        None, ge=1, description="The newest usable snapshot is at most so many hours old, or one is taken."
+    )
+
+
+class RetentionPolicyKind(Kind):
+    name = "RetentionPolicy"
+    Spec = RetentionPolicySpec
+    in_app = False
+    owns_objects = False
+
+    def gives(self, spec: RetentionPolicySpec, resource: Resource) -> Mapping[str, Any]:
+        if resource.address.kind != "Volume":
+            return {}
+        app, labels = spec.selector.app, spec.selector.labels or {}
+        if app is not None and app != resource.address.app:
+            return {}
+        if any(resource.labels.get(name) != value for name, value in labels.items()):
+            return {}
+        return spec.model_dump(exclude={"selector"}, exclude_none=True)
+
+    def create(self, subject: Subject) -> Moves:
+        return Moves(Action.NOOP)
+
+
+KIND = RetentionPolicyKind()

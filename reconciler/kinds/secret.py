@@ -1,0 +1,205 @@
+"""App secrets: set when the value's keyed fingerprint differs from the record's. Values are never read back.
+
+Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import Field as Describe
+
+from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.kinds.base import Kind, Moves, Spec, Subject, path_of, segment
+from reconciler.model import (
+    SENSITIVE,
+    Action,
+    Address,
+    Effect,
+    FieldChange,
+    Reference,
+    Resource,
+)
+from reconciler.steps import Call, OutputRef, Read, SecretRef, Step
+
+_PLACEHOLDER = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<inner>[^{}]*)\}|(?P<open>\$\{)")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class ValueSource(Spec):
+    """Where the value comes from: exactly one of these."""
+
+    env: str | None = Describe(
+        None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of an environment variable."
+    )
+    file: str | None = Describe(
+        None, min_length=1, description="Path of a file, relative to the manifest's directory."
+    )
+    template: str | None = Describe(
+        None,
+        min_length=1,
+        description="Text with ${env:NAME} and ${Kind/name:field.path} in it; $${ stands for ${.",
+    )
+
+
+class SecretSpec(Spec):
+    name: str | None = Describe(
+        None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,126}$",
+        description="Name on the platform; default: metadata.name.",
+    )
+    value_from: ValueSource = Describe(description="Where the value comes from; never the value itself.")
+
+
+class SecretKind(Kind):
+    name = "Secret"
+    Spec = SecretSpec
+    in_app = True
+    name_pattern = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
+    remake_missing = True
+
+    # --- while loading ---
+
+    def references(self, spec: SecretSpec, address: Address) -> Iterable[Reference]:
+        for part in _parse_template(spec.value_from.template or "")[0]:
+            if isinstance(part, OutputRef):
+                yield Reference(Address.parse(part.source), ("spec", "value_from", "template"))
+
+    def check(self, spec: SecretSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+        given = [name for name, value in spec.value_from if value is not None]
+        if len(given) != 1:
+            yield error(
+                "one-of",
+                f"`value_from` names {len(given)} sources" if given else "`value_from` names no source",
+                span("spec", "value_from"),
+                label=", ".join(given),
+                help="give exactly one of `env`, `file` and `template`",
+            )
+        if spec.value_from.template is not None:
+            for problem in _parse_template(spec.value_from.template)[1]:
+                yield error(
+                    "bad-template",
+                    problem,
+                    span("spec", "value_from", "template"),
+                    help="write ${env:NAME} or ${Kind/name:field.path}; $${ stands for a plain ${",
+                )
+
+    def secret(self, resource: Resource) -> SecretRef:
+        source: ValueSource = resource.spec.value_from
+        if source.env is not None:
+            return SecretRef("env", source.env)
+        if source.file is not None:
+            return SecretRef("file", str(PurePosixPath(resource.file).parent / source.file))
+        return SecretRef("template", parts=tuple(_parse_template(source.template or "")[0]))
+
+    # --- observing ---
+
+    def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
+        if "secrets.list" not in capabilities:
+            return None
+        return Read(f"/v1/apps/{address.app}/secrets", "secrets")
+
+    def guards(self, action: Action) -> tuple[str, ...]:
+        return ("id", "digest")
+
+    # --- deciding ---
+
+    def create(self, subject: Subject) -> Moves:
+        return self._set(subject, (), "not set by us yet")
+
+    def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        assert subject.record is not None
+        recorded = subject.record.applied
+        differing = subject.fingerprint is not None and subject.fingerprint != recorded.get("fingerprint")
+        known_digest = getattr(subject.live, "digest", None)
+        overwritten = (
+            known_digest is not None
+            and recorded.get("digest") is not None
+            and known_digest != recorded["digest"]
+        )
+        if not differing and not overwritten:
+            return ()
+        return (FieldChange("value", SENSITIVE, SENSITIVE, Effect.WRITE_ONLY),)
+
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+        return self._set(subject, fields, "the value differs") if fields else Moves(Action.NOOP)
+
+    def _set(self, subject: Subject, fields: Sequence[FieldChange], reason: str) -> Moves:
+        assert subject.resource is not None
+        name = subject.platform_name()
+        step_id = f"{subject.address}#set"
+        value = self.secret(subject.resource)
+        step = Step(
+            id=step_id,
+            address=subject.address,
+            call=Call("POST", f"/v1/apps/{subject.address.app}/secrets/{segment(name)}", {"value": value}),
+            object_path="",
+            applied={
+                "name": name,
+                "fingerprint": value,
+                "digest": OutputRef(step_id, "digest"),
+                "version": OutputRef(step_id, "version"),
+            },
+            if_unknown="repeat",
+        )
+        written = fields or (FieldChange("value", None, SENSITIVE, Effect.WRITE_ONLY),)
+        staged = f"{reason}; machines see it at their next start or update"
+        return Moves(Action.SET, (step,), tuple(written), reason=staged)
+
+    def remove(self, subject: Subject) -> Moves:
+        if "secrets.delete" not in subject.capabilities:
+            return Moves(
+                Action.RETAIN,
+                reason="the platform API documents no delete for secrets: unset it by hand, then run "
+                f"`reconcile state forget {subject.address}`",
+            )
+        assert subject.record is not None
+        name = subject.record.applied.get("name", subject.address.name)
+        step = Step(
+            id=f"{subject.address}#delete",
+            address=subject.address,
+            call=Call("DELETE", path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name))),
+            accepts=("not_found", "gone"),
+            if_unknown="repeat",
+            removes=True,
+        )
+        return Moves(Action.DELETE, (step,), reason="left the manifests with lifecycle deletion: delete")
+
+
+def _parse_template(text: str) -> tuple[list[str | OutputRef | SecretRef], list[str]]:
+    """The parts of a template, and what is wrong with it. Problems name positions, never the text: it may be secret."""
+    parts: list[str | OutputRef | SecretRef] = []
+    problems = []
+    end = 0
+    for number, found in enumerate(_PLACEHOLDER.finditer(text), start=1):
+        if found.start() > end:
+            parts.append(text[end : found.start()])
+        end = found.end()
+        if found["escaped"]:
+            parts.append("${")
+            continue
+        part = _placeholder(found["inner"]) if found["inner"] is not None else None
+        if part is None:
+            problems.append(
+                f"placeholder {number} of the template is neither ${{env:NAME}} nor ${{Kind/name:field}}"
+            )
+        else:
+            parts.append(part)
+    if end < len(text):
+        parts.append(text[end:])
+    return parts, problems
+
+
+def _placeholder(inner: str) -> Any:
+    source, _, path = inner.partition(":")
+    if source == "env":
+        return SecretRef("env", path) if _ENV_NAME.fullmatch(path) else None
+    try:
+        address = Address.parse(source)
+    except ValueError:
+        return None
+    return OutputRef(str(address), path) if path else None
+
+
+KIND = SecretKind()

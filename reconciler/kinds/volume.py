@@ -1,0 +1,411 @@
+"""Volumes: created, forked, restored, updated, extended, snapshotted, deleted. Never shrunk, never replaced.
+
+Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes" and "Snapshots".
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Tag
+from pydantic import Field as Describe
+
+from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, path_of, segment
+from reconciler.model import (
+    Action,
+    Address,
+    Deletion,
+    Effect,
+    FieldChange,
+    Impact,
+    Reference,
+)
+from reconciler.steps import Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
+from reconciler.wire.base import parse_time
+from reconciler.wire.volume import GONE_STATES
+
+DEFAULT_SIZE_GB = 3
+UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extending")
+
+
+class Compute(Spec):
+    """The machine that the volume is meant for; used to place it on suitable hardware."""
+
+    cpu_kind: Literal["shared", "performance"] | None = None
+    cpus: int | None = Describe(None, ge=1)
+    gpu_kind: str | None = None
+    gpus: int | None = Describe(None, ge=0)
+    host_dedication_id: str | None = Describe(None, description="Dedicated host to place the volume on.")
+    kernel_args: list[str] | None = None
+    memory_mb: int | None = Describe(None, ge=1)
+
+
+class SizeRange(Spec):
+    """Created with `min`; growth by others up to `max` is not drift."""
+
+    min: int = Describe(ge=1, description="Size in GB to create with, and to extend to when smaller.")
+    max: int = Describe(ge=1, description="Largest size in GB that others may grow it to.")
+
+
+class Origin(Spec):
+    """Where the data comes from: exactly one of the three."""
+
+    snapshot_id: str | None = Describe(None, description="Snapshot to create the volume from.")
+    source_volume_id: str | None = Describe(None, description="Id of the volume to fork.")
+    volume: str | None = Describe(None, description="Name of the Volume manifest of the same app to fork.")
+
+
+Size = Annotated[
+    Annotated[int, Describe(ge=1), Tag("gigabytes")] | Annotated[SizeRange, Tag("range")],
+    Discriminator(lambda value: "range" if isinstance(value, dict | SizeRange) else "gigabytes"),
+]
+
+
+class VolumeSpec(Spec):
+    name: str | None = Describe(
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        description="Name on the platform; default: metadata.name.",
+    )
+    region: str | None = Describe(
+        None, min_length=1, description="Region code; default: the app's primary region."
+    )
+    size_gb: Size | None = Describe(
+        None, description="Size in GB, or {min, max}; default 3. Volumes can grow, never shrink."
+    )
+    count: int | None = Describe(
+        None, ge=1, le=1000, description="So many volumes of this name, one per hardware zone."
+    )
+    encrypted: bool | None = Describe(None, description="Default true. Fixed at creation.")
+    fstype: str | None = Describe(None, min_length=1, description="Default ext4. Fixed at creation.")
+    auto_backup_enabled: bool | None = Describe(None, description="Automatic daily snapshots; default true.")
+    snapshot_retention: int | None = Describe(
+        None, ge=1, le=60, description="Days to keep snapshots; default 5. Applies to new snapshots only."
+    )
+    snapshot_id: str | None = Describe(None, description="Snapshot to create the volume from.")
+    source_volume_id: str | None = Describe(None, description="Id of the volume to fork.")
+    from_: Origin | None = Describe(
+        None, alias="from", description="Where the data comes from; used at creation only."
+    )
+    machines_only: bool | None = Describe(
+        None, description="Attach to machines only, not to legacy allocations."
+    )
+    require_unique_zone: bool | None = Describe(
+        None, description="Default true: place on hardware holding no other volume of this name."
+    )
+    compute: Compute | None = None
+
+    @property
+    def wanted_size_gb(self) -> int | None:
+        """The size to create with or to grow to."""
+        return self.size_gb.min if isinstance(self.size_gb, SizeRange) else self.size_gb
+
+    @property
+    def largest_size_gb(self) -> int | None:
+        """The largest live size that is not a difference."""
+        return self.size_gb.max if isinstance(self.size_gb, SizeRange) else self.size_gb
+
+    @property
+    def origin(self) -> Origin | None:
+        """`from`, or the documented body's own fields for the same thing."""
+        if self.from_ is not None:
+            return self.from_
+        if self.snapshot_id or self.source_volume_id:
+            return Origin(snapshot_id=self.snapshot_id, source_volume_id=self.source_volume_id)
+        return None
+
+
+_NEW_VOLUME = "create a new volume under another name and move the data"
+
+# What create takes that the platform never returns, or that nobody can change afterwards.
+_CREATE_FIELDS = ("region", "encrypted", "fstype", "auto_backup_enabled", "snapshot_retention")
+_SENT_ONLY_FIELDS = ("machines_only", "require_unique_zone", "compute")
+
+
+def _known_fstype(want: str, live: str) -> bool:
+    """An empty type is what mutation replies and unmounted volumes show: not known."""
+    return live == "" or live == want
+
+
+class VolumeKind(Kind):
+    name = "Volume"
+    Spec = VolumeSpec
+    in_app = True
+    fields = (
+        Field("name", Effect.REFUSED, help=_NEW_VOLUME),
+        Field("region", Effect.REFUSED, help=_NEW_VOLUME),
+        Field("encrypted", Effect.REFUSED, help=_NEW_VOLUME),
+        Field("fstype", Effect.REFUSED, help=_NEW_VOLUME, equal=_known_fstype),
+        Field("auto_backup_enabled", Effect.IN_PLACE),
+        Field("snapshot_retention", Effect.IN_PLACE),
+        Field("machines_only", Effect.REFUSED, "record", help=_NEW_VOLUME),
+        Field("require_unique_zone", Effect.REFUSED, "record", help=_NEW_VOLUME),
+        Field("compute", Effect.REFUSED, "record", help=_NEW_VOLUME),
+    )
+
+    # --- while loading ---
+
+    def references(self, spec: VolumeSpec, address: Address) -> Iterable[Reference]:
+        if spec.from_ is not None and spec.from_.volume is not None:
+            yield Reference(Address("Volume", spec.from_.volume, address.app), ("spec", "from", "volume"))
+
+    def check(self, spec: VolumeSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+        size = spec.size_gb
+        if isinstance(size, SizeRange) and size.min > size.max:
+            yield error(
+                "out-of-range",
+                f"`size_gb.min` ({size.min}) is larger than `size_gb.max` ({size.max})",
+                span("spec", "size_gb", "min"),
+            )
+        yield from self._check_origin(spec, span)
+
+    def _check_origin(self, spec: VolumeSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+        given = [name for name in ("snapshot_id", "source_volume_id") if getattr(spec, name) is not None]
+        origin_path = ("spec", given[0]) if given else ("spec", "from")
+        if spec.from_ is not None:
+            given += [f"from.{name}" for name, value in spec.from_ if value is not None]
+        if (given and len(given) != 1) or (spec.from_ is not None and not given):
+            yield error(
+                "one-of",
+                f"a volume has one origin, but {len(given)} are given" if given else "`from` names no origin",
+                span(*origin_path),
+                label=", ".join(given),
+                help="give exactly one of `snapshot_id`, `source_volume_id` and `volume`",
+            )
+            return
+        origin = spec.origin
+        if origin is None:
+            return
+        if origin.snapshot_id is not None and spec.region is None:
+            yield error(
+                "missing-field",
+                "`region` is required when a volume is created from a snapshot",
+                span(*origin_path),
+                help="set `region` to the region of the machine that the volume will be attached to",
+            )
+        if spec.size_gb is None and origin.volume is None:
+            yield warning(
+                "size-not-given",
+                f"no `size_gb`: the default of {DEFAULT_SIZE_GB} GB is sent, and fails if the origin is larger",
+                span(*origin_path),
+                help="set `size_gb` to at least the origin's size",
+            )
+
+    # --- observing ---
+
+    def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
+        return Read(f"/v1/apps/{address.app}/volumes", "volumes")
+
+    def extra_reads(self, subject: Subject) -> Sequence[Read]:
+        if subject.resource is None or "snapshot_max_age_h" not in subject.resource.objectives:
+            return ()
+        return (Read(_volume_path(subject.address, subject.live.id, "/snapshots"), "snapshots"),)
+
+    def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
+        match = {"name": spec.name or address.name}
+        return match if spec.region is None else {**match, "region": spec.region}
+
+    def guards(self, action: Action) -> tuple[str, ...]:
+        if action is Action.DELETE:
+            return ("id", "present", "size_gb", "attached_machine_id", "attached_alloc_id")
+        return ("id", "present")
+
+    # --- deciding ---
+
+    def create(self, subject: Subject) -> Moves:
+        spec: VolumeSpec = subject.spec
+        body: dict[str, Any] = {"name": subject.platform_name()}
+        for name in (*_CREATE_FIELDS, *_SENT_ONLY_FIELDS):
+            value = getattr(spec, name)
+            if value is not None:
+                body[name] = value.model_dump(exclude_none=True) if isinstance(value, Spec) else value
+        applied = dict(body)
+        if spec.wanted_size_gb is not None:
+            body["size_gb"] = applied["size_gb"] = spec.wanted_size_gb
+        origin = spec.origin
+        if origin is not None:
+            applied["origin"] = origin.model_dump(exclude_none=True)
+            body.setdefault("size_gb", DEFAULT_SIZE_GB)
+            if origin.volume is not None:
+                source = str(Address("Volume", origin.volume, subject.address.app))
+                body["source_volume_id"] = OutputRef(source, "id")
+                if spec.size_gb is None:
+                    body["size_gb"] = OutputRef(source, "size_gb")
+            else:
+                body |= origin.model_dump(exclude_none=True)
+        match = self.match(spec, subject.address)
+        listing = self.read(subject.address, None, subject.capabilities)
+        assert listing is not None
+        step = Step(
+            id=f"{subject.address}#create",
+            address=subject.address,
+            call=Call("POST", listing.path, body),
+            id_path="id",
+            object_path="",
+            applied=applied,
+            if_unknown="find",
+            find=Find(listing, match, unattached=("attached_machine_id", "attached_alloc_id")),
+            wait=_settled(subject, reply_path=""),
+        )
+        return Moves(Action.CREATE, (step,), reason=_why_created(origin))
+
+    def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        differing = compare_fields(self.fields, subject)
+        size = _size_change(subject)
+        return [size, *differing] if size is not None else differing
+
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+        steps: list[Step] = []
+        action, impact, reasons = Action.NOOP, Impact.ONLINE, []
+        if subject.live.state in UNSETTLED_STATES:
+            steps.append(_wait_step(subject))
+            reasons.append(f"still {subject.live.state}")
+        in_place = {field.path: field.after for field in fields if field.effect is Effect.IN_PLACE}
+        grow = next((field for field in fields if field.effect is Effect.GROW), None)
+        stale = self._snapshot_due(subject)
+        if stale is not None:
+            action = Action.SNAPSHOT
+            reasons.append(stale)
+        if stale is not None or (grow is not None and "extend" in subject.lifecycle.snapshot_before):
+            steps.append(_snapshot_step(subject))
+        if in_place:
+            action = Action.UPDATE
+            steps.append(_update_step(subject, in_place))
+        if grow is not None:
+            action = Action.EXTEND
+            impact = Impact.RESTART if subject.live.attached_machine_id else Impact.ONLINE
+            steps.append(_extend_step(subject, grow))
+            if impact is Impact.RESTART:
+                reasons.append("the attached machine may have to restart to use the added space")
+        return Moves(action, tuple(steps), tuple(fields), impact, "; ".join(reasons))
+
+    def remove(self, subject: Subject) -> Moves:
+        holder = subject.live.attached_machine_id or subject.live.attached_alloc_id
+        if holder:
+            problem = error(
+                "volume-attached",
+                f"volume `{subject.address}` is attached to {holder} and cannot be deleted",
+                help="detach it (remove the machine) first; the platform refuses until then",
+            )
+            return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
+        before = [_snapshot_step(subject)] if "delete" in subject.lifecycle.snapshot_before else []
+        step = Step(
+            id=f"{subject.address}#delete",
+            address=subject.address,
+            call=Call("DELETE", _volume_path(subject.address, subject.known_id())),
+            accepts=("not_found", "gone"),
+            if_unknown="repeat",
+            removes=True,
+        )
+        reason = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
+        return Moves(Action.DELETE, (*before, step), impact=Impact.DATA_LOSS, reason=reason)
+
+    def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
+        if change.path != "size_gb":
+            return super().refusal(subject, change)
+        return error(
+            "volume-shrink",
+            f"volume `{subject.address.name}` cannot shrink from {change.before} GB to {change.after} GB",
+            subject.span("spec", "size_gb"),
+            label=f"the live size is {change.before} GB",
+            help=f"set `size_gb: {change.before}`, or {_NEW_VOLUME}",
+        )
+
+    def _snapshot_due(self, subject: Subject) -> str | None:
+        """Why the objective `snapshot_max_age_h` is missed; None when it is met. A new volume has until then."""
+        assert subject.resource is not None
+        limit_h = subject.resource.objectives.get("snapshot_max_age_h")
+        if limit_h is None:
+            return None
+        moments = [parse_time(item.created_at) for item in subject.extra[0] if item.usable]
+        newest = max((moment for moment in moments if moment is not None), default=None)
+        since = newest or parse_time(subject.live.created_at)
+        if since is not None and subject.now - since <= timedelta(hours=limit_h):
+            return None
+        return f"no usable snapshot from the last {limit_h} h"
+
+
+def _volume_path(address: Address, id: str | OutputRef, suffix: str = "") -> Any:
+    return path_of(f"/v1/apps/{address.app}/volumes/", segment(id) if isinstance(id, str) else id, suffix)
+
+
+def _size_change(subject: Subject) -> FieldChange | None:
+    want, largest, live = subject.spec.wanted_size_gb, subject.spec.largest_size_gb, subject.live.size_gb
+    if want is None or live is None or want <= live <= largest:
+        return None
+    if live < want:
+        return FieldChange("size_gb", live, want, Effect.GROW)
+    return FieldChange("size_gb", live, largest, Effect.REFUSED)
+
+
+def _why_created(origin: Origin | None) -> str:
+    if origin is None:
+        return "not on the platform"
+    if origin.snapshot_id is not None:
+        return f"from snapshot {origin.snapshot_id}"
+    return f"forked from {origin.source_volume_id or origin.volume}"
+
+
+def _settled(subject: Subject, reply_path: str | None) -> Wait:
+    return Wait(
+        Read(_volume_path(subject.address, subject.known_id()), "volume"),
+        Condition("state", any_of=("created",), fails=tuple(sorted(GONE_STATES))),
+        subject.lifecycle.timeout_s,
+        reply_path=reply_path,
+    )
+
+
+def _wait_step(subject: Subject) -> Step:
+    wait = _settled(subject, reply_path=None)
+    return Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
+
+
+def _update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
+    return Step(
+        id=f"{subject.address}#update",
+        address=subject.address,
+        call=Call("PUT", _volume_path(subject.address, subject.known_id()), fields),
+        applied=fields,
+        if_unknown="repeat",
+    )
+
+
+def _extend_step(subject: Subject, grow: FieldChange) -> Step:
+    path = _volume_path(subject.address, subject.known_id())
+    return Step(
+        id=f"{subject.address}#extend",
+        address=subject.address,
+        call=Call(
+            "PUT", _volume_path(subject.address, subject.known_id(), "/extend"), {"size_gb": grow.after}
+        ),
+        applied={"size_gb": grow.after},
+        owes=Owes("restart", "needs_restart", f"extended from {grow.before} to {grow.after} GB"),
+        if_unknown="repeat",
+        wait=Wait(
+            Read(path, "volume"), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
+        ),
+    )
+
+
+def _snapshot_step(subject: Subject) -> Step:
+    """A running snapshot counts: the platform takes one at a time, and refuses a second one meanwhile."""
+    step_id = f"{subject.address}#snapshot"
+    listing = Read(_volume_path(subject.address, subject.known_id(), "/snapshots"), "snapshots")
+    return Step(
+        id=step_id,
+        address=subject.address,
+        call=Call("POST", listing.path),
+        accepts=("snapshot_scheduled",),
+        if_unknown="find",
+        find=Find(listing),
+        wait=Wait(
+            listing,
+            Condition("progress", any_of=("usable",), fails=("failed",)),
+            subject.lifecycle.timeout_s,
+            item=OutputRef(step_id, "Msg.backup.graph_id"),
+        ),
+    )
+
+
+KIND = VolumeKind()
