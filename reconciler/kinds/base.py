@@ -46,7 +46,7 @@ class Subject:
     address: Address
     resource: Resource | None
     record: StateRecord | None
-    live: Any | None
+    live: Any  # a wire object, or None
     now: datetime
     capabilities: frozenset[str] = frozenset()
     extra: tuple[Sequence[Any], ...] = ()
@@ -171,8 +171,18 @@ class Kind(ABC):
         """The managed fields that differ, in the order of `fields`."""
         return compare_fields(self.fields, subject)
 
+    def managed(self, subject: Subject) -> dict[str, Any]:
+        """The live values of the fields that the manifest manages; what the record then holds of them."""
+        written = subject.spec.model_fields_set
+        values = {
+            field.name: getattr(subject.live, field.name, None)
+            for field in self.fields
+            if field.source == "live" and field.name in written
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
-        """The object exists; `fields` differ (none refused, possibly none at all: waits and objectives count)."""
+        """The object exists; `fields` differ: none refused, possibly none at all (waits, objectives)."""
         return Moves(Action.NOOP)
 
     def remove(self, subject: Subject) -> Moves:
@@ -214,12 +224,12 @@ def compare_fields(fields: Iterable[Field], subject: Subject) -> list[FieldChang
         )
         if want is None or known is None or known == want:
             continue
+        if field.equal is not None and field.equal(want, known):
+            continue
         if isinstance(want, BaseModel):
             want = want.model_dump(exclude_none=True)
             if known == want:
                 continue
-        if field.equal is not None and field.equal(want, known):
-            continue
         differing.append(FieldChange(field.name, known, want, field.effect))
     return differing
 

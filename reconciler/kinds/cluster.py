@@ -140,9 +140,10 @@ class PostgresClusterKind(Kind):
         restore = spec.restore
         if (restore.backup_id is None) == (restore.pitr_time is None):
             both = restore.backup_id is not None
+            count = "both are" if both else "none is"
             yield error(
                 "one-of",
-                f"a restore needs one of `backup_id` and `pitr_time`, but {'both are' if both else 'none is'} given",
+                f"a restore needs one of `backup_id` and `pitr_time`, but {count} given",
                 span("spec", "restore", "pitr_time") if both else span("spec", "restore"),
                 help="keep the one that names the moment you want back",
             )

@@ -128,11 +128,16 @@ def _known_fstype(want: str, live: str) -> bool:
     return live == "" or live == want
 
 
+def _fits(want: int | SizeRange, live: int) -> bool:
+    return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
+
+
 class VolumeKind(Kind):
     name = "Volume"
     Spec = VolumeSpec
     in_app = True
     fields = (
+        Field("size_gb", Effect.GROW, equal=_fits),
         Field("name", Effect.REFUSED, help=_NEW_VOLUME),
         Field("region", Effect.REFUSED, help=_NEW_VOLUME),
         Field("encrypted", Effect.REFUSED, help=_NEW_VOLUME),
@@ -187,7 +192,7 @@ class VolumeKind(Kind):
         if spec.size_gb is None and origin.volume is None:
             yield warning(
                 "size-not-given",
-                f"no `size_gb`: the default of {DEFAULT_SIZE_GB} GB is sent, and fails if the origin is larger",
+                f"no `size_gb`: the default of {DEFAULT_SIZE_GB} GB is sent, too small for a larger origin",
                 span(*origin_path),
                 help="set `size_gb` to at least the origin's size",
             )
@@ -252,8 +257,9 @@ class VolumeKind(Kind):
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         differing = compare_fields(self.fields, subject)
-        size = _size_change(subject)
-        return [size, *differing] if size is not None else differing
+        if differing and differing[0].path == "size_gb":
+            differing[0] = _size_change(subject)
+        return differing
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         steps: list[Step] = []
@@ -313,7 +319,7 @@ class VolumeKind(Kind):
         )
 
     def _snapshot_due(self, subject: Subject) -> str | None:
-        """Why the objective `snapshot_max_age_h` is missed; None when it is met. A new volume has until then."""
+        """Why the objective `snapshot_max_age_h` is missed, else None. A new volume has that long for its first."""
         assert subject.resource is not None
         limit_h = subject.resource.objectives.get("snapshot_max_age_h")
         if limit_h is None:
@@ -330,10 +336,8 @@ def _volume_path(address: Address, id: str | OutputRef, suffix: str = "") -> Any
     return path_of(f"/v1/apps/{address.app}/volumes/", segment(id) if isinstance(id, str) else id, suffix)
 
 
-def _size_change(subject: Subject) -> FieldChange | None:
+def _size_change(subject: Subject) -> FieldChange:
     want, largest, live = subject.spec.wanted_size_gb, subject.spec.largest_size_gb, subject.live.size_gb
-    if want is None or live is None or want <= live <= largest:
-        return None
     if live < want:
         return FieldChange("size_gb", live, want, Effect.GROW)
     return FieldChange("size_gb", live, largest, Effect.REFUSED)
