@@ -194,6 +194,7 @@ class Binding:
 class Plan:
     """All that one apply will do.
 
+    `changes` leaves out what needs nothing, which `unchanged` counts.
     `inputs`: existing objects whose fields steps refer to (address, read), read again by apply.
     """
 
@@ -207,3 +208,4 @@ class Plan:
     owed: tuple[Owed, ...]
     diagnostics: tuple[Diagnostic, ...]
     inputs: tuple[tuple[str, Read], ...] = ()
+    unchanged: int = 0

@@ -168,7 +168,7 @@ class SecretKind(Kind):
 
 
 def _parse_template(text: str) -> tuple[list[str | OutputRef | SecretRef], list[str]]:
-    """The parts of a template, and what is wrong with it: by position, never the text, which may be secret."""
+    """The parts of a template, and what is wrong with it (by position: the text may be secret)."""
     parts: list[str | OutputRef | SecretRef] = []
     problems = []
     end = 0

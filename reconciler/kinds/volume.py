@@ -319,7 +319,7 @@ class VolumeKind(Kind):
         )
 
     def _snapshot_due(self, subject: Subject) -> str | None:
-        """Why the objective `snapshot_max_age_h` is missed, else None. A new volume has that long for its first."""
+        """Why `snapshot_max_age_h` is missed, else None. A new volume has that long for its first one."""
         assert subject.resource is not None
         limit_h = subject.resource.objectives.get("snapshot_max_age_h")
         if limit_h is None:

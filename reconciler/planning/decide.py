@@ -1,0 +1,121 @@
+"""What one address needs, from everything known about it. Whatever is not certain is refused or left alone."""
+
+from datetime import timedelta
+
+from reconciler.diagnostics import Diagnostic, error, warning
+from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.model import Action, Deletion, Effect, FieldChange
+from reconciler.planning.match import Matched
+
+# A new object may be invisible to reads for a while. Source: DESIGN; platform notes.
+NOT_VISIBLE_YET = timedelta(seconds=180)
+
+
+def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool) -> Moves:
+    """What a wanted resource needs.
+
+    `listed`: whether a read shows objects of this kind; without one, the record stands for the object.
+    """
+    if matched.problem is not None:
+        return _refuse(matched.problem)
+    if subject.record is None:
+        return kind.create(subject) if subject.live is None else _adopt(kind, subject)
+    if listed and (subject.live is None or not subject.live.present):
+        return _missing(kind, subject)
+    return _compare(kind, subject)
+
+
+def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
+    """What happens to a recorded object that no manifest names any more and whose lifecycle says delete."""
+    record = subject.record
+    assert record is not None
+    if listed and subject.live is None:
+        return Moves(
+            Action.RETAIN,
+            reason="left the manifests; not visible on the platform either: if it is gone, run "
+            f"`reconcile state forget {subject.address}`",
+        )
+    if listed and not subject.live.present:
+        return Moves(Action.FORGET, reason="left the manifests; the platform shows it as destroyed")
+    if record.inferred:
+        problem = error(
+            "delete-inferred",
+            f"`{subject.address}` ({record.id}) was found by evidence only and is protected from deletion",
+            help=f"check that {record.id} is yours, then run "
+            f"`reconcile resolve {subject.address} --adopt {record.id}`",
+        )
+        return _refuse(problem)
+    return kind.remove(subject)
+
+
+def retained() -> Moves:
+    return Moves(
+        Action.RETAIN,
+        reason=f"left the manifests; kept on the platform (lifecycle deletion: {Deletion.RETAIN})",
+    )
+
+
+def _refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Moves:
+    return Moves(Action.REFUSED, fields=fields, diagnostics=problems, reason=problems[0].message)
+
+
+def _adopt(kind: Kind, subject: Subject) -> Moves:
+    moves = _compare(kind, subject)
+    if moves.action is Action.REFUSED:
+        return moves
+    reason = f"matches the existing {subject.live.id}"
+    return Moves(
+        Action.ADOPT,
+        moves.steps,
+        moves.fields,
+        moves.impact,
+        f"{reason}; {moves.reason}" if moves.reason else reason,
+        moves.diagnostics,
+    )
+
+
+def _compare(kind: Kind, subject: Subject) -> Moves:
+    fields = tuple(kind.compare(subject))
+    if fields:
+        refused = [kind.refusal(subject, change) for change in fields if change.effect is Effect.REFUSED]
+        if refused:
+            return _refuse(*refused, fields=fields)
+    return kind.change(subject, fields)
+
+
+def _missing(kind: Kind, subject: Subject) -> Moves:
+    record = subject.record
+    assert record is not None
+    if kind.remake_missing:
+        return kind.create(subject)
+    span = subject.span("metadata", "name")
+    if subject.live is not None:
+        return _refuse(
+            error(
+                "object-destroyed",
+                f"`{subject.address}` ({record.id}) was destroyed by somebody: "
+                f"the platform shows it as {getattr(subject.live, 'state', None) or subject.live.status}",
+                span,
+                help=f"run `reconcile state forget {subject.address}` to let the next apply create an empty "
+                "one, or give a new manifest the data of one of its snapshots",
+            )
+        )
+    age = subject.now - record.created_at
+    if age < NOT_VISIBLE_YET:
+        seconds = int(age.total_seconds())
+        note = warning(
+            "not-visible-yet",
+            f"`{subject.address}` ({record.id}) was created {seconds} s ago and is not visible yet",
+            span,
+            help="run again in a few minutes",
+        )
+        return Moves(Action.NOOP, reason="created a moment ago, not visible yet", diagnostics=(note,))
+    return _refuse(
+        error(
+            "object-missing",
+            f"`{subject.address}` ({record.id}) is recorded but not on the platform",
+            span,
+            help="check the token and the app first: nothing is created again by itself; if it is really "
+            f"gone, run `reconcile state forget {subject.address}`",
+        )
+    )

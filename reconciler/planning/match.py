@@ -1,0 +1,91 @@
+"""Which live object belongs to which resource, without ever guessing.
+
+A record's id decides; `metadata.id` adopts exactly that object; else a resource
+takes an unowned object that matches it, but only when that is unambiguous.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.kinds.base import Kind
+from reconciler.model import Address, Resource, StateRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """`live` is None when there is no object; then `problem` may say why none may be taken or made."""
+
+    live: Any = None
+    problem: Diagnostic | None = None
+
+
+def match_objects(
+    kind: Kind,
+    resources: Sequence[Resource],
+    records: Mapping[Address, StateRecord],
+    owned: frozenset[str] | set[str],
+    objects: Sequence[Any],
+) -> dict[Address, Matched]:
+    """One entry per resource. `owned`: the ids that records or `metadata.id` of any resource claim."""
+    by_id = {item.id: item for item in objects}
+    found: dict[Address, Matched] = {}
+    groups: dict[tuple[tuple[str, Any], ...], list[Resource]] = {}
+    for resource in resources:
+        record = records.get(resource.address)
+        if record is not None:
+            found[resource.address] = Matched(by_id.get(record.id))
+        elif resource.adopt_id is not None:
+            found[resource.address] = _adopt_by_id(resource, by_id)
+        else:
+            match = kind.match(resource.spec, resource.address)
+            if match is None:
+                found[resource.address] = Matched()
+            else:
+                groups.setdefault(tuple(match.items()), []).append(resource)
+    if groups:
+        free = [item for item in objects if item.present and item.id not in owned]
+        # The most specific match first: a manifest without a region takes what the others leave.
+        for key in sorted(groups, key=len, reverse=True):
+            candidates = matching(dict(key), free)
+            found |= _assign(groups[key], candidates)
+            taken = {matched.live.id for matched in found.values() if matched.live is not None}
+            free = [item for item in free if item.id not in taken]
+    return found
+
+
+def matching(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
+    """The objects whose fields equal `match`, in the platform's order."""
+    return [item for item in objects if all(getattr(item, name, None) == match[name] for name in match)]
+
+
+def _assign(resources: Sequence[Resource], candidates: Sequence[Any]) -> dict[Address, Matched]:
+    if len(candidates) > len(resources):
+        ids = ", ".join(sorted(item.id for item in candidates))
+        return {resource.address: Matched(problem=_ambiguous(resource, ids)) for resource in resources}
+    live: list[Any] = [*candidates, *[None] * (len(resources) - len(candidates))]
+    return {resource.address: Matched(item) for resource, item in zip(resources, live, strict=True)}
+
+
+def _ambiguous(resource: Resource, ids: str) -> Diagnostic:
+    return error(
+        "ambiguous-match",
+        f"more than one unowned object on the platform may be `{resource.address}`: {ids}",
+        resource.span("metadata", "name"),
+        help="set `metadata.id` to the one you mean, or `spec.count` to how many there should be",
+    )
+
+
+def _adopt_by_id(resource: Resource, by_id: Mapping[str, Any]) -> Matched:
+    live = by_id.get(resource.adopt_id or "")
+    if live is not None and live.present:
+        return Matched(live)
+    return Matched(
+        problem=error(
+            "adopt-not-found",
+            f"`{resource.address}` shall adopt `{resource.adopt_id}`, which is not on the platform",
+            resource.span("metadata", "id"),
+            help="correct the id, or remove `metadata.id` to create a new object",
+        )
+    )

@@ -1,0 +1,349 @@
+"""One plan, fed with answers as they arrive: each is compared at once and then let go.
+
+    planner = Planner(...)
+    for read in planner.reads(): planner.answer(read, observation)
+    for read in planner.more_reads(): planner.more_answer(read, observation)
+    plan = planner.finish(...)
+
+A hundred thousand resources are thus never held together with their live state.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.model import (
+    Action,
+    Address,
+    Change,
+    Deletion,
+    Observation,
+    Owed,
+    Resource,
+    StateRecord,
+)
+from reconciler.planning.decide import decide, decide_left, retained
+from reconciler.planning.fingerprint import digest_absence, digest_object
+from reconciler.planning.match import Matched, match_objects
+from reconciler.planning.order import order_steps
+from reconciler.steps import Binding, Expectation, Plan, Read, Step
+
+PENDING_VALUE = "pending"  # stands for the fingerprint of a value that this plan's own steps will change
+
+
+@dataclass(slots=True)
+class _Group:
+    """All addresses that one read is about."""
+
+    resources: list[Resource] = field(default_factory=list)
+    left: list[StateRecord] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A subject that needs more than its own read before it can be decided."""
+
+    kind: Kind
+    subject: Subject
+    matched: Matched
+    read: Read | None
+    candidates: str
+    extra: tuple[Read, ...]
+
+
+class Planner:
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        resources: Sequence[Resource],
+        records: Mapping[Address, StateRecord],
+        *,
+        capabilities: frozenset[str],
+        now: datetime,
+        selected: Callable[[StateRecord], bool] = lambda record: True,
+    ) -> None:
+        """`selected`: whether the manifests given would hold the record's resource if it still were wanted."""
+        self._kinds = kinds
+        self._records = records
+        self._capabilities = capabilities
+        self._now = now
+        self._resources = {resource.address: resource for resource in resources}
+        self._referenced = {to.address for resource in resources for to in resource.references}
+        self._owned = {record.id for record in records.values()}
+        self._owned |= {resource.adopt_id for resource in resources if resource.adopt_id}
+        self._groups: dict[Read, _Group] = {}
+        self._unlisted: list[Resource] = []
+        self._waiting: list[_Waiting] = []
+        self._extra: dict[Read, Sequence[Any]] = {}
+        self._changes: dict[Address, Change] = {}
+        self._steps: dict[Address, tuple[Step, ...]] = {}
+        self._expectations: list[Expectation] = []
+        self._bindings: list[Binding] = []
+        self._diagnostics: list[Diagnostic] = []
+        self.live: dict[Address, Any] = {}  # of referenced addresses only
+        self._sources: dict[Address, Read] = {}
+        self._noops = 0
+        for resource in resources:
+            self._place(resource)
+        for record in records.values():
+            if record.address not in self._resources:
+                self._leave(record, selected(record))
+
+    # --- reading ---
+
+    def reads(self) -> Sequence[Read]:
+        return list(self._groups)
+
+    def answer(self, read: Read, observation: Observation) -> None:
+        group = self._groups.pop(read)
+        if not observation.complete:
+            self._unreadable(group, observation.problem)
+            return
+        by_kind: dict[str, list[Resource]] = {}
+        for resource in group.resources:
+            by_kind.setdefault(resource.address.kind, []).append(resource)
+        for name, resources in by_kind.items():
+            kind = self._kinds[name]
+            found = match_objects(kind, resources, self._records, self._owned, observation.objects)
+            for resource in resources:
+                self._consider(kind, resource, found[resource.address], read, observation)
+        for record in group.left:
+            live = next((item for item in observation.objects if item.id == record.id), None)
+            kind = self._kinds[record.address.kind]
+            subject = self._subject(record.address, live, observation.at)
+            self._take(kind, subject, decide_left(kind, subject, listed=True), read)
+
+    def more_reads(self) -> Sequence[Read]:
+        return list(dict.fromkeys(read for waiting in self._waiting for read in waiting.extra))
+
+    def more_answer(self, read: Read, observation: Observation) -> None:
+        if observation.complete:
+            self._extra[read] = observation.objects
+        else:
+            self._diagnostics.append(error("unreadable", f"cannot read {read.path}: {observation.problem}"))
+
+    def unlisted(self) -> Sequence[Resource]:
+        """Resources that no read shows, which finish() decides from their records."""
+        return self._unlisted
+
+    # --- deciding ---
+
+    def finish(
+        self,
+        *,
+        id: str,
+        lineage: str,
+        fingerprints: Mapping[Address, str],
+        diagnostics: Iterable[Diagnostic] = (),
+    ) -> Plan:
+        """The plan. `fingerprints`: of the desired secret values that could be read."""
+        for waiting in self._waiting:
+            if all(read in self._extra for read in waiting.extra):
+                self._decide_waiting(waiting, fingerprints)
+        for resource in self._unlisted:
+            kind = self._kinds[resource.address.kind]
+            subject = self._subject(
+                resource.address, None, self._now, fingerprint=self._fingerprint(resource, fingerprints)
+            )
+            self._take(kind, subject, decide(kind, subject, Matched(), listed=False), None)
+        references = {
+            address: [to.address for to in self._resources[address].references]
+            for address in self._steps
+            if address in self._resources
+        }
+        rank = {address: position for position, address in enumerate(self._resources)}
+        order = sorted(self._changes, key=lambda address: (rank.get(address, len(rank)), str(address)))
+        return Plan(
+            id=id,
+            lineage=lineage,
+            created_at=self._now,
+            changes=tuple(self._changes[address] for address in order),
+            steps=order_steps(
+                [self._steps[address] for address in order if address in self._steps], references
+            ),
+            expectations=tuple(self._expectations),
+            bindings=tuple(self._bindings),
+            owed=tuple(
+                Owed(record.address, owed.work, owed.because, owed.certainty)
+                for record in self._records.values()
+                for owed in record.obligations
+            ),
+            diagnostics=(*diagnostics, *self._diagnostics),
+            inputs=tuple(
+                (str(to), self._sources[to])
+                for to in sorted(self._referenced)
+                if to in self._sources and self._needed(to)
+            ),
+            unchanged=self._noops,
+        )
+
+    def _needed(self, to: Address) -> bool:
+        return any(
+            to == reference.address
+            for address in self._steps
+            if address in self._resources
+            for reference in self._resources[address].references
+        )
+
+    def _place(self, resource: Resource) -> None:
+        address = resource.address
+        record = self._records.get(address)
+        id = record.id if record is not None else resource.adopt_id
+        read = self._kinds[address.kind].read(address, id, self._capabilities)
+        if read is None:
+            self._unlisted.append(resource)
+        else:
+            self._groups.setdefault(read, _Group()).resources.append(resource)
+
+    def _leave(self, record: StateRecord, selected: bool) -> None:
+        """A retained object needs no look at the platform; neither does one whose manifests were not given."""
+        address = record.address
+        kind = self._kinds.get(address.kind)
+        if kind is None or not selected:
+            reason = f"not in the manifests given; kept (its manifest was {record.source or 'unknown'})"
+            self._changes[address] = Change(address, Action.RETAIN, reason=reason, id=record.id or None)
+            return
+        if record.lifecycle.deletion is not Deletion.DELETE:
+            self._take(kind, self._subject(address, None, self._now), retained(), None)
+            return
+        read = kind.read(address, record.id, self._capabilities)
+        if read is None:
+            subject = self._subject(address, None, self._now)
+            self._take(kind, subject, decide_left(kind, subject, listed=False), None)
+        else:
+            self._groups.setdefault(read, _Group()).left.append(record)
+
+    def _subject(
+        self,
+        address: Address,
+        live: Any,
+        at: datetime,
+        *,
+        extra: tuple[Sequence[Any], ...] = (),
+        fingerprint: str | None = None,
+    ) -> Subject:
+        return Subject(
+            address,
+            self._resources.get(address),
+            self._records.get(address),
+            live,
+            at,
+            self._capabilities,
+            extra,
+            fingerprint,
+        )
+
+    def _consider(
+        self, kind: Kind, resource: Resource, matched: Matched, read: Read, observation: Observation
+    ) -> None:
+        address = resource.address
+        subject = self._subject(address, matched.live, observation.at)
+        if address in self._referenced and matched.live is not None:
+            self.live[address] = matched.live
+            self._sources[address] = read
+        candidates = ""
+        if matched.live is None:
+            match = kind.match(resource.spec, address)
+            candidates = "" if match is None else digest_absence(match, observation.objects)
+        extra = tuple(kind.extra_reads(subject)) if matched.live is not None else ()
+        if extra or kind.secret(resource) is not None:
+            self._waiting.append(_Waiting(kind, subject, matched, read, candidates, extra))
+        else:
+            self._take(kind, subject, decide(kind, subject, matched, listed=True), read, candidates)
+
+    def _decide_waiting(self, waiting: _Waiting, fingerprints: Mapping[Address, str]) -> None:
+        resource = waiting.subject.resource
+        assert resource is not None
+        subject = self._subject(
+            resource.address,
+            waiting.subject.live,
+            waiting.subject.now,
+            extra=tuple(self._extra[read] for read in waiting.extra),
+            fingerprint=self._fingerprint(resource, fingerprints),
+        )
+        moves = decide(waiting.kind, subject, waiting.matched, listed=True)
+        self._take(waiting.kind, subject, moves, waiting.read, waiting.candidates)
+
+    def _fingerprint(self, resource: Resource, fingerprints: Mapping[Address, str]) -> str | None:
+        """A value made from an object that this plan creates is known to change, whatever it will be."""
+        made = (Action.CREATE, Action.RESTORE)
+        for to in resource.references:
+            change = self._changes.get(to.address)
+            if change is not None and change.action in made:
+                return PENDING_VALUE
+        return fingerprints.get(resource.address)
+
+    def _unreadable(self, group: _Group, problem: str) -> None:
+        for resource in group.resources:
+            self._refuse(resource.address, problem, resource)
+        for record in group.left:
+            self._refuse(record.address, problem, None)
+
+    def _refuse(self, address: Address, problem: str, resource: Resource | None) -> None:
+        span = resource.span("metadata", "app" if address.app else "name") if resource else None
+        self._diagnostics.append(error("unreadable", f"cannot read `{address}`: {problem}", span))
+        self._changes[address] = Change(address, Action.REFUSED, reason=problem)
+
+    # --- assembling ---
+
+    def _take(
+        self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
+    ) -> None:
+        address, resource, record = subject.address, subject.resource, subject.record
+        self._diagnostics += moves.diagnostics
+        if moves.action is Action.NOOP and not moves.steps:
+            self._noops += 1
+        id = subject.live.id if subject.live is not None else record.id if record is not None else None
+        if moves.action is not Action.NOOP or moves.steps:
+            self._changes[address] = Change(
+                address, moves.action, moves.fields, moves.impact, moves.reason, id or None
+            )
+        if moves.steps:
+            self._steps[address] = moves.steps
+        if any(step.mutates for step in moves.steps) or moves.action is Action.ADOPT:
+            self._expect(kind, subject, moves.action, read, candidates)
+        if resource is not None and moves.action is not Action.REFUSED:
+            self._bind(kind, subject, moves)
+
+    def _expect(
+        self, kind: Kind, subject: Subject, action: Action, read: Read | None, candidates: str
+    ) -> None:
+        serial = subject.record.serial if subject.record is not None else 0
+        if subject.live is not None:
+            fields = list(kind.guards(action))
+            if subject.resource is not None:
+                fields += [name for name in kind.managed(subject) if name not in fields]
+            digest = digest_object(subject.live, fields)
+            expected = Expectation(subject.address, read, subject.live.id, {}, tuple(fields), digest, serial)
+        else:
+            match = kind.match(subject.spec, subject.address) if subject.resource is not None else None
+            read = read if match is not None else None
+            expected = Expectation(subject.address, read, None, match or {}, (), candidates, serial)
+        self._expectations.append(expected)
+
+    def _bind(self, kind: Kind, subject: Subject, moves: Moves) -> None:
+        """Records follow the manifests: also a changed lifecycle, which sends nothing, must be kept."""
+        resource, record = subject.resource, subject.record
+        assert resource is not None
+        managed = kind.managed(subject) if subject.live is not None else {}
+        if (
+            record is not None
+            and not moves.steps
+            and record.lifecycle == resource.lifecycle
+            and record.source == resource.file
+            and all(name in record.applied and record.applied[name] == managed[name] for name in managed)
+        ):
+            return
+        self._bindings.append(
+            Binding(
+                subject.address,
+                record.scope if record is not None else kind.scope(resource.spec, subject.address),
+                resource.lifecycle,
+                resource.file,
+                subject.live.id if subject.live is not None else None,
+                managed,
+            )
+        )
