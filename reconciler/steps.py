@@ -209,3 +209,14 @@ class Plan:
     diagnostics: tuple[Diagnostic, ...]
     inputs: tuple[tuple[str, Read], ...] = ()
     unchanged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one step. `error` is one sentence, also for a skipped step: why."""
+
+    address: Address
+    step: str
+    outcome: Literal["done", "pending", "unknown", "failed", "skipped"]
+    id: str | None = None
+    error: str = ""

@@ -1,4 +1,4 @@
-"""What one address needs, from everything known about it. Whatever is not certain is refused or left alone."""
+"""What one address needs, from everything known about it. What is not certain is refused or left alone."""
 
 from datetime import timedelta
 

@@ -65,7 +65,7 @@ class Planner:
         now: datetime,
         selected: Callable[[StateRecord], bool] = lambda record: True,
     ) -> None:
-        """`selected`: whether the manifests given would hold the record's resource if it still were wanted."""
+        """`selected`: whether the manifests given would hold the record's resource if it were wanted."""
         self._kinds = kinds
         self._records = records
         self._capabilities = capabilities
@@ -125,10 +125,6 @@ class Planner:
         else:
             self._diagnostics.append(error("unreadable", f"cannot read {read.path}: {observation.problem}"))
 
-    def unlisted(self) -> Sequence[Resource]:
-        """Resources that no read shows, which finish() decides from their records."""
-        return self._unlisted
-
     # --- deciding ---
 
     def finish(
@@ -140,15 +136,15 @@ class Planner:
         diagnostics: Iterable[Diagnostic] = (),
     ) -> Plan:
         """The plan. `fingerprints`: of the desired secret values that could be read."""
+        # What others refer to comes first: whether it is made anew decides about their values.
+        for resource in sorted(self._unlisted, key=lambda resource: bool(resource.references)):
+            kind = self._kinds[resource.address.kind]
+            fingerprint = self._fingerprint(resource, fingerprints)
+            subject = self._subject(resource.address, None, self._now, fingerprint=fingerprint)
+            self._take(kind, subject, decide(kind, subject, Matched(), listed=False), None)
         for waiting in self._waiting:
             if all(read in self._extra for read in waiting.extra):
                 self._decide_waiting(waiting, fingerprints)
-        for resource in self._unlisted:
-            kind = self._kinds[resource.address.kind]
-            subject = self._subject(
-                resource.address, None, self._now, fingerprint=self._fingerprint(resource, fingerprints)
-            )
-            self._take(kind, subject, decide(kind, subject, Matched(), listed=False), None)
         references = {
             address: [to.address for to in self._resources[address].references]
             for address in self._steps
@@ -199,7 +195,7 @@ class Planner:
             self._groups.setdefault(read, _Group()).resources.append(resource)
 
     def _leave(self, record: StateRecord, selected: bool) -> None:
-        """A retained object needs no look at the platform; neither does one whose manifests were not given."""
+        """A retained object needs no look at the platform; nor does one whose manifests were not given."""
         address = record.address
         kind = self._kinds.get(address.kind)
         if kind is None or not selected:

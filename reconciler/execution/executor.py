@@ -1,0 +1,309 @@
+"""Runs the steps of a plan: in order, side by side where nothing forbids it, each outcome durable at once."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any
+
+import anyio
+
+from reconciler.clock import Clock
+from reconciler.errors import ReconcilerError, StoreError
+from reconciler.execution.intents import Intent
+from reconciler.execution.recorder import Recorder
+from reconciler.execution.settling import Verdict, settle
+from reconciler.execution.values import (
+    Outputs,
+    SecretReader,
+    dig,
+    fill_body,
+    fill_path,
+    fill_record,
+)
+from reconciler.execution.waiting import wait_for
+from reconciler.model import Address, Obligation, Observation
+from reconciler.platform.client import Platform
+from reconciler.platform.outcome import Outcome, OutcomeKind
+from reconciler.reporter import Reporter
+from reconciler.secrets.fingerprint import fingerprint
+from reconciler.steps import Binding, Plan, Read, Result, SecretRef, Step
+
+ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
+GRACE_S = 10.0  # how long calls under way may go on after the first signal
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`deadline_s` bounds one request, `settle_s` how late a lost create may still show up."""
+
+    concurrency: int = 8
+    deadline_s: float = 30.0
+    settle_s: float = 180.0
+
+
+class Executor:
+    """One run of one plan, under a lease, against what was observed under it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        platform: Platform,
+        recorder: Recorder,
+        observed: Mapping[Read, Observation],
+        outputs: Outputs,
+        read_secret: SecretReader,
+        fingerprint_key: bytes,
+        clock: Clock,
+        reporter: Reporter,
+        limits: Limits,
+    ) -> None:
+        self._plan = plan
+        self._platform = platform
+        self._recorder = recorder
+        self._observed = observed
+        self._outputs = outputs
+        self._read_secret = read_secret
+        self._key = fingerprint_key
+        self._clock = clock
+        self._reporter = reporter
+        self._limits = limits
+        self._bindings: dict[Address, Binding] = {binding.address: binding for binding in plan.bindings}
+        self._results: dict[str, Result] = {}
+        self._stopping = False
+        self._sending: anyio.CancelScope | None = None
+
+    def stop(self) -> None:
+        """Start no new step; those under way have `GRACE_S` seconds, then their outcome is unknown."""
+        self._stopping = True
+        if self._sending is not None:
+            self._sending.deadline = anyio.current_time() + GRACE_S
+
+    async def run(self) -> Sequence[Result]:
+        """One result per step, in the plan's order. Failures are results; only a bug raises."""
+        steps = {step.id: step for step in self._plan.steps}
+        sorter = TopologicalSorter({step.id: step.after for step in self._plan.steps})
+        sorter.prepare()
+        limiter = anyio.CapacityLimiter(self._limits.concurrency)
+
+        async def one(step: Step) -> None:
+            result = await self._one(step, limiter)
+            self._results[step.id] = result
+            sorter.done(step.id)
+            launch()
+
+        def launch() -> None:
+            for id in sorter.get_ready():
+                group.start_soon(one, steps[id])
+
+        with anyio.CancelScope() as self._sending:
+            async with anyio.create_task_group() as group:
+                launch()
+        return [
+            self._results.get(step.id, Result(step.address, step.id, "skipped", error="interrupted"))
+            for step in self._plan.steps
+        ]
+
+    async def _one(self, step: Step, limiter: anyio.CapacityLimiter) -> Result:
+        blocker = next((id for id in step.after if self._results[id].outcome != "done"), None)
+        if blocker is not None:
+            return self._skip(step, f"waits for {blocker}, which is {self._results[blocker].outcome}")
+        started = self._clock.monotonic()
+        try:
+            reply, baseline = None, frozenset[str]()
+            if step.mutates:
+                async with limiter:
+                    if self._stopping:
+                        return self._skip(step, "interrupted before it was sent")
+                    self._reporter.step_started(step)
+                    result, reply, baseline = await self._mutate(step)
+            else:
+                self._reporter.step_started(step)
+                result = self._result(step, "done")
+            if result.outcome == "done" and step.wait is not None:
+                result = await self._wait(step, reply, baseline)
+        except ReconcilerError as failure:
+            # Raised before a call or by a read after it: what the call did is already recorded.
+            result = self._result(step, "failed", failure.message)
+            if isinstance(failure, StoreError):
+                self._stopping = True
+        elapsed_s = self._clock.monotonic() - started
+        self._reporter.step_finished(step, result.outcome, elapsed_s, result.error or result.id or "")
+        return result
+
+    def _skip(self, step: Step, why: str) -> Result:
+        result = self._result(step, "skipped", why)
+        self._reporter.step_finished(step, result.outcome, 0.0, why)
+        return result
+
+    def _result(self, step: Step, outcome: Any, error: str = "") -> Result:
+        record = self._recorder.records.get(step.address)
+        return Result(step.address, step.id, outcome, (record.id or None) if record else None, error)
+
+    # --- one mutation ---
+
+    async def _mutate(self, step: Step) -> tuple[Result, Any, frozenset[str]]:
+        """The result, the reply and the baseline. At most `ATTEMPTS` intents, each sent once."""
+        path = fill_path(step.call.path, self._outputs)
+        body = fill_body(step.call.body, self._outputs, self._read_secret)
+        for attempt in range(1, ATTEMPTS + 1):
+            intent, usable = await self._intend(step, path, fresh=attempt > 1)
+            sent_at = self._clock.now()
+            outcome = await self._send(step, attempt, intent, path, body)
+            if outcome.kind is OutcomeKind.YES:
+                return self._result(step, "done"), outcome.reply, usable
+            if outcome.kind is OutcomeKind.NO:
+                return self._result(step, "failed", outcome.message), None, usable
+            if attempt == ATTEMPTS and step.if_unknown == "repeat":
+                break
+            verdict = await self._settle(step, intent, sent_at)
+            if verdict.kind == "landed":
+                await self._landed(step, attempt, intent, verdict.id)
+                return self._result(step, "done"), None, usable
+            if verdict.kind == "undecided":
+                return self._result(step, "unknown", f"{outcome.message}; {verdict.why}"), None, usable
+            await self._recorder.not_landed(step, attempt)
+        return self._result(step, "unknown", outcome.message), None, usable
+
+    async def _intend(self, step: Step, path: str, *, fresh: bool) -> tuple[Intent, frozenset[str]]:
+        """What is about to be sent, with the ids listed before; and those of them that are finished."""
+        binding = self._bindings.get(step.address)
+        record = self._recorder.records.get(step.address)
+        known = binding or record
+        find, listed = None, list[Any]()
+        if step.find is not None:
+            find = Read(fill_path(step.find.read.path, self._outputs), step.find.read.shape)
+            listed = list(await self._list(find, fresh=fresh))
+        intent = Intent(
+            method=step.call.method,
+            path=path,
+            if_unknown=step.if_unknown,
+            creates=step.id_path is not None,
+            applied=self._applied(step),
+            scope=known.scope if known is not None else "-",
+            lifecycle=known.lifecycle if known is not None else self._no_lifecycle(step),
+            source=known.source if known is not None else "",
+            find=find,
+            match=step.find.match if step.find is not None else None,
+            unattached=step.find.unattached if step.find is not None else (),
+            baseline=tuple(item.id for item in listed),
+            owes=step.owes.because if step.owes is not None else "",
+        )
+        return intent, frozenset(item.id for item in listed if getattr(item, "usable", True))
+
+    def _no_lifecycle(self, step: Step) -> Any:
+        raise ReconcilerError(f"`{step.address}` is neither wanted nor recorded")
+
+    async def _list(self, read: Read, *, fresh: bool) -> Sequence[Any]:
+        """This run's observation serves all creates of an app; a second attempt looks again."""
+        if not fresh and read in self._observed:
+            return self._observed[read].objects
+        assert isinstance(read.path, str)
+        return (await self._platform.read(read.path, read.shape)).objects
+
+    async def _send(
+        self, step: Step, attempt: int, intent: Intent, path: str, body: Mapping[str, Any] | None
+    ) -> Outcome:
+        """Intent, send, outcome: the outcome is recorded even if this task is cancelled meanwhile."""
+        with anyio.CancelScope(shield=True):
+            await self._recorder.intent(step, attempt, intent)
+            await self._recorder.check_lease()
+        outcome = Outcome(OutcomeKind.UNKNOWN, message="interrupted before an answer came")
+        try:
+            outcome = await self._platform.send(
+                step.call.method,
+                path,
+                body,
+                id_path=step.id_path,
+                accepts=step.accepts,
+                deadline_s=self._limits.deadline_s,
+            )
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._record(step, attempt, intent, outcome)
+        return outcome
+
+    async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
+        if outcome.kind is OutcomeKind.NO:
+            await self._recorder.failed(step, attempt, outcome.message, outcome.status)
+        elif outcome.kind is OutcomeKind.UNKNOWN:
+            await self._recorder.unknown(step, attempt, outcome.message, self._owed(step, None))
+        else:
+            self._outputs.put(step.id, outcome.reply)
+            live = dig(outcome.reply, step.object_path) if step.object_path is not None else None
+            if live is not None:
+                self._outputs.put(str(step.address), live)
+            await self._recorder.done(
+                step,
+                attempt,
+                intent,
+                id=outcome.id,
+                applied=self._applied(step),
+                owed=self._owed(step, outcome.reply),
+            )
+
+    def _owed(self, step: Step, reply: Any) -> Obligation | None:
+        """What the reply says is owed; a lost or silent reply leaves it unknown."""
+        if step.owes is None:
+            return None
+        said = dig(reply, step.owes.when)
+        if said is False:
+            return None
+        certainty = "owed" if said is True else "unknown"
+        return Obligation(step.owes.work, step.owes.because, certainty, self._clock.now())  # type: ignore[arg-type]
+
+    def _applied(self, step: Step) -> dict[str, Any]:
+        def print_of(ref: SecretRef) -> str:
+            return fingerprint(self._key, step.address, self._read_secret(ref, self._outputs.need))
+
+        return fill_record(step.applied, self._outputs, print_of)
+
+    async def _settle(self, step: Step, intent: Intent, sent_at: Any) -> Verdict:
+        if step.if_unknown == "repeat":
+            await self._clock.sleep(1.0)
+            return Verdict("not_landed")
+        if step.if_unknown == "find":
+            self._reporter.settling(step.address, self._limits.settle_s)
+        return await settle(
+            intent,
+            sent_at,
+            platform=self._platform,
+            clock=self._clock,
+            settle_s=self._limits.settle_s,
+            tracked=self._recorder.tracked_ids,
+        )
+
+    async def _landed(self, step: Step, attempt: int, intent: Intent, id: str) -> None:
+        if step.id_path is not None:
+            self._outputs.put(str(step.address), {"id": id})
+        await self._recorder.done(
+            step,
+            attempt,
+            intent,
+            id=id if step.id_path is not None else None,
+            applied=self._applied(step),
+            inferred=True,
+        )
+
+    # --- after it ---
+
+    async def _wait(self, step: Step, reply: Any, baseline: Collection[str]) -> Result:
+        assert step.wait is not None
+        waited = await wait_for(
+            step.wait,
+            platform=self._platform,
+            outputs=self._outputs,
+            clock=self._clock,
+            reply=reply,
+            baseline=baseline,
+            on_seen=lambda seen, waited_s: self._reporter.step_waiting(step, seen, waited_s),
+            stopping=lambda: self._stopping,
+        )
+        if waited.ended == "done":
+            if step.wait.item is None and waited.live is not None:
+                self._outputs.put(str(step.address), waited.live)
+            return self._result(step, "done")
+        if waited.ended == "failed":
+            return self._result(step, "failed", f"ended as {waited.seen}; its id is kept")
+        await self._recorder.pending(step, waited.seen)
+        return self._result(step, "pending", f"still {waited.seen}; run again to go on waiting")

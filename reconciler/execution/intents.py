@@ -1,0 +1,46 @@
+"""What the journal keeps of a call before it is sent: enough to settle its outcome after a crash, and no secret."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from reconciler.model import Lifecycle
+from reconciler.steps import Read
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """One call that is about to be sent.
+
+    `baseline`: ids that the list at `find` showed before. `creates`: success brings a new object, whose
+    record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart may be owed.
+    """
+
+    method: str
+    path: str
+    if_unknown: Literal["repeat", "find", "ask"]
+    creates: bool
+    applied: Mapping[str, Any]
+    scope: str
+    lifecycle: Lifecycle
+    source: str
+    find: Read | None = None
+    match: Mapping[str, Any] | None = None
+    unattached: tuple[str, ...] = ()
+    baseline: tuple[str, ...] = ()
+    owes: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Intent":
+        return _adapter().validate_python(dict(data))
+
+
+@cache
+def _adapter() -> TypeAdapter[Intent]:
+    return TypeAdapter(Intent)

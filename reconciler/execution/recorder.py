@@ -1,0 +1,160 @@
+"""The journal's and the records' only writer during an apply: every outcome lands together with what it means."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from reconciler.clock import Clock
+from reconciler.execution.intents import Intent
+from reconciler.model import Address, Obligation, StateRecord
+from reconciler.state.store import Event, JournalEntry, Lease, Store
+from reconciler.steps import Binding, Step
+
+
+class Recorder:
+    """Holds the records of this run as they stand after each commit."""
+
+    def __init__(
+        self, store: Store, lease: Lease, run: str, clock: Clock, records: Mapping[Address, StateRecord]
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._run = run
+        self._clock = clock
+        self.records = dict(records)
+
+    def tracked_ids(self) -> set[str]:
+        return {record.id for record in self.records.values()}
+
+    async def start(self, plan_id: str, bindings: Sequence[Binding]) -> None:
+        """The run begins: adoptions and changed lifecycles are recorded, which need no call."""
+        now = self._clock.now()
+        put = []
+        for binding in bindings:
+            record = self.records.get(binding.address)
+            if record is not None:
+                put.append(
+                    replace(
+                        record,
+                        lifecycle=binding.lifecycle,
+                        source=binding.source,
+                        applied={**record.applied, **binding.applied},
+                    )
+                )
+            elif binding.id is not None:
+                put.append(
+                    StateRecord(
+                        binding.address,
+                        binding.id,
+                        binding.scope,
+                        binding.applied,
+                        binding.lifecycle,
+                        now,
+                        binding.source,
+                    )
+                )
+        await self._commit([self._entry(Event.RUN_STARTED, data={"plan": plan_id})], put)
+
+    async def finish(self) -> None:
+        await self._commit([self._entry(Event.RUN_FINISHED)])
+
+    async def intent(self, step: Step, attempt: int, intent: Intent) -> None:
+        entry = self._entry(Event.INTENT, step, attempt, intent.to_json())
+        await self._commit([entry])
+
+    async def check_lease(self) -> None:
+        await self._store.check(self._lease)
+
+    async def done(
+        self,
+        step: Step,
+        attempt: int,
+        intent: Intent,
+        *,
+        id: str | None,
+        applied: Mapping[str, Any],
+        owed: Obligation | None = None,
+        inferred: bool = False,
+    ) -> None:
+        """The call succeeded: its outcome and what the record then holds are one commit."""
+        event = Event.SETTLED if inferred else Event.DONE
+        entry = self._entry(event, step, attempt, {"id": id} if id is not None else {})
+        record = self.records.get(step.address)
+        if step.removes:
+            await self._commit([entry], remove=[step.address] if record is not None else [])
+            self.records.pop(step.address, None)
+            return
+        if record is None:
+            record = self._new_record(step.address, intent, id or "", self._clock.now(), inferred)
+        if owed is not None:
+            record = replace(record, obligations=(*record.obligations, owed))
+        await self._commit([entry], [replace(record, applied={**record.applied, **applied})])
+
+    async def failed(self, step: Step, attempt: int, message: str, status: int) -> None:
+        await self._commit([self._entry(Event.FAILED, step, attempt, {"error": message, "status": status})])
+
+    async def unknown(self, step: Step, attempt: int, message: str, owed: Obligation | None) -> None:
+        entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message})
+        record = self.records.get(step.address)
+        put = []
+        if owed is not None and record is not None:
+            put = [replace(record, obligations=(*record.obligations, owed))]
+        await self._commit([entry], put)
+
+    async def not_landed(self, step: Step, attempt: int) -> None:
+        await self._commit([self._entry(Event.SETTLED, step, attempt, {"landed": False})])
+
+    async def pending(self, step: Step, seen: str) -> None:
+        await self._commit([self._entry(Event.PENDING, step, data={"seen": seen})])
+
+    async def settle(
+        self, opened: JournalEntry, data: Mapping[str, Any], put: Sequence[StateRecord] = ()
+    ) -> None:
+        """Close an earlier run's intent with what evidence or a person says."""
+        entry = replace(opened, event=Event.SETTLED, at=self._clock.now(), data=data)
+        await self._commit([entry], put)
+
+    def found_record(self, opened: JournalEntry, intent: Intent, id: str, *, inferred: bool) -> StateRecord:
+        assert opened.address is not None
+        return self._new_record(opened.address, intent, id, opened.at, inferred)
+
+    def _new_record(
+        self, address: Address, intent: Intent, id: str, created_at: datetime, inferred: bool
+    ) -> StateRecord:
+        return StateRecord(
+            address,
+            id,
+            intent.scope,
+            intent.applied,
+            intent.lifecycle,
+            created_at,
+            intent.source,
+            inferred=inferred,
+        )
+
+    def _entry(
+        self,
+        event: Event,
+        step: Step | None = None,
+        attempt: int = 1,
+        data: Mapping[str, Any] | None = None,
+    ) -> JournalEntry:
+        return JournalEntry(
+            self._run,
+            event,
+            self._clock.now(),
+            step.address if step is not None else None,
+            step.id if step is not None else "",
+            attempt,
+            data or {},
+        )
+
+    async def _commit(
+        self,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> None:
+        for record in await self._store.commit(self._lease, entries, put, remove):
+            self.records[record.address] = record

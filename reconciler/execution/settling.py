@@ -1,0 +1,73 @@
+"""Settling an unknown outcome from evidence: what the platform's list shows now that it did not show before."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from reconciler.clock import Clock
+from reconciler.errors import PlatformError
+from reconciler.execution.intents import Intent
+from reconciler.planning.match import matching
+from reconciler.platform.client import Platform
+
+LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`landed` with the object's `id`; `not_landed`; or `undecided`, which `why` explains to a person."""
+
+    kind: Literal["landed", "not_landed", "undecided"]
+    id: str = ""
+    why: str = ""
+
+
+def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str]) -> list[Any]:
+    """Objects that the call may have made: new since the baseline, untracked, equal, and held by nobody."""
+    return [
+        item
+        for item in matching(intent.match or {}, objects)
+        if item.present
+        and item.id not in intent.baseline
+        and item.id not in tracked
+        and not any(getattr(item, name, None) for name in intent.unattached)
+    ]
+
+
+def judge(found: Sequence[Any]) -> Verdict:
+    if len(found) == 1:
+        return Verdict("landed", found[0].id)
+    if not found:
+        return Verdict("not_landed")
+    ids = ", ".join(sorted(item.id for item in found))
+    return Verdict("undecided", why=f"several objects may be the one: {ids}")
+
+
+async def settle(
+    intent: Intent,
+    sent_at: datetime,
+    *,
+    platform: Platform,
+    clock: Clock,
+    settle_s: float,
+    tracked: Callable[[], Collection[str]],
+) -> Verdict:
+    """What became of a call whose reply was lost, once the settle window has passed."""
+    if intent.if_unknown != "find" or intent.find is None:
+        return Verdict("undecided", why="the platform documents no way to find out")
+    window_ends = sent_at + timedelta(seconds=settle_s)
+    await clock.sleep(max(0.0, (window_ends - clock.now()).total_seconds()))
+    assert isinstance(intent.find.path, str)
+    verdict = Verdict("not_landed")
+    for attempt in range(LISTS_WITHOUT_A_TRACE):
+        if attempt:
+            await clock.sleep(min(settle_s, 5.0))
+        try:
+            observation = await platform.read(intent.find.path, intent.find.shape)
+        except PlatformError as failure:
+            return Verdict("undecided", why=f"the platform could not be read: {failure.message}")
+        verdict = judge(candidates(intent, observation.objects, tracked()))
+        if verdict.kind != "not_landed":
+            return verdict
+    return verdict

@@ -1,0 +1,72 @@
+"""From templates to what is sent: earlier answers and secrets are filled in at the moment of sending."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reconciler.errors import ReconcilerError
+from reconciler.kinds.base import segment
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.steps import OutputRef, SecretRef, Template
+
+SecretReader = Callable[[SecretRef, Callable[[OutputRef], Any]], Sensitive]
+
+
+class Outputs:
+    """What answers have brought so far: objects by address, raw replies by step id."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def put(self, source: str, value: Any) -> None:
+        self._values[source] = value
+
+    def get(self, ref: OutputRef) -> Any:
+        """The value, or None where the answers so far do not hold it."""
+        return dig(self._values.get(ref.source), ref.path)
+
+    def need(self, ref: OutputRef) -> Any:
+        value = self.get(ref)
+        if value is None:
+            raise ReconcilerError(f"{ref.source} has no `{ref.path}` yet")
+        return value
+
+
+def dig(value: Any, path: str) -> Any:
+    """The value at a dotted path of nested dicts; None when a part of the way is missing."""
+    for name in path.split(".") if path else ():
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def fill_path(path: str | Template, outputs: Outputs) -> str:
+    if isinstance(path, str):
+        return path
+    return "".join(part if isinstance(part, str) else segment(str(outputs.need(part))) for part in path.parts)
+
+
+def fill_body(value: Any, outputs: Outputs, read_secret: SecretReader) -> Any:
+    """`value` with its references replaced. Secrets come out in clear: the result must only be sent."""
+    if isinstance(value, SecretRef):
+        return read_secret(value, outputs.need).reveal()
+    if isinstance(value, OutputRef):
+        return outputs.need(value)
+    if isinstance(value, Mapping):
+        return {name: fill_body(item, outputs, read_secret) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [fill_body(item, outputs, read_secret) for item in value]
+    return value
+
+
+def fill_record(
+    applied: Mapping[str, Any], outputs: Outputs, fingerprint: Callable[[SecretRef], str]
+) -> dict[str, Any]:
+    """What the record keeps of a sent step: references filled in, secrets as keyed fingerprints."""
+    filled: dict[str, Any] = {}
+    for name, value in applied.items():
+        if isinstance(value, SecretRef):
+            filled[name] = fingerprint(value)
+        elif isinstance(value, OutputRef):
+            filled[name] = outputs.get(value)
+        else:
+            filled[name] = value
+    return filled

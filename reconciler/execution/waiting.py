@@ -1,0 +1,94 @@
+"""Waiting for what a call set in motion, by reading until a condition holds or the deadline passes."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reconciler.clock import Clock
+from reconciler.errors import PlatformError, Unauthorized
+from reconciler.execution.values import Outputs, dig, fill_path
+from reconciler.platform.client import Platform
+from reconciler.steps import Condition, OutputRef, Wait
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How a wait ended. `seen` is the last value of the awaited field; `live` the object, once done."""
+
+    ended: Literal["done", "failed", "pending"]
+    seen: str
+    live: Mapping[str, Any] | None = None
+
+
+async def wait_for(
+    wait: Wait,
+    *,
+    platform: Platform,
+    outputs: Outputs,
+    clock: Clock,
+    reply: Any = None,
+    baseline: Collection[str] = (),
+    on_seen: Callable[[str, float], None] = lambda seen, waited_s: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Waited:
+    """Read until `wait` is over. `baseline`: usable items listed before the call, which do not count.
+
+    Never raises for a passing failure of the platform: the deadline ends the wait.
+    """
+    if wait.reply_path is not None and isinstance(reply, Mapping):
+        live = dig(reply, wait.reply_path)
+        if isinstance(live, Mapping) and _judge(wait.until, live.get) == "done":
+            return Waited("done", str(live.get(wait.until.field)), live)
+    path = fill_path(wait.read.path, outputs)
+    started = clock.monotonic()
+    seen = "nothing yet"
+    for pause in _pauses(immediately=reply is None):
+        waited_s = clock.monotonic() - started
+        if stopping() or waited_s + pause > wait.timeout_s:
+            return Waited("pending", seen)
+        await clock.sleep(pause)
+        try:
+            observation = await platform.read(path, wait.read.shape)
+        except Unauthorized:
+            raise
+        except PlatformError as failure:
+            seen = failure.message
+            continue
+        for item in _candidates(wait, outputs, observation.objects, baseline):
+            seen = str(getattr(item, wait.until.field, None))
+            verdict = _judge(wait.until, lambda name, item=item: getattr(item, name, None))
+            if verdict != "pending":
+                return Waited(verdict, seen, item.model_dump())
+        on_seen(seen, clock.monotonic() - started)
+    raise AssertionError("pauses never end")
+
+
+def _candidates(wait: Wait, outputs: Outputs, objects: Any, baseline: Collection[str]) -> list[Any]:
+    item = outputs.get(wait.item) if isinstance(wait.item, OutputRef) else wait.item
+    if item is not None:
+        return [live for live in objects if live.id == item]
+    if wait.item is not None:
+        return [live for live in objects if live.id not in baseline]
+    return list(objects)
+
+
+def _judge(until: Condition, get: Callable[[str], Any]) -> Literal["done", "failed", "pending"]:
+    value = get(until.field)
+    if value in until.fails:
+        return "failed"
+    if until.at_least is not None:
+        return "done" if isinstance(value, int) and value >= until.at_least else "pending"
+    return "done" if value in until.any_of else "pending"
+
+
+def _pauses(*, immediately: bool) -> Iterator[float]:
+    """Seconds between reads: short at first, because most work is quick, then at most `LONGEST_PAUSE_S`."""
+    if immediately:
+        yield 0
+    pause = FIRST_PAUSE_S
+    while True:
+        yield pause
+        pause = min(pause * 1.5, LONGEST_PAUSE_S)
