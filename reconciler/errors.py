@@ -5,9 +5,14 @@
     ├── Refused            a plan or a request that this program will not carry out: carries diagnostics
     ├── PlatformError      a read of the platform failed
     │   ├── NotFound       404: the object or its app is not there (for this token)
+    │   │   └── AppMissing the app itself is not there (yet): proves nothing about its objects
     │   ├── Unauthorized   401 or 403
     │   └── Unreadable     the answer is not what the API document promises
+    ├── TransportError     a request got no complete answer
+    │   ├── NotSent        provably nothing left this machine
+    │   └── Lost           it was sent, or may have been
     ├── StoreError         the state cannot be read or written
+    ├── SecretUnavailable  a secret's source gives no value here
     └── Locked             somebody else applies this scope
 
 A mutation never raises for what the platform answered: its outcome is data
@@ -62,6 +67,10 @@ class NotFound(PlatformError):
     pass
 
 
+class AppMissing(NotFound):
+    pass
+
+
 class Unauthorized(PlatformError):
     pass
 
@@ -70,8 +79,24 @@ class Unreadable(PlatformError):
     pass
 
 
+class TransportError(ReconcilerError):
+    pass
+
+
+class NotSent(TransportError):
+    pass
+
+
+class Lost(TransportError):
+    pass
+
+
 class StoreError(ReconcilerError):
     pass
+
+
+class SecretUnavailable(ReconcilerError):
+    """Says which source gives no value, and never what it holds."""
 
 
 class Locked(ReconcilerError):

@@ -234,3 +234,12 @@ class Owed:
     work: str
     because: str
     certainty: str
+
+
+def owed_work(records: Mapping[Address, StateRecord]) -> tuple[Owed, ...]:
+    """Everything owed by any record."""
+    return tuple(
+        Owed(record.address, owed.work, owed.because, owed.certainty)
+        for record in records.values()
+        for owed in record.obligations
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -11,7 +12,7 @@ from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, StoreError
 from reconciler.execution.intents import Intent
 from reconciler.execution.recorder import Recorder
-from reconciler.execution.settling import Verdict, settle
+from reconciler.execution.settling import Settlement, settle
 from reconciler.execution.values import (
     Outputs,
     SecretReader,
@@ -23,12 +24,13 @@ from reconciler.execution.values import (
 from reconciler.execution.waiting import wait_for
 from reconciler.model import Address, Obligation, Observation
 from reconciler.platform.client import Platform
-from reconciler.platform.outcome import Outcome, OutcomeKind
+from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.reporter import Reporter
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.steps import Binding, Plan, Read, Result, SecretRef, Step
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
+REPEAT_AFTER_S = 1.0  # before an absolute call, whose repetition changes nothing, is sent again
 GRACE_S = 10.0  # how long calls under way may go on after the first signal
 
 
@@ -70,12 +72,12 @@ class Executor:
         self._limits = limits
         self._bindings: dict[Address, Binding] = {binding.address: binding for binding in plan.bindings}
         self._results: dict[str, Result] = {}
-        self._stopping = False
+        self.stopping = False
         self._sending: anyio.CancelScope | None = None
 
     def stop(self) -> None:
         """Start no new step; those under way have `GRACE_S` seconds, then their outcome is unknown."""
-        self._stopping = True
+        self.stopping = True
         if self._sending is not None:
             self._sending.deadline = anyio.current_time() + GRACE_S
 
@@ -87,8 +89,7 @@ class Executor:
         limiter = anyio.CapacityLimiter(self._limits.concurrency)
 
         async def one(step: Step) -> None:
-            result = await self._one(step, limiter)
-            self._results[step.id] = result
+            self._results[step.id] = await self._one(step, limiter)
             sorter.done(step.id)
             launch()
 
@@ -113,7 +114,7 @@ class Executor:
             reply, baseline = None, frozenset[str]()
             if step.mutates:
                 async with limiter:
-                    if self._stopping:
+                    if self.stopping:
                         return self._skip(step, "interrupted before it was sent")
                     self._reporter.step_started(step)
                     result, reply, baseline = await self._mutate(step)
@@ -126,7 +127,7 @@ class Executor:
             # Raised before a call or by a read after it: what the call did is already recorded.
             result = self._result(step, "failed", failure.message)
             if isinstance(failure, StoreError):
-                self._stopping = True
+                self.stopping = True
         elapsed_s = self._clock.monotonic() - started
         self._reporter.step_finished(step, result.outcome, elapsed_s, result.error or result.id or "")
         return result
@@ -150,18 +151,19 @@ class Executor:
             intent, usable = await self._intend(step, path, fresh=attempt > 1)
             sent_at = self._clock.now()
             outcome = await self._send(step, attempt, intent, path, body)
-            if outcome.kind is OutcomeKind.YES:
+            if outcome.kind is Verdict.YES:
                 return self._result(step, "done"), outcome.reply, usable
-            if outcome.kind is OutcomeKind.NO:
+            if outcome.kind is Verdict.NO:
                 return self._result(step, "failed", outcome.message), None, usable
             if attempt == ATTEMPTS and step.if_unknown == "repeat":
                 break
-            verdict = await self._settle(step, intent, sent_at)
-            if verdict.kind == "landed":
-                await self._landed(step, attempt, intent, verdict.id)
+            settlement = await self._settle(step, intent, sent_at)
+            if settlement.kind == "landed":
+                await self._landed(step, attempt, intent, settlement.id)
                 return self._result(step, "done"), None, usable
-            if verdict.kind == "undecided":
-                return self._result(step, "unknown", f"{outcome.message}; {verdict.why}"), None, usable
+            if settlement.kind == "undecided":
+                why = f"{outcome.message}; {settlement.why}"
+                return self._result(step, "unknown", why), None, usable
             await self._recorder.not_landed(step, attempt)
         return self._result(step, "unknown", outcome.message), None, usable
 
@@ -170,6 +172,8 @@ class Executor:
         binding = self._bindings.get(step.address)
         record = self._recorder.records.get(step.address)
         known = binding or record
+        if known is None:
+            raise ReconcilerError(f"`{step.address}` is neither wanted nor recorded")
         find, listed = None, list[Any]()
         if step.find is not None:
             find = Read(fill_path(step.find.read.path, self._outputs), step.find.read.shape)
@@ -180,9 +184,9 @@ class Executor:
             if_unknown=step.if_unknown,
             creates=step.id_path is not None,
             applied=self._applied(step),
-            scope=known.scope if known is not None else "-",
-            lifecycle=known.lifecycle if known is not None else self._no_lifecycle(step),
-            source=known.source if known is not None else "",
+            scope=known.scope,
+            lifecycle=known.lifecycle,
+            source=known.source,
             find=find,
             match=step.find.match if step.find is not None else None,
             unattached=step.find.unattached if step.find is not None else (),
@@ -190,9 +194,6 @@ class Executor:
             owes=step.owes.because if step.owes is not None else "",
         )
         return intent, frozenset(item.id for item in listed if getattr(item, "usable", True))
-
-    def _no_lifecycle(self, step: Step) -> Any:
-        raise ReconcilerError(f"`{step.address}` is neither wanted nor recorded")
 
     async def _list(self, read: Read, *, fresh: bool) -> Sequence[Any]:
         """This run's observation serves all creates of an app; a second attempt looks again."""
@@ -208,7 +209,9 @@ class Executor:
         with anyio.CancelScope(shield=True):
             await self._recorder.intent(step, attempt, intent)
             await self._recorder.check_lease()
-        outcome = Outcome(OutcomeKind.UNKNOWN, message="interrupted before an answer came")
+        outcome = Outcome(Verdict.UNKNOWN, message="interrupted before an answer came")
+        # Stands only when the grace period after a signal cuts the call off.
+        self._results[step.id] = self._result(step, "unknown", outcome.message)
         try:
             outcome = await self._platform.send(
                 step.call.method,
@@ -224,9 +227,9 @@ class Executor:
         return outcome
 
     async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
-        if outcome.kind is OutcomeKind.NO:
+        if outcome.kind is Verdict.NO:
             await self._recorder.failed(step, attempt, outcome.message, outcome.status)
-        elif outcome.kind is OutcomeKind.UNKNOWN:
+        elif outcome.kind is Verdict.UNKNOWN:
             await self._recorder.unknown(step, attempt, outcome.message, self._owed(step, None))
         else:
             self._outputs.put(step.id, outcome.reply)
@@ -258,10 +261,10 @@ class Executor:
 
         return fill_record(step.applied, self._outputs, print_of)
 
-    async def _settle(self, step: Step, intent: Intent, sent_at: Any) -> Verdict:
+    async def _settle(self, step: Step, intent: Intent, sent_at: datetime) -> Settlement:
         if step.if_unknown == "repeat":
-            await self._clock.sleep(1.0)
-            return Verdict("not_landed")
+            await self._clock.sleep(REPEAT_AFTER_S)
+            return Settlement("not_landed")
         if step.if_unknown == "find":
             self._reporter.settling(step.address, self._limits.settle_s)
         return await settle(
@@ -297,7 +300,7 @@ class Executor:
             reply=reply,
             baseline=baseline,
             on_seen=lambda seen, waited_s: self._reporter.step_waiting(step, seen, waited_s),
-            stopping=lambda: self._stopping,
+            stopping=lambda: self.stopping,
         )
         if waited.ended == "done":
             if step.wait.item is None and waited.live is not None:

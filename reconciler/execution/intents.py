@@ -1,13 +1,14 @@
-"""What the journal keeps of a call before it is sent: enough to settle its outcome after a crash, and no secret."""
+"""What the journal keeps of a call before it is sent: enough to settle it after a crash, and no secret."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from reconciler.model import Lifecycle
+from reconciler.model import Address, Lifecycle, StateRecord
 from reconciler.steps import Read
 
 
@@ -35,6 +36,19 @@ class Intent:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def record(self, address: Address, id: str, created_at: datetime, *, inferred: bool) -> StateRecord:
+        """The record of the object that this call made."""
+        return StateRecord(
+            address,
+            id,
+            self.scope,
+            self.applied,
+            self.lifecycle,
+            created_at,
+            self.source,
+            inferred=inferred,
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Intent":

@@ -1,15 +1,14 @@
-"""The journal's and the records' only writer during an apply: every outcome lands together with what it means."""
+"""The only writer of journal and records during an apply: an outcome lands with what it means."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from reconciler.clock import Clock
 from reconciler.execution.intents import Intent
-from reconciler.model import Address, Obligation, StateRecord
+from reconciler.model import Action, Address, Obligation, Owed, StateRecord, owed_work
 from reconciler.state.store import Event, JournalEntry, Lease, Store
-from reconciler.steps import Binding, Step
+from reconciler.steps import Binding, Plan, Step
 
 
 class Recorder:
@@ -27,34 +26,31 @@ class Recorder:
     def tracked_ids(self) -> set[str]:
         return {record.id for record in self.records.values()}
 
-    async def start(self, plan_id: str, bindings: Sequence[Binding]) -> None:
-        """The run begins: adoptions and changed lifecycles are recorded, which need no call."""
-        now = self._clock.now()
-        put = []
-        for binding in bindings:
-            record = self.records.get(binding.address)
-            if record is not None:
-                put.append(
-                    replace(
-                        record,
-                        lifecycle=binding.lifecycle,
-                        source=binding.source,
-                        applied={**record.applied, **binding.applied},
-                    )
-                )
-            elif binding.id is not None:
-                put.append(
-                    StateRecord(
-                        binding.address,
-                        binding.id,
-                        binding.scope,
-                        binding.applied,
-                        binding.lifecycle,
-                        now,
-                        binding.source,
-                    )
-                )
-        await self._commit([self._entry(Event.RUN_STARTED, data={"plan": plan_id})], put)
+    async def start(self, plan: Plan) -> None:
+        """The run begins: what needs no call (adoptions, changed lifecycles, forgetting) is recorded."""
+        put = [record for record in map(self._bound, plan.bindings) if record is not None]
+        gone = [change.address for change in plan.changes if change.action is Action.FORGET]
+        await self._commit([self._entry(Event.RUN_STARTED, data={"plan": plan.id})], put, gone)
+
+    def _bound(self, binding: Binding) -> StateRecord | None:
+        record = self.records.get(binding.address)
+        if record is not None:
+            applied = {**record.applied, **binding.applied}
+            return replace(record, lifecycle=binding.lifecycle, source=binding.source, applied=applied)
+        if binding.id is None:
+            return None
+        return StateRecord(
+            binding.address,
+            binding.id,
+            binding.scope,
+            binding.applied,
+            binding.lifecycle,
+            self._clock.now(),
+            binding.source,
+        )
+
+    def owed(self) -> tuple[Owed, ...]:
+        return owed_work(self.records)
 
     async def finish(self) -> None:
         await self._commit([self._entry(Event.RUN_FINISHED)])
@@ -83,10 +79,9 @@ class Recorder:
         record = self.records.get(step.address)
         if step.removes:
             await self._commit([entry], remove=[step.address] if record is not None else [])
-            self.records.pop(step.address, None)
             return
         if record is None:
-            record = self._new_record(step.address, intent, id or "", self._clock.now(), inferred)
+            record = intent.record(step.address, id or "", self._clock.now(), inferred=inferred)
         if owed is not None:
             record = replace(record, obligations=(*record.obligations, owed))
         await self._commit([entry], [replace(record, applied={**record.applied, **applied})])
@@ -115,24 +110,6 @@ class Recorder:
         entry = replace(opened, event=Event.SETTLED, at=self._clock.now(), data=data)
         await self._commit([entry], put)
 
-    def found_record(self, opened: JournalEntry, intent: Intent, id: str, *, inferred: bool) -> StateRecord:
-        assert opened.address is not None
-        return self._new_record(opened.address, intent, id, opened.at, inferred)
-
-    def _new_record(
-        self, address: Address, intent: Intent, id: str, created_at: datetime, inferred: bool
-    ) -> StateRecord:
-        return StateRecord(
-            address,
-            id,
-            intent.scope,
-            intent.applied,
-            intent.lifecycle,
-            created_at,
-            intent.source,
-            inferred=inferred,
-        )
-
     def _entry(
         self,
         event: Event,
@@ -158,3 +135,5 @@ class Recorder:
     ) -> None:
         for record in await self._store.commit(self._lease, entries, put, remove):
             self.records[record.address] = record
+        for address in remove:
+            self.records.pop(address, None)

@@ -1,4 +1,4 @@
-"""Settling an unknown outcome from evidence: what the platform's list shows now that it did not show before."""
+"""Settling an unknown outcome from evidence: what the platform's list shows now and did not before."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Settlement:
     """`landed` with the object's `id`; `not_landed`; or `undecided`, which `why` explains to a person."""
 
     kind: Literal["landed", "not_landed", "undecided"]
@@ -35,13 +35,13 @@ def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str])
     ]
 
 
-def judge(found: Sequence[Any]) -> Verdict:
+def judge(found: Sequence[Any]) -> Settlement:
     if len(found) == 1:
-        return Verdict("landed", found[0].id)
+        return Settlement("landed", found[0].id)
     if not found:
-        return Verdict("not_landed")
+        return Settlement("not_landed")
     ids = ", ".join(sorted(item.id for item in found))
-    return Verdict("undecided", why=f"several objects may be the one: {ids}")
+    return Settlement("undecided", why=f"several objects may be the one: {ids}")
 
 
 async def settle(
@@ -52,22 +52,22 @@ async def settle(
     clock: Clock,
     settle_s: float,
     tracked: Callable[[], Collection[str]],
-) -> Verdict:
+) -> Settlement:
     """What became of a call whose reply was lost, once the settle window has passed."""
     if intent.if_unknown != "find" or intent.find is None:
-        return Verdict("undecided", why="the platform documents no way to find out")
+        return Settlement("undecided", why="the platform documents no way to find out")
     window_ends = sent_at + timedelta(seconds=settle_s)
     await clock.sleep(max(0.0, (window_ends - clock.now()).total_seconds()))
     assert isinstance(intent.find.path, str)
-    verdict = Verdict("not_landed")
+    settlement = Settlement("not_landed")
     for attempt in range(LISTS_WITHOUT_A_TRACE):
         if attempt:
             await clock.sleep(min(settle_s, 5.0))
         try:
             observation = await platform.read(intent.find.path, intent.find.shape)
         except PlatformError as failure:
-            return Verdict("undecided", why=f"the platform could not be read: {failure.message}")
-        verdict = judge(candidates(intent, observation.objects, tracked()))
-        if verdict.kind != "not_landed":
-            return verdict
-    return verdict
+            return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
+        settlement = judge(candidates(intent, observation.objects, tracked()))
+        if settlement.kind != "not_landed":
+            return settlement
+    return settlement

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from reconciler.clock import Clock
@@ -59,7 +60,7 @@ async def wait_for(
             continue
         for item in _candidates(wait, outputs, observation.objects, baseline):
             seen = str(getattr(item, wait.until.field, None))
-            verdict = _judge(wait.until, lambda name, item=item: getattr(item, name, None))
+            verdict = _judge(wait.until, partial(_attribute, item))
             if verdict != "pending":
                 return Waited(verdict, seen, item.model_dump())
         on_seen(seen, clock.monotonic() - started)
@@ -73,6 +74,10 @@ def _candidates(wait: Wait, outputs: Outputs, objects: Any, baseline: Collection
     if wait.item is not None:
         return [live for live in objects if live.id not in baseline]
     return list(objects)
+
+
+def _attribute(item: Any, name: str) -> Any:
+    return getattr(item, name, None)
 
 
 def _judge(until: Condition, get: Callable[[str], Any]) -> Literal["done", "failed", "pending"]:

@@ -21,9 +21,9 @@ from reconciler.model import (
     Change,
     Deletion,
     Observation,
-    Owed,
     Resource,
     StateRecord,
+    owed_work,
 )
 from reconciler.planning.decide import decide, decide_left, retained
 from reconciler.planning.fingerprint import digest_absence, digest_object
@@ -64,8 +64,12 @@ class Planner:
         capabilities: frozenset[str],
         now: datetime,
         selected: Callable[[StateRecord], bool] = lambda record: True,
+        undecided: Mapping[Address, Diagnostic] | None = None,
     ) -> None:
-        """`selected`: whether the manifests given would hold the record's resource if it were wanted."""
+        """`selected`: whether the manifests given would hold the record's resource if it were wanted.
+
+        `undecided`: addresses with a call of unknown outcome, about which nothing may be decided.
+        """
         self._kinds = kinds
         self._records = records
         self._capabilities = capabilities
@@ -86,8 +90,12 @@ class Planner:
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
         self._noops = 0
+        for address, question in (undecided or {}).items():
+            self._diagnostics.append(question)
+            self._changes[address] = Change(address, Action.REFUSED, reason="a call's outcome is unknown")
         for resource in resources:
-            self._place(resource)
+            if resource.address not in self._changes:
+                self._place(resource)
         for record in records.values():
             if record.address not in self._resources:
                 self._leave(record, selected(record))
@@ -162,11 +170,7 @@ class Planner:
             ),
             expectations=tuple(self._expectations),
             bindings=tuple(self._bindings),
-            owed=tuple(
-                Owed(record.address, owed.work, owed.because, owed.certainty)
-                for record in self._records.values()
-                for owed in record.obligations
-            ),
+            owed=owed_work(self._records),
             diagnostics=(*diagnostics, *self._diagnostics),
             inputs=tuple(
                 (str(to), self._sources[to])

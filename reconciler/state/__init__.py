@@ -1,1 +1,25 @@
 """What we know and what we did: records, journal and leases behind one small protocol (`store.Store`)."""
+
+from pathlib import Path
+
+from reconciler.clock import Clock
+from reconciler.errors import StoreError
+from reconciler.state.store import Store
+
+DEFAULT_URL = "sqlite:.reconcile/state.db"
+
+
+def open_store(url: str, *, root: Path, clock: Clock) -> Store:
+    """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
+
+    Raises StoreError for an unknown scheme. The rest of `url` may hold a password and is never repeated.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme != "sqlite" or not rest:
+        raise StoreError(
+            f"no state backend for scheme `{scheme}`" if rest else "the state's URL names no place",
+            help=f"backends are sqlite:PATH, such as {DEFAULT_URL}",
+        )
+    from reconciler.state.sqlite import SqliteStore
+
+    return SqliteStore(root / rest, clock)

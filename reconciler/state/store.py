@@ -10,7 +10,11 @@ from reconciler.model import Address, StateRecord
 
 
 class Event(StrEnum):
-    """`RUN_*` have no step. An INTENT is open until a DONE, FAILED or SETTLED of its run and step."""
+    """`RUN_*` have no step. An INTENT is open until a later entry of its run, step and attempt closes it.
+
+    DONE, FAILED, SETTLED and PENDING close: PENDING says that the call succeeded and its wait is not
+    over. UNKNOWN does not.
+    """
 
     RUN_STARTED = "run.started"
     INTENT = "step.intent"
@@ -61,6 +65,7 @@ class Lease:
 class State:
     """All that is known, as of one moment.
 
+    `lineage` names this state for its whole life; it is "" until the first lease creates the state.
     `open_intents`: intents whose outcome is not known, oldest first.
     `plans_run`: ids of plans that an apply has started.
     """
@@ -77,18 +82,27 @@ class Store(Protocol):
     async def load(self) -> State: ...
 
     async def fingerprint_key(self) -> bytes:
-        """32 random bytes kept beside the state, for keyed fingerprints of secret values."""
+        """32 random bytes kept beside the state, for keyed fingerprints of secret values.
+
+        Ask again after taking a lease before storing a fingerprint: until then, a new state's key
+        is not kept, and another process may be first.
+        """
         ...
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
-        """Take all scopes or none. Raises Locked naming the first one held, after waiting `timeout_s`."""
+        """Take all scopes or none. Raises Locked naming the first one held, after waiting `timeout_s`.
+
+        Creates the state when there is none.
+        """
         ...
 
     async def check(self, lease: Lease) -> None:
         """Raises StoreError when `lease` is no longer the current one of each of its scopes."""
         ...
 
-    async def release(self, lease: Lease) -> None: ...
+    async def release(self, lease: Lease) -> None:
+        """Give the scopes back. Does nothing for one that was released or taken over before."""
+        ...
 
     async def commit(
         self,
@@ -100,8 +114,13 @@ class Store(Protocol):
         """Append `entries`, store `put` and drop `remove`, durably and all or nothing.
 
         A put record's `serial` is the one it must replace (0: there must be none); the records
-        come back with their new serials. Raises StoreError when the lease is not current.
+        come back with their new serials, which no record of this state had before. A removed
+        address may have no record. An address that is both removed and put is put last, with serial 0.
+        Raises StoreError, and stores nothing, when the lease is not current or does not cover
+        a put record's scope, when a serial has moved, or when an INTENT's attempt is open already.
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go of everything. A lease that was not released counts as left by a dead holder."""
+        ...

@@ -14,6 +14,11 @@ _TIME = re.compile(
 class Wire(BaseModel):
     model_config = ConfigDict(extra="allow", populate_by_name=True)
 
+    @property
+    def present(self) -> bool:
+        """Whether the object still exists; an unknown state counts as existing."""
+        return True
+
 
 def parse_time(text: str | None) -> datetime | None:
     """The moment in UTC; None for missing, unreadable and year-1 times, which all mean "not known".

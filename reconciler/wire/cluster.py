@@ -48,6 +48,10 @@ class Cluster(Wire):
     storage_provisioned_bytes: int | None = None
     storage_used_bytes: int | None = None
 
+    @property
+    def present(self) -> bool:
+        return self.status not in ("deleting", "deleted")
+
 
 class ClusterReply(Wire):
     data: Cluster

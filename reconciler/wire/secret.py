@@ -27,6 +27,11 @@ class Secret(Wire):
     created_at: str | None = None
     updated_at: str | None = None
 
+    @property
+    def id(self) -> str:
+        """Secrets have no id of their own: the name is unique in its app."""
+        return self.name
+
 
 class SecretList(Wire):
     secrets: list[Secret]

@@ -37,7 +37,6 @@ class Volume(Wire):
 
     @property
     def present(self) -> bool:
-        """Whether the volume still exists; an unknown state counts as existing."""
         return self.state not in GONE_STATES
 
 
@@ -98,8 +97,11 @@ class Snapshot(Wire):
         return self.status in (None, "", "created") and parse_time(self.created_at) is not None
 
     @property
-    def running(self) -> bool:
-        return not self.usable and self.status != "failed"
+    def progress(self) -> str:
+        """"usable", "running" or "failed"."""
+        if self.usable:
+            return "usable"
+        return "failed" if self.status == "failed" else "running"
 
 
 class Backup(Wire):

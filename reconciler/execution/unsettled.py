@@ -1,0 +1,139 @@
+"""Intents that an earlier run left without an outcome: settled before anything else is planned or sent."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from reconciler.clock import Clock
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.errors import PlatformError
+from reconciler.execution.intents import Intent
+from reconciler.execution.recorder import Recorder
+from reconciler.execution.settling import Settlement, candidates, judge, settle
+from reconciler.model import Address, Obligation, StateRecord
+from reconciler.platform.client import Platform
+from reconciler.reporter import Reporter
+from reconciler.state.store import JournalEntry, State, Store
+
+UNKNOWN_OUTCOME = "unknown-outcome"
+
+
+def parse_intent(opened: JournalEntry) -> Intent:
+    return Intent.from_json(opened.data)
+
+
+async def settle_open(
+    store: Store,
+    *,
+    platform: Platform,
+    clock: Clock,
+    reporter: Reporter,
+    settle_s: float,
+    holder: str,
+    timeout_s: float,
+) -> None:
+    """Close every open intent that evidence can close, under the leases of their scopes."""
+    scopes = {parse_intent(opened).scope for opened in (await store.load()).open_intents}
+    if not scopes:
+        return
+    lease = await store.lease(sorted(scopes), holder, timeout_s=timeout_s)
+    try:
+        state = await store.load()
+        for opened in state.open_intents:
+            intent = parse_intent(opened)
+            if intent.scope not in scopes:
+                continue
+            recorder = Recorder(store, lease, opened.run, clock, (await store.load()).records)
+            if intent.if_unknown == "repeat":
+                await _close_absolute(recorder, opened, intent, clock)
+                continue
+            assert opened.address is not None
+            if intent.if_unknown == "find":
+                reporter.settling(opened.address, settle_s)
+            settlement = await settle(
+                intent,
+                opened.at,
+                platform=platform,
+                clock=clock,
+                settle_s=settle_s,
+                tracked=recorder.tracked_ids,
+            )
+            await _close(recorder, opened, intent, settlement)
+    finally:
+        await store.release(lease)
+
+
+async def overlay(
+    state: State, *, platform: Platform, clock: Clock, settle_s: float
+) -> tuple[Mapping[Address, StateRecord], Mapping[Address, Diagnostic]]:
+    """The records as they would be once open intents are settled, and what cannot be settled yet.
+
+    For verbs that only read: looks once, waits for nothing and writes nothing.
+    """
+    records = dict(state.records)
+    undecided: dict[Address, Diagnostic] = {}
+    for opened in state.open_intents:
+        intent = parse_intent(opened)
+        if opened.address is None or intent.if_unknown == "repeat":
+            continue
+        settlement = Settlement("undecided", why="nothing on the platform can tell")
+        if intent.if_unknown == "find" and intent.find is not None:
+            settlement = await _look(intent, platform, {record.id for record in records.values()})
+            window_ends = opened.at + timedelta(seconds=settle_s)
+            if clock.now() < window_ends:
+                settlement = Settlement("undecided", why="it may still show up; the next apply waits for it")
+        if settlement.kind == "landed" and intent.creates:
+            records[opened.address] = intent.record(opened.address, settlement.id, opened.at, inferred=True)
+        elif settlement.kind == "undecided":
+            undecided[opened.address] = describe(opened, intent, settlement.why)
+    return records, undecided
+
+
+def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
+    """The question to a person: what was sent when, and the two answers."""
+    name = intent.applied.get("name", opened.address.name if opened.address else "")
+    region = intent.applied.get("region")
+    where = f" in {region}" if region else ""
+    return error(
+        UNKNOWN_OUTCOME,
+        f"the outcome of {intent.method} {intent.path} for `{opened.address}` is unknown "
+        f"(`{name}`{where}, sent at {opened.at:%Y-%m-%d %H:%M:%S} UTC): {why}",
+        help="look on the platform, then run one of\n"
+        f"  reconcile resolve {opened.address} --adopt ID\n"
+        f"  reconcile resolve {opened.address} --not-created",
+    )
+
+
+async def _look(intent: Intent, platform: Platform, tracked: set[str]) -> Settlement:
+    assert intent.find is not None
+    assert isinstance(intent.find.path, str)
+    try:
+        observation = await platform.read(intent.find.path, intent.find.shape)
+    except PlatformError as failure:
+        return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
+    return judge(candidates(intent, observation.objects, tracked))
+
+
+async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settlement: Settlement) -> None:
+    if settlement.kind == "landed":
+        assert opened.address is not None
+        made = intent.record(opened.address, settlement.id, opened.at, inferred=True)
+        put = [made] if intent.creates else []
+        await recorder.settle(opened, {"id": settlement.id, "inferred": True}, put)
+    elif settlement.kind == "not_landed":
+        await recorder.settle(opened, {"landed": False})
+
+
+async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Intent, clock: Clock) -> None:
+    """An absolute call may simply be planned again; but a restart that its lost answer asked for stays owed."""
+    assert opened.address is not None
+    record = recorder.records.get(opened.address)
+    put = []
+    if intent.owes and record is not None and not _owes_already(record, intent):
+        owed = Obligation("restart", intent.owes, "unknown", clock.now())
+        put = [replace(record, obligations=(*record.obligations, owed))]
+    await recorder.settle(opened, {"absolute": True}, put)
+
+
+def _owes_already(record: StateRecord, intent: Intent) -> bool:
+    return any(owed.because == intent.owes for owed in record.obligations)

@@ -1,0 +1,60 @@
+"""What a plain YAML scalar means: PyYAML's reading (YAML 1.1), except that dates stay text."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from yaml.constructor import SafeConstructor
+from yaml.nodes import ScalarNode
+from yaml.resolver import Resolver
+
+_CONSTRUCTOR = SafeConstructor()
+_CONSTRUCT: dict[str, Callable[[ScalarNode], Any]] = {
+    "tag:yaml.org,2002:null": _CONSTRUCTOR.construct_yaml_null,
+    "tag:yaml.org,2002:bool": _CONSTRUCTOR.construct_yaml_bool,
+    "tag:yaml.org,2002:int": _CONSTRUCTOR.construct_yaml_int,
+    "tag:yaml.org,2002:float": _CONSTRUCTOR.construct_yaml_float,
+}
+
+FIRST_CHARACTERS = frozenset(
+    first
+    for first, resolvers in Resolver.yaml_implicit_resolvers.items()
+    if any(tag in _CONSTRUCT for tag, _ in resolvers)
+)
+"""A plain scalar whose `text[:1]` is not one of these is text."""
+
+_LONGEST_NUMBER = 100  # base-60 numbers cost quadratic time
+
+
+@lru_cache(maxsize=1 << 16)
+def resolve(text: str) -> tuple[Any, bool]:
+    """The value of the plain scalar `text`, and whether that is likely to surprise its writer.
+
+    Surprising are the booleans yes, no, on and off, octal numbers (017) and base-60 ones (1:30).
+    """
+    if len(text) > _LONGEST_NUMBER:
+        return text, False
+    for tag, pattern in Resolver.yaml_implicit_resolvers.get(text[:1], ()):
+        if tag in _CONSTRUCT and pattern.match(text):
+            try:
+                value = _CONSTRUCT[tag](ScalarNode(tag, text))
+            except ValueError:  # `0b_` is a number to PyYAML's pattern and to nothing else
+                return text, False
+            return value, _surprises(text, value)
+    return text, False
+
+
+def _surprises(text: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return text.lower() not in ("true", "false")
+    if isinstance(value, int):
+        digits = text.lstrip("+-")
+        return ":" in text or (len(digits) > 1 and digits[0] == "0" and digits[1] not in "bx")
+    return isinstance(value, float) and ":" in text
+
+
+def written(value: Any) -> str:
+    """How YAML writes the scalar `value`: true, 15, 1.5, null."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,85 @@
+"""Positions of values and keys, kept lean: documents of one shape share their paths.
+
+A document keeps one array of 64-bit numbers (`model.pack_span`); the mapping from
+path to index belongs to its shape, which a hundred thousand volumes have in common.
+"""
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.model import Path
+
+_MOST_NODES = 200_000
+_MOST_SHAPES = 2_000
+
+
+class PathNode:
+    """One path, interned. `name` is the key in its parent (`compose` puts its merge marker there)."""
+
+    __slots__ = ("children", "name", "path")
+
+    def __init__(self, path: Path, name: Any) -> None:
+        self.path = path
+        self.name = name
+        self.children: dict[Any, PathNode] = {}
+
+    def child(self, slot: Any, part: str | int, name: Any) -> "PathNode":
+        """The node below this one that `slot` stands for, made when there is none."""
+        node = self.children.get(slot)
+        if node is None:
+            node = self.children[slot] = PathNode((*self.path, part), name)
+        return node
+
+
+class Spans(Mapping[Path, int]):
+    """Packed positions by path."""
+
+    __slots__ = ("_index", "_packed")
+
+    def __init__(self, index: Mapping[Path, int], packed: Sequence[int]) -> None:
+        self._index = index
+        self._packed = packed
+
+    def __getitem__(self, path: Path) -> int:
+        return self._packed[self._index[path]]
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._index
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+
+class SpanTable:
+    """The interned paths and shapes of one load."""
+
+    def __init__(self) -> None:
+        self.root = PathNode((), None)
+        self._shapes: dict[tuple[PathNode, ...], tuple[dict[Path, int], dict[Path, int]]] = {}
+        self._nodes = 0
+
+    def spans(self, nodes: list[PathNode], values: list[int], keys: list[int]) -> tuple[Spans, Spans]:
+        """The positions of values and of keys of one document. A key position of 0 means no key."""
+        shape = tuple(nodes)
+        known = self._shapes.get(shape)
+        if known is None:
+            known = (
+                {node.path: index for index, node in enumerate(nodes)},
+                {node.path: index for index, node in enumerate(nodes) if keys[index]},
+            )
+            self._remember(shape, known)
+        return Spans(known[0], array("Q", values)), Spans(known[1], array("Q", keys))
+
+    def _remember(self, shape: tuple[PathNode, ...], known: tuple[dict[Path, int], dict[Path, int]]) -> None:
+        """Forget everything once too much has gathered: hostile input, or shapes that nothing shares."""
+        self._nodes += len(shape)
+        if self._nodes > _MOST_NODES or len(self._shapes) >= _MOST_SHAPES:
+            self.root = PathNode((), None)
+            self._shapes.clear()
+            self._nodes = 0
+            return
+        self._shapes[shape] = known

@@ -1,0 +1,72 @@
+"""Bytes to text that YAML may be read from, or the reason why not."""
+
+import re
+
+from reconciler.diagnostics import Diagnostic, Span, error
+
+MOST_BYTES = 4 << 20
+LONGEST_LINE = 1_000_000  # characters: a position has 20 bits for its column
+
+_HARMLESS = bytes([9, 10, 13, *range(0x20, 0x7F)])
+# Beside control characters: the other line breaks of Unicode, by which YAML counts lines and editors do not.
+_REFUSED = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+_TAG_DIRECTIVE = re.compile(r"^%TAG\b", re.MULTILINE)
+_SAVE_AS_UTF8 = "save it as UTF-8"
+
+
+def decode(data: bytes, file: str) -> str | Diagnostic:
+    """The text of `data`, without its byte order mark, or what is wrong with it."""
+    if len(data) > MOST_BYTES:
+        return error(
+            "file-too-large",
+            f"the file is larger than {MOST_BYTES >> 20} MiB",
+            Span(file, 1, 1, 1),
+            help="split it into several files",
+        )
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in data[:2] and len(data) > 1):
+        return error("not-utf8", "the file is UTF-16 or UTF-32", Span(file, 1, 1, 2), help=_SAVE_AS_UTF8)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        return _invalid_utf8(problem, file)
+    if data.translate(None, _HARMLESS) and (found := _REFUSED.search(text)):
+        return error(
+            "control-character",
+            f"the character U+{ord(found[0]):04X} cannot stand in a manifest",
+            span_at(text, found.start(), file),
+            help="remove it, or write it as an escape in double quotes",
+        )
+    if found := _TAG_DIRECTIVE.search(text):
+        return error(
+            "tag-refused",
+            "tags are not read from manifests",
+            span_at(text, found.start(), file, 4),
+            help="remove the `%TAG` line",
+        )
+    if len(text) > LONGEST_LINE:
+        for number, line in enumerate(text.splitlines(), start=1):
+            if len(line) > LONGEST_LINE:
+                message = f"the line is longer than {LONGEST_LINE:,} characters"
+                return error("line-too-long", message, Span(file, number, 1, 1))
+    return text
+
+
+def span_at(text: str, offset: int, file: str, width: int = 1) -> Span:
+    """The span of `width` characters from `offset`."""
+    before = text[:offset]
+    line = before.count("\n") + before.count("\r") - before.count("\r\n") + 1
+    column = offset - max(before.rfind("\n"), before.rfind("\r"))
+    return Span(file, line, column, column + width)
+
+
+def _invalid_utf8(problem: UnicodeDecodeError, file: str) -> Diagnostic:
+    readable = problem.object[: problem.start].decode()  # the codec took the byte order mark away
+    byte = problem.object[problem.start]
+    return error(
+        "not-utf8",
+        f"the byte 0x{byte:02X} is not UTF-8 here",
+        span_at(readable, len(readable), file),
+        help=_SAVE_AS_UTF8,
+    )

@@ -1,0 +1,43 @@
+"""What moved on the platform without us: the record against the live object."""
+
+from typing import Any
+
+from reconciler.kinds.base import Kind
+from reconciler.model import Action, Change, Effect, FieldChange, Resource, StateRecord
+
+_ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
+
+
+def drift_of(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> Change | None:
+    """The change that brings the object back to its record; None when nothing moved.
+
+    `before` is the record, `after` is live. Growth inside the manifest's range is not drift.
+    """
+    if live is None or not live.present:
+        state = "not on the platform" if live is None else (getattr(live, "state", None) or live.status)
+        gone = FieldChange("id", record.id, None, Effect.REFUSED)
+        return Change(record.address, Action.REFUSED, (gone,), reason=f"{state}", id=record.id)
+    fields = []
+    for field in kind.fields:
+        recorded = record.applied.get(field.name)
+        now = getattr(live, field.name, None) if field.source == "live" else None
+        if recorded is None or now is None or now == recorded:
+            continue
+        want = getattr(resource.spec, field.name) if resource is not None else None
+        if field.equal is not None and field.equal(recorded if want is None else want, now):
+            continue
+        effect = field.effect
+        if effect is Effect.GROW and now > recorded:
+            effect = Effect.REFUSED  # to go back would be to shrink
+        fields.append(FieldChange(field.name, recorded, now, effect))
+    digest = record.applied.get("digest")
+    live_digest = getattr(live, "digest", None)
+    if digest is not None and live_digest is not None and digest != live_digest:
+        fields.append(FieldChange("digest", digest, live_digest, Effect.WRITE_ONLY))
+    if not fields:
+        return None
+    actions = [_ACTION_OF.get(change.effect, Action.REFUSED) for change in fields]
+    action = Action.REFUSED if Action.REFUSED in actions else min(actions, key=list(Action).index)
+    return Change(
+        record.address, action, tuple(fields), reason="changed on the platform, not by us", id=record.id
+    )

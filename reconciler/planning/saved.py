@@ -1,0 +1,84 @@
+"""A plan as one JSON document and back: what was reviewed is what runs, also on another day."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
+
+from reconciler.errors import ReconcilerError
+from reconciler.steps import OutputRef, Plan, SecretRef, Step, Template
+
+FORMAT = "reconciler-plan-1"
+
+_TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$template": Template}
+
+
+def dump_plan(plan: Plan) -> bytes:
+    """The plan as JSON. Secrets stand in it as references to their sources only."""
+    tagged = replace(plan, steps=tuple(_map_values(step, _tag) for step in plan.steps))
+    return to_json({"format": FORMAT, "plan": _adapter().dump_python(tagged, mode="json")}, indent=1)
+
+
+def load_plan(text: bytes) -> Plan:
+    """Raises ReconcilerError when `text` is not a plan that this version wrote."""
+    try:
+        document = from_json(text)
+    except ValueError:
+        raise ReconcilerError(
+            "the plan file is not JSON", help="make it with `reconcile plan --out`"
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ReconcilerError(
+            f"the plan file is not a saved plan of format {FORMAT}",
+            help="make it anew with this version's `reconcile plan --out FILE`",
+        )
+    try:
+        plan = _adapter().validate_python(document.get("plan"))
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise ReconcilerError(
+            f"the saved plan is damaged at `{place}`", help="make it anew with `reconcile plan --out FILE`"
+        ) from None
+    return replace(plan, steps=tuple(_map_values(step, _untag) for step in plan.steps))
+
+
+@cache
+def _adapter() -> TypeAdapter[Plan]:
+    return TypeAdapter(Plan)
+
+
+def _map_values(step: Step, convert: Any) -> Step:
+    body = convert(step.call.body)
+    return replace(step, call=replace(step.call, body=body), applied=convert(step.applied))
+
+
+def _tag(value: Any) -> Any:
+    if isinstance(value, OutputRef):
+        return {"$output": [value.source, value.path]}
+    if isinstance(value, SecretRef):
+        return {"$secret": [value.source, value.name, [_tag(part) for part in value.parts]]}
+    if isinstance(value, Template):
+        return {"$template": [[_tag(part) for part in value.parts]]}
+    if isinstance(value, Mapping):
+        return {name: _tag(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tag(item) for item in value]
+    return value
+
+
+def _untag(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        (tag, arguments) = next(iter(value.items())) if len(value) == 1 else ("", None)
+        if tag in _TAGS and isinstance(arguments, list | tuple):
+            return _TAGS[tag](*(_frozen(_untag(item)) for item in arguments))
+        return {name: _untag(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_untag(item) for item in value]
+    return value
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,79 @@
+"""What stands in an answer, whoever wrote it: its JSON, its error text, its time and its request id."""
+
+import unicodedata
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Any
+
+from pydantic_core import from_json
+
+from reconciler.transport import Answer
+
+MAX_TEXT = 500  # characters of an error text that are kept
+
+NOT_JSON = object()  # tells "not JSON" from the JSON null
+
+
+def parsed(body: bytes) -> Any:
+    """The JSON value of `body`, or `NOT_JSON` (an empty body is not JSON)."""
+    try:
+        return from_json(body)
+    except ValueError:
+        return NOT_JSON
+
+
+def is_html(answer: Answer) -> bool:
+    """Whether a proxy or a gateway wrote the answer: the platform itself never sends HTML."""
+    return "html" in answer.headers.get("content-type", "").lower() or answer.body.lstrip()[:1] == b"<"
+
+
+def at_path(value: Any, path: str) -> Any:
+    """What stands at the dotted `path` of a JSON value; None when nothing does."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def error_text(answer: Answer, reply: Any) -> tuple[str, str]:
+    """The status code word and the human text of an error answer, clean and short; both may be empty.
+
+    The text stands under `error`, `message` or `errors.detail`, or is the plain body; `reply`
+    is the parsed body. Source: platform notes, "Errors, limits, headers".
+    """
+    if isinstance(reply, dict):
+        texts = (at_path(reply, path) for path in ("error", "message", "errors.detail"))
+        text = next((text for text in texts if isinstance(text, str) and text.strip()), "")
+        code = reply.get("status")
+        return cleaned(code) if isinstance(code, str) else "", cleaned(text)
+    if isinstance(reply, str):
+        return "", cleaned(reply)
+    if is_html(answer):
+        return "", "an HTML page"
+    return "", cleaned(answer.body[: 4 * MAX_TEXT].decode("utf-8", "replace"))
+
+
+def cleaned(text: str) -> str:
+    """`text` on one line, without control and formatting characters, at most `MAX_TEXT` long.
+
+    It comes from the network and ends up on terminals: an escape sequence may hide what is shown.
+    """
+    visible = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text[: 4 * MAX_TEXT])
+    line = " ".join(visible.split())
+    return line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 1]}…"
+
+
+def request_id(answer: Answer) -> str:
+    """The platform's name for this request, whatever prefix its header has; "" when there is none."""
+    found = (value for name, value in answer.headers.items() if name.endswith("request-id"))
+    return cleaned(next(found, ""))
+
+
+@lru_cache(maxsize=64)  # a whole second's answers carry the same text
+def http_date(text: str) -> datetime | None:
+    """The moment of an HTTP date in UTC; None when it is missing or unreadable."""
+    try:
+        moment = parsedate_to_datetime(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None

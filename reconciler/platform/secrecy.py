@@ -1,0 +1,32 @@
+"""Keeping secret values inside the client: what may leave it of an answer about secrets.
+
+By field and by place, never by searching text: a value can be echoed in any form.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from reconciler.platform.outcome import Outcome, Verdict
+
+_KEPT = ("name", "digest", "version", "Version", "created_at", "updated_at")
+
+
+def without_values(outcome: Outcome, *, value_sent: bool) -> Outcome:
+    """`outcome` with the known harmless fields of its reply, and without the platform's words
+    about a request that carried a value."""
+    if outcome.kind is Verdict.YES and not outcome.message:
+        return replace(outcome, reply=harmless(outcome.reply))
+    if not value_sent or outcome.status < 300:
+        return replace(outcome, reply=None)
+    word = f" ({outcome.refusal})" if outcome.refusal else ""
+    message = f"status {outcome.status}{word}; the platform's words are not shown: they may repeat the value"
+    return replace(outcome, reply=None, message=message)
+
+
+def harmless(reply: Any) -> Any:
+    """The fields that are known not to hold a value, of one secret or of a list of them."""
+    if not isinstance(reply, dict):
+        return None
+    if isinstance(reply.get("secrets"), list):
+        return {"secrets": [harmless(secret) for secret in reply["secrets"]]}
+    return {name: reply[name] for name in _KEPT if name in reply}

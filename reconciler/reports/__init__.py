@@ -1,0 +1,1 @@
+"""Values to text: what a run found, planned and did, in the formats people and programs read."""

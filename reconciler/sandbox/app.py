@@ -1,0 +1,41 @@
+"""Apps and the organizations that own them. Their own API is not shown: they are made by control verbs."""
+
+from reconciler.sandbox.exchange import Refusal
+from reconciler.sandbox.world import App, Organization, World
+
+PERSONAL = "personal"
+DEFAULT_REGION = "ams"
+
+
+def required_app(world: World, name: str) -> App:
+    """Raises Refusal 404 in the platform's words. Source: platform notes, "Errors, limits, headers"."""
+    app = world.find(App, name)
+    if app is None:
+        raise Refusal(404, "Could not find App")
+    return app
+
+
+def register(world: World, name: str, org_slug: str | None = None, primary_region: str | None = None) -> App:
+    """Create the app, or change what is given of an existing one; its organization exists from then on."""
+    app = world.find(App, name)
+    if app is None:
+        app = App(name, org_slug or PERSONAL, primary_region or DEFAULT_REGION)
+        world.put(app)
+    elif (org_slug or app.org_slug, primary_region or app.primary_region) != (
+        app.org_slug,
+        app.primary_region,
+    ):
+        app.org_slug = org_slug or app.org_slug
+        app.primary_region = primary_region or app.primary_region
+        world.put(app)
+    register_organization(world, app.org_slug)
+    return app
+
+
+def register_organization(world: World, slug: str) -> None:
+    if not world.has_organization(slug):
+        world.put(Organization(slug))
+
+
+def wire(app: App) -> dict[str, str]:
+    return {"name": app.id, "org_slug": app.org_slug, "primary_region": app.primary_region}

@@ -1,0 +1,342 @@
+"""Postgres clusters: create, restore, provisioning, and the extended list, delete and backups.
+
+Source: platform API, 2.1, 3.1, 4.1 and 7.1; platform notes, "Postgres".
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.sandbox import fields
+from reconciler.sandbox.app import PERSONAL
+from reconciler.sandbox.clock import rfc3339
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.world import Thing, Transition, Transitions, World
+from reconciler.wire import cluster as wires
+from reconciler.wire.base import parse_time
+
+# plan → (cpu_kind, cpus, memory_mb)
+PLANS = {
+    "basic": ("shared", 2, 1024),
+    "starter": ("shared", 2, 2048),
+    "launch": ("performance", 2, 8192),
+    "scale": ("performance", 4, 32768),
+    "Performance": ("performance", 8, 65536),
+}
+VERSIONS = ("16", "17")
+POOL_MODES = ("session", "transaction")
+PORT = 5432
+_PLAN_BY_LOWER_CASE = {plan.lower(): plan for plan in PLANS}
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,63}")
+_OFFSET = re.compile(r".*(?:[Zz]|[+-]\d{2}:\d{2})")
+_GONE = ("deleting", "deleted")
+_HOUR_S = 3600
+_GIB = 1024**3
+
+
+@dataclass
+class Cluster(Thing):
+    """`pool_mode` is kept but never returned. `backups` are wire objects."""
+
+    kind = "cluster"
+    name: str
+    org_slug: str
+    region: str
+    plan: str
+    pg_major_version: str
+    disk_size_gb: int
+    postgis_enabled: bool
+    pool_mode: str
+    created_at: float
+    replicas: int = 1
+    attached_apps: list[str] = field(default_factory=list)
+    backups: list[dict[str, Any]] = field(default_factory=list)
+    ready_at: float | None = None
+    deleted_at: float | None = None
+
+
+def create(world: World, request: Request) -> Response:
+    body = request.object()
+    org_slug = body.get("org_slug")
+    if not isinstance(org_slug, str):
+        raise Refusal(400, "org_slug is required and must be a string")
+    if not world.has_organization(org_slug):
+        raise Refusal(404, "Organization not found")
+    cluster = Cluster(
+        world.new_id(),
+        name=_name(body),
+        org_slug=org_slug,
+        region=fields.required_text(body, "region"),
+        plan=_plan(body),
+        disk_size_gb=fields.whole(body, "disk_size_gb", 10, 1000) or 10,
+        pg_major_version=fields.choice(body, "pg_major_version", VERSIONS) or VERSIONS[0],
+        pool_mode=fields.choice(body, "pool_mode", POOL_MODES) or POOL_MODES[0],
+        postgis_enabled=fields.flag(body, "postgis_enabled") or False,
+        created_at=world.now,
+    )
+    cluster.name = cluster.name or f"pg-{cluster.id[:8]}"
+    return _provision(world, cluster)
+
+
+def get(world: World, request: Request, id: str) -> Response:
+    cluster = _required(world, id)
+    if cluster.state == "deleted" and world.switches["deleted_cluster_get"] == 404:
+        raise Refusal(404, "Cluster not found")
+    return reply({"data": wire(world, cluster)})
+
+
+def restore(world: World, request: Request, postgres_cluster_id: str) -> Response:
+    source = _required(world, postgres_cluster_id)
+    if source.state in _GONE:
+        raise Refusal(404, "Cluster not found")
+    body = request.object()
+    backup_id, pitr_time = fields.text(body, "backup_id"), fields.text(body, "pitr_time")
+    if (backup_id is None) == (pitr_time is None):
+        raise Refusal(422, "exactly one of backup_id and pitr_time is required")
+    if backup_id is not None:
+        if all(backup["id"] != backup_id for backup in source.backups):
+            raise Refusal(404, "Backup not found")
+        label = backup_id
+    else:
+        label = rfc3339(_inside_window(world, source, pitr_time or ""))
+    cluster = Cluster(
+        world.new_id(),
+        name=_name(body) or f"{source.name} {label}"[:63],
+        org_slug=source.org_slug,
+        region=source.region,
+        plan=source.plan,
+        pg_major_version=source.pg_major_version,
+        disk_size_gb=source.disk_size_gb,
+        postgis_enabled=source.postgis_enabled,
+        pool_mode=source.pool_mode,
+        replicas=source.replicas,
+        created_at=world.now,
+    )
+    return _provision(world, cluster)
+
+
+def list_all(world: World, request: Request) -> Response:
+    org_slug = request.parameter("org_slug")
+    if org_slug and not world.has_organization(org_slug):
+        raise Refusal(404, "Organization not found")
+    with_deleted = (request.parameter("include_deleted") or "").lower() in ("true", "1")
+    return reply(
+        {
+            "data": [
+                _summary(cluster)
+                for cluster in world.all(Cluster)
+                if (not org_slug or cluster.org_slug == org_slug)
+                and (with_deleted or cluster.state != "deleted")
+            ]
+        }
+    )
+
+
+def delete(world: World, request: Request, id: str) -> Response:
+    cluster = _required(world, id)
+    if cluster.state in _GONE:
+        raise Refusal(
+            410, f"This cluster {'is being' if cluster.state == 'deleting' else 'has been'} deleted"
+        )
+    world.enter(cluster, "deleting")
+    return Response(202)
+
+
+def list_backups(world: World, request: Request, id: str) -> Response:
+    return reply({"data": _required(world, id).backups})
+
+
+def wire(world: World, cluster: Cluster) -> dict[str, Any]:
+    cpu_kind, cpus, memory_mb = PLANS[cluster.plan]
+    provisioned, used = _storage(world, cluster)
+    return {
+        "id": cluster.id,
+        "name": cluster.name,
+        "organization": {"name": _organization_name(cluster.org_slug), "slug": cluster.org_slug},
+        "region": cluster.region,
+        "plan": cluster.plan,
+        "pg_major_version": cluster.pg_major_version,
+        "status": cluster.state,
+        "cpu_kind": cpu_kind,
+        "cpus": cpus,
+        "memory_mb": memory_mb,
+        "disk_size_gb": cluster.disk_size_gb,
+        "replicas": cluster.replicas,
+        "postgis_enabled": cluster.postgis_enabled,
+        "attached_apps": [{"name": name} for name in cluster.attached_apps],
+        "endpoints": _endpoints(cluster) if cluster.state == "ready" else {},
+        "created_at": rfc3339(cluster.created_at),
+        "storage_provisioned_bytes": provisioned,
+        "storage_used_bytes": used,
+    }
+
+
+def _initialize(world: World, cluster: Cluster, at: float) -> None:
+    world.enter(cluster, "initializing", at)
+
+
+def _finish_provisioning(world: World, cluster: Cluster, at: float) -> None:
+    outcome = world.switches["cluster_outcome"]
+    if outcome == "ready":
+        cluster.ready_at = at
+        cluster.backups = [
+            {
+                "id": f"{rfc3339(at).translate(_LABEL)}F",
+                "type": "full",
+                "status": "completed",
+                "size_bytes": 32 * 1024**2,
+                "started_at": rfc3339(at),
+                "finished_at": rfc3339(at),
+            }
+        ]
+    world.enter(cluster, outcome, at)
+
+
+def _finish_deleting(world: World, cluster: Cluster, at: float) -> None:
+    cluster.deleted_at = at
+    world.enter(cluster, "deleted", at)
+
+
+def _provision(world: World, cluster: Cluster) -> Response:
+    if world.switches["cluster_name_collision"] == "refuse" and any(
+        (other.name, other.org_slug) == (cluster.name, cluster.org_slug) and other.state not in _GONE
+        for other in world.all(Cluster)
+    ):
+        raise Refusal(422, "name has already been taken")
+    world.enter(cluster, "creating")
+    return reply({"data": wire(world, cluster)}, 201)
+
+
+def _required(world: World, id: str) -> Cluster:
+    cluster = world.find(Cluster, id)
+    if cluster is None:
+        raise Refusal(404, "Cluster not found")
+    return cluster
+
+
+def _name(body: dict[str, Any]) -> str:
+    """The wished name, "" when one is to be generated."""
+    name = (fields.text(body, "name") or "").strip()
+    if name and not _NAME.fullmatch(name):
+        raise fields.refused("name", "must be at most 63 printable characters")
+    return name
+
+
+def _plan(body: dict[str, Any]) -> str:
+    plan = _PLAN_BY_LOWER_CASE.get(fields.required_text(body, "plan").lower())
+    if plan is None:
+        raise fields.refused("plan", f"must be one of {', '.join(PLANS)}")
+    return plan
+
+
+def _inside_window(world: World, source: Cluster, text: str) -> float:
+    moment = parse_time(text) if _OFFSET.fullmatch(text) else None
+    if moment is None:
+        raise Refusal(422, "pitr_time must be an RFC 3339 timestamp with an explicit UTC offset")
+    at = moment.timestamp()
+    if source.ready_at is None or not int(source.ready_at) <= at <= world.now:
+        raise Refusal(422, "pitr_time is outside the point-in-time recovery window")
+    return at
+
+
+def _summary(cluster: Cluster) -> dict[str, Any]:
+    deleted = {} if cluster.deleted_at is None else {"deleted_at": rfc3339(cluster.deleted_at)}
+    return {
+        "id": cluster.id,
+        "name": cluster.name,
+        "plan": cluster.plan,
+        "region": cluster.region,
+        "status": cluster.state,
+        "attached_apps": [{"name": name} for name in cluster.attached_apps],
+        "created_at": rfc3339(cluster.created_at),
+        **deleted,
+    }
+
+
+def _organization_name(slug: str) -> str:
+    return "Personal" if slug == PERSONAL else slug
+
+
+def _endpoints(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "primary": {
+            "direct": {"host": f"direct.{cluster.id}.postgres.internal", "port": PORT},
+            "pooler": {"host": f"pooler.{cluster.id}.postgres.internal", "port": PORT},
+        }
+    }
+
+
+def _storage(world: World, cluster: Cluster) -> tuple[int | None, int | None]:
+    """Provisioned and used bytes as of the last hourly measurement; None before the first."""
+    hours = 0 if cluster.ready_at is None else int((world.now - cluster.ready_at) // _HOUR_S)
+    if hours < 1:
+        return None, None
+    provisioned = cluster.disk_size_gb * cluster.replicas * _GIB
+    return provisioned, min(provisioned, (64 + hours) * 1024**2)
+
+
+_LABEL = str.maketrans({"-": "", ":": "", "T": "-", "Z": ""})
+
+TRANSITIONS: Transitions = {
+    ("cluster", "creating"): Transition(30, _initialize),
+    ("cluster", "initializing"): Transition(120, _finish_provisioning),
+    ("cluster", "deleting"): Transition(60, _finish_deleting),
+}
+
+_ERRORS = (400, 401, 404, 422)
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/postgres",
+        create,
+        "Create a cluster",
+        body=wires.ClusterCreate,
+        replies={201: wires.ClusterReply},
+        errors=_ERRORS,
+    ),
+    Route(
+        "GET",
+        "/v1/postgres",
+        list_all,
+        "List clusters",
+        extended=True,
+        replies={200: wires.ClusterList},
+        errors=(401, 404),
+    ),
+    Route(
+        "GET",
+        "/v1/postgres/{id}",
+        get,
+        "Get a cluster",
+        replies={200: wires.ClusterReply},
+        errors=(401, 404),
+    ),
+    Route(
+        "DELETE",
+        "/v1/postgres/{id}",
+        delete,
+        "Delete a cluster",
+        extended=True,
+        replies={202: None},
+        errors=(401, 404, 410),
+    ),
+    Route(
+        "GET",
+        "/v1/postgres/{id}/backups",
+        list_backups,
+        "List the backups of a cluster",
+        extended=True,
+        replies={200: wires.ClusterBackupList},
+        errors=(401, 404),
+    ),
+    Route(
+        "POST",
+        "/v1/postgres/{postgres_cluster_id}/restore",
+        restore,
+        "Restore to a new cluster",
+        body=wires.ClusterRestore,
+        replies={201: wires.ClusterReply},
+        errors=_ERRORS,
+    ),
+)

@@ -1,0 +1,254 @@
+"""The control verbs under `/_sandbox/`: what a test, or a person's hand, does to the world. No token.
+
+Handlers get the whole sandbox, not the world alone: clock, faults and log belong to it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from reconciler.sandbox import app, cluster, fields, machine, secret, snapshot, switches, volume
+from reconciler.sandbox import faults as fault_list
+from reconciler.sandbox.clock import rfc3339
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.world import App, World
+
+if TYPE_CHECKING:
+    from reconciler.sandbox.core import Sandbox
+
+PREFIX = "/_sandbox/"
+_FOREVER_S = 100 * 365 * 24 * 3600
+
+
+def post_app(sandbox: "Sandbox", request: Request) -> Response:
+    return reply(register_app(sandbox.world, request.object()))
+
+
+def post_machine(sandbox: "Sandbox", request: Request) -> Response:
+    return reply(register_machine(sandbox.world, request.object()))
+
+
+def register_app(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
+    """`{name?, org_slug?, primary_region?}`; without a name, only the organization is made."""
+    name, org_slug = fields.text(body, "name"), fields.text(body, "org_slug")
+    primary_region = fields.text(body, "primary_region")
+    if name is None and org_slug is not None:
+        app.register_organization(world, _plain(org_slug, "org_slug"))
+        return {"org_slug": org_slug}
+    name = _plain(fields.required_text(body, "name"), "name")
+    return app.wire(app.register(world, name, org_slug and _plain(org_slug, "org_slug"), primary_region))
+
+
+def register_machine(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
+    """`{app, id?, name?, region?, state?, volumes?: [id], cpu_kind?, cpus?, memory_mb?, swap_size_mb?, …}`."""
+    volumes = body.get("volumes")
+    if volumes is not None and not (
+        isinstance(volumes, list) and all(isinstance(each, str) for each in volumes)
+    ):
+        raise fields.refused("volumes", "must be an array of volume ids")
+    id = fields.text(body, "id")
+    registered = machine.register(
+        world,
+        fields.required_text(body, "app"),
+        id=id and _plain(id, "id"),
+        volumes=volumes,
+        state=fields.text(body, "state"),
+        name=fields.text(body, "name"),
+        region=fields.text(body, "region"),
+        cpu_kind=fields.choice(body, "cpu_kind", ("shared", "performance")),
+        cpus=fields.whole(body, "cpus", 1),
+        memory_mb=fields.whole(body, "memory_mb", 1),
+        swap_size_mb=fields.whole(body, "swap_size_mb", 0),
+        schedule=fields.text(body, "schedule"),
+    )
+    return {"app": registered.app, **machine.wire(world, registered)}
+
+
+def get_clock(sandbox: "Sandbox", request: Request) -> Response:
+    clock = sandbox.clock
+    return reply({"mode": clock.setting, "rate": clock.rate, "now": rfc3339(sandbox.world.now, 6)})
+
+
+def post_clock(sandbox: "Sandbox", request: Request) -> Response:
+    seconds = request.object().get("advance_s")
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _FOREVER_S:
+        raise fields.refused("advance_s", "must be a number of seconds, at least 0")
+    sandbox.clock.advance(seconds)
+    sandbox.settle()
+    return get_clock(sandbox, request)
+
+
+def post_faults(sandbox: "Sandbox", request: Request) -> Response:
+    wanted = request.json()
+    world = sandbox.world
+    lists = {
+        f"/v1/apps/{quote(each.id)}/volumes": [
+            volume.wire(world, item) for item in world.children(volume.Volume, each.id)
+        ]
+        for each in world.all(App)
+    }
+    sandbox.faults.pending.extend(fault_list.read(wanted, lists))
+    return get_faults(sandbox, request)
+
+
+def get_faults(sandbox: "Sandbox", request: Request) -> Response:
+    return reply(sandbox.faults.wire())
+
+
+def delete_faults(sandbox: "Sandbox", request: Request) -> Response:
+    sandbox.faults.pending.clear()
+    return reply([])
+
+
+def get_log(sandbox: "Sandbox", request: Request) -> Response:
+    since = request.parameter("since") or "0"
+    if not since.isdecimal():
+        raise fields.refused("since", "must be a sequence number")
+    return reply(
+        [
+            {
+                "seq": seq,
+                "at": entry.at,
+                "method": entry.method,
+                "path": entry.path,
+                "status": entry.status,
+                "effect": entry.effect,
+            }
+            for seq, entry in sandbox.database.log(int(since))
+        ]
+    )
+
+
+def get_world(sandbox: "Sandbox", request: Request) -> Response:
+    world = sandbox.world
+    return reply(
+        {
+            "apps": [app.wire(each) for each in world.all(App)],
+            "clusters": [cluster.wire(world, each) for each in world.all(cluster.Cluster)],
+            "volumes": [_world_volume(world, each) for each in world.all(volume.Volume)],
+            "snapshots": [
+                {"app": each.app, "volume_id": each.volume_id, **snapshot.wire(world, each)}
+                for each in world.all(volume.Snapshot)
+            ],
+            "secrets": [secret.wire(each) for each in world.all(secret.Secret)],
+            "machines": [
+                {"app": each.app, **machine.wire(world, each)} for each in world.all(machine.Machine)
+            ],
+        }
+    )
+
+
+def patch_volume(sandbox: "Sandbox", request: Request, volume_id: str) -> Response:
+    """A human's edit, past every rule of the API."""
+    world = sandbox.world
+    thing = world.find(volume.Volume, volume_id)
+    if thing is None:
+        raise Refusal(404, "volume not found")
+    checks: Mapping[str, _Check] = {
+        "name": fields.required_text,
+        "region": fields.required_text,
+        "zone": fields.required_text,
+        "size_gb": _positive,
+        "encrypted": fields.flag,
+        "fstype": fields.required_text,
+        "snapshot_retention": _positive,
+        "auto_backup_enabled": fields.flag,
+        "attached_machine_id": fields.text,
+        "state": fields.required_text,
+    }
+    edits = _edits(request, checks, nullable=("attached_machine_id",))
+    _edit(world, thing, edits)
+    return reply(_world_volume(world, thing))
+
+
+def patch_cluster(sandbox: "Sandbox", request: Request, id: str) -> Response:
+    """A human's edit, past every rule of the API."""
+    world = sandbox.world
+    thing = world.find(cluster.Cluster, id)
+    if thing is None:
+        raise Refusal(404, "cluster not found")
+    checks: Mapping[str, _Check] = {
+        "name": fields.required_text,
+        "region": fields.required_text,
+        "plan": lambda body, name: fields.choice(body, name, tuple(cluster.PLANS)),
+        "pg_major_version": fields.required_text,
+        "disk_size_gb": _positive,
+        "replicas": _positive,
+        "postgis_enabled": fields.flag,
+        "status": fields.required_text,
+    }
+    edits = _edits(request, checks)
+    if "status" in edits:
+        edits["state"] = edits.pop("status")
+    _edit(world, thing, edits)
+    return reply(cluster.wire(world, thing))
+
+
+def get_switches(sandbox: "Sandbox", request: Request) -> Response:
+    return reply(sandbox.world.switches)
+
+
+def post_switches(sandbox: "Sandbox", request: Request) -> Response:
+    wanted = request.object()
+    switches.check(wanted)
+    sandbox.world.switches.update(wanted)
+    return reply(sandbox.world.switches)
+
+
+_Check = Callable[[Mapping[str, Any], str], Any]
+
+
+def _edits(request: Request, checks: Mapping[str, _Check], nullable: Sequence[str] = ()) -> dict[str, Any]:
+    """The checked fields of an edit. Raises Refusal 422 for one that cannot be edited, or null."""
+    body = request.json()
+    if not isinstance(body, dict):
+        raise Refusal(400, "the request body must be a JSON object")
+    for name, value in body.items():
+        if name not in checks:
+            raise Refusal(422, f"{name} cannot be edited; these can: {', '.join(checks)}")
+        if value is None and name not in nullable:
+            raise fields.refused(name, "must not be null")
+        checks[name](body, name)
+    return dict(body)
+
+
+def _edit(world: World, thing: volume.Volume | cluster.Cluster, edits: dict[str, Any]) -> None:
+    state = edits.pop("state", None)
+    for name, value in edits.items():
+        setattr(thing, name, value)
+    if state is None:
+        world.put(thing)
+    else:
+        world.enter(thing, state)
+
+
+def _positive(body: Mapping[str, Any], name: str) -> int | None:
+    return fields.whole(body, name, 1)
+
+
+def _plain(name: str, field: str) -> str:
+    if not name.isprintable() or "/" in name or len(name) > 200:
+        raise fields.refused(field, "must be printable and without a slash")
+    return name
+
+
+def _world_volume(world: World, thing: volume.Volume) -> dict[str, Any]:
+    return {"app": thing.app, **volume.wire(world, thing)}
+
+
+ROUTES = (
+    Route("POST", PREFIX + "apps", post_app),
+    Route("POST", PREFIX + "machines", post_machine),
+    Route("GET", PREFIX + "clock", get_clock),
+    Route("POST", PREFIX + "clock", post_clock),
+    Route("GET", PREFIX + "faults", get_faults),
+    Route("POST", PREFIX + "faults", post_faults),
+    Route("DELETE", PREFIX + "faults", delete_faults),
+    Route("GET", PREFIX + "log", get_log),
+    Route("GET", PREFIX + "world", get_world),
+    Route("PATCH", PREFIX + "world/volumes/{volume_id}", patch_volume),
+    Route("PATCH", PREFIX + "world/clusters/{id}", patch_cluster),
+    Route("GET", PREFIX + "switches", get_switches),
+    Route("POST", PREFIX + "switches", post_switches),
+)

@@ -1,0 +1,92 @@
+"""One request and its answer, as both fronts see them, and the refusal that a handler may raise."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import parse_qsl
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`path` is as sent: percent-encoded and without the query. Header names are in lower case."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def parameter(self, name: str) -> str | None:
+        """The first value of a query parameter; those nobody asks for are ignored."""
+        return next(
+            (value for key, value in parse_qsl(self.query, keep_blank_values=True) if key == name), None
+        )
+
+    def json(self) -> Any:
+        """The decoded body, `{}` for an empty one. Raises Refusal 400 when it is not JSON."""
+        if not self.body.strip():
+            return {}
+        try:
+            return json.loads(self.body, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise Refusal(400, "the request body is not valid JSON", "invalid_argument") from None
+
+    def object(self) -> dict[str, Any]:
+        """The decoded body without its nulls, which mean missing. Raises Refusal 400 unless it is an object."""
+        body = self.json()
+        if not isinstance(body, dict):
+            raise Refusal(400, "the request body must be a JSON object", "invalid_argument")
+        return {key: value for key, value in body.items() if value is not None}
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer, and how the HTTP front is to spoil it.
+
+    `delay_s` are real seconds to hold the answer back. `cut`: "drop" closes the
+    connection without an answer, "truncate" in the middle of the body.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+    cut: Literal["", "drop", "truncate"] = ""
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Refusal(Exception):
+    """What a handler raises instead of answering; it must not have changed the world.
+
+    `code` is the word under `status` in the groups whose error bodies have one.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str = "",
+        *,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.details = details or {}
+        self.headers = headers or {}
+
+
+def reply(data: Any, status: int = 200) -> Response:
+    return Response(status, _encode(data).encode())
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")

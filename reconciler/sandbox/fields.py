@@ -1,0 +1,53 @@
+"""Typed reading of request bodies: the value, None when missing, or a Refusal that names the field."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.sandbox.exchange import Refusal
+
+INVALID = "invalid_argument"
+
+
+def text(body: Mapping[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise refused(name, "must be a string")
+    return value
+
+
+def required_text(body: Mapping[str, Any], name: str) -> str:
+    value = text(body, name)
+    if value is None or not value.strip():
+        raise refused(name, "is required")
+    return value
+
+
+def whole(body: Mapping[str, Any], name: str, low: int, high: int | None = None) -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise refused(name, "must be an integer")
+    if value < low or (high is not None and value > high):
+        raise refused(
+            name, f"must be between {low} and {high}" if high is not None else f"must be at least {low}"
+        )
+    return value
+
+
+def flag(body: Mapping[str, Any], name: str) -> bool | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise refused(name, "must be true or false")
+    return value
+
+
+def choice(body: Mapping[str, Any], name: str, options: Sequence[str]) -> str | None:
+    value = text(body, name)
+    if value is not None and value not in options:
+        raise refused(name, f"must be one of {', '.join(options)}")
+    return value
+
+
+def refused(name: str, problem: str) -> Refusal:
+    return Refusal(422, f"{name} {problem}", INVALID, details={name: problem})

@@ -1,0 +1,81 @@
+"""The form of a route, and how a request finds its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from reconciler.sandbox.exchange import Refusal, Response
+
+Handler = Callable[..., Response]  # (world, request, **parameters of the path)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`extended`: the API document does not show it. `body` and `replies` (by status) are wire models."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str = ""
+    extended: bool = False
+    body: type[Any] | None = None
+    replies: Mapping[int, Any] = field(default_factory=dict)
+    errors: Sequence[int] = ()
+
+
+class Match(NamedTuple):
+    handler: Handler
+    parameters: Mapping[str, str]
+
+
+class Router:
+    """With `extended` false, the extended routes answer 404, as an unknown path does."""
+
+    def __init__(self, routes: Sequence[Route], *, extended: bool = True) -> None:
+        self._extended = extended
+        self._by_length: dict[int, list[tuple[list[str], Route]]] = {}
+        for route in routes:
+            parts = route.path.split("/")
+            self._by_length.setdefault(len(parts), []).append((parts, route))
+
+    def find(self, method: str, path: str) -> Match:
+        """The handler for a request; HEAD is answered as GET. Raises Refusal 404 or 405."""
+        wanted = "GET" if method == "HEAD" else method
+        sent = path.split("/")
+        allowed: set[str] = set()
+        for parts, route in self._by_length.get(len(sent), ()):
+            parameters = _parameters(parts, sent)
+            if parameters is None:
+                continue
+            offered = self._extended or not route.extended
+            if route.method == wanted:
+                if not offered:
+                    raise _nothing_here()
+                return Match(route.handler, parameters)
+            if offered:
+                allowed.add(route.method)
+        if not allowed:
+            raise _nothing_here()
+        if "GET" in allowed:
+            allowed.add("HEAD")
+        raise Refusal(
+            405, "method not allowed", "method_not_allowed", headers={"allow": ", ".join(sorted(allowed))}
+        )
+
+
+def _nothing_here() -> Refusal:
+    return Refusal(404, "there is nothing at this path", "not_found")
+
+
+def _parameters(parts: list[str], sent: list[str]) -> dict[str, str] | None:
+    """The values of `{name}` parts, decoded; None when the path is another one."""
+    found: dict[str, str] = {}
+    for part, value in zip(parts, sent, strict=True):
+        if part.startswith("{"):
+            if not value:
+                return None
+            found[part[1:-1]] = unquote(value)
+        elif part != value:
+            return None
+    return found

@@ -1,0 +1,122 @@
+"""Secrets of apps. A value is used to compute its SHA-256 and its digest, and then dropped.
+
+Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.sandbox import fields
+from reconciler.sandbox.app import required_app
+from reconciler.sandbox.clock import rfc3339
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.world import App, Thing, Transitions, World
+from reconciler.wire import secret as wires
+
+
+@dataclass
+class Secret(Thing):
+    """`id` is `app/name`. `sha256` is of the value, in hex; `digest` is what the platform answers."""
+
+    kind = "secret"
+    app: str
+    name: str
+    sha256: str
+    digest: str
+    created_at: float
+    updated_at: float
+
+    @property
+    def parent(self) -> str:
+        return self.app
+
+
+def set_value(world: World, request: Request, app_name: str, secret_name: str) -> Response:
+    app = required_app(world, app_name)
+    value = fields.text(request.object(), "value")
+    if value is None:
+        raise fields.refused("value", "is required")
+    sha256 = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    salt = world.new_id() if world.switches["secret_digest"] == "fresh" else ""
+    digest = hashlib.sha256(f"{salt}{sha256}".encode()).hexdigest()[:16]
+    secret = world.find(Secret, f"{app.id}/{secret_name}")
+    if secret is None:
+        secret = Secret(f"{app.id}/{secret_name}", app.id, secret_name, sha256, digest, world.now, world.now)
+    secret.sha256, secret.digest, secret.updated_at = sha256, digest, world.now
+    world.put(secret)
+    version = _next_version(world, app)
+    shown = {"value": value, "empty": "", "masked": "*" * 8}[world.switches["secret_value"]]
+    answer = {"Version": version, "version": version, **_listed(secret), "value": shown}
+    return reply(answer, world.switches["secret_status"])
+
+
+def list_all(world: World, request: Request, app_name: str) -> Response:
+    required_app(world, app_name)
+    return reply({"secrets": [_listed(secret) for secret in world.children(Secret, app_name)]})
+
+
+def delete(world: World, request: Request, app_name: str, secret_name: str) -> Response:
+    app = required_app(world, app_name)
+    secret = world.find(Secret, f"{app.id}/{secret_name}")
+    if secret is None:
+        raise Refusal(404, "secret not found", "not_found")
+    world.remove(secret)
+    version = _next_version(world, app)
+    return reply({"Version": version, "version": version})
+
+
+def wire(secret: Secret) -> dict[str, Any]:
+    """The secret as the world shows it to tests."""
+    return {"app": secret.app, **_listed(secret), "sha256": secret.sha256}
+
+
+def _next_version(world: World, app: App) -> int:
+    app.secrets_version += 1
+    world.put(app)
+    return app.secrets_version
+
+
+def _listed(secret: Secret) -> dict[str, Any]:
+    return {
+        "name": secret.name,
+        "digest": secret.digest,
+        "created_at": rfc3339(secret.created_at),
+        "updated_at": rfc3339(secret.updated_at),
+    }
+
+
+TRANSITIONS: Transitions = {}
+
+_SECRETS = "/v1/apps/{app_name}/secrets"
+_SECRET = _SECRETS + "/{secret_name}"
+ROUTES = (
+    Route(
+        "POST",
+        _SECRET,
+        set_value,
+        "Create or update a secret",
+        body=wires.SecretSet,
+        replies={200: wires.SecretReply, 201: wires.SecretReply},
+        errors=(400, 401, 404, 422),
+    ),
+    Route(
+        "GET",
+        _SECRETS,
+        list_all,
+        "List secrets",
+        extended=True,
+        replies={200: wires.SecretList},
+        errors=(401, 404),
+    ),
+    Route(
+        "DELETE",
+        _SECRET,
+        delete,
+        "Delete a secret",
+        extended=True,
+        replies={200: wires.SecretReply},
+        errors=(401, 404),
+    ),
+)

@@ -1,0 +1,154 @@
+"""Planting a world: apps and machines by the bodies of their control verbs, the rest as wire objects."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from reconciler.errors import StoreError
+from reconciler.sandbox import control
+from reconciler.sandbox.app import register, register_organization
+from reconciler.sandbox.cluster import PLANS, Cluster
+from reconciler.sandbox.exchange import Refusal
+from reconciler.sandbox.secret import Secret
+from reconciler.sandbox.volume import Snapshot, Volume
+from reconciler.sandbox.world import App, World
+from reconciler.wire.base import parse_time
+
+_GB = 1000**3
+
+
+def plant(
+    world: World, seed: Path | None, apps: Sequence[Mapping[str, Any]], machines: Sequence[Mapping[str, Any]]
+) -> None:
+    """Plant `seed` into a world without apps, then register `apps` and `machines`.
+
+    A seed has the form of `GET /_sandbox/world`. Raises StoreError when it cannot be read.
+    """
+    try:
+        if seed is not None and not any(world.all(App)):
+            _plant_document(world, json.loads(seed.read_bytes()))
+        for body in apps:
+            control.register_app(world, body)
+        for body in machines:
+            control.register_machine(world, body)
+    except Refusal as refusal:
+        raise StoreError(f"the sandbox cannot hold this: {refusal.message}") from None
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise StoreError(f"{seed} is not a seed: {error}") from error
+    except KeyError as error:
+        raise StoreError(f"{seed} is not a seed: {error} is missing") from error
+
+
+def _plant_document(world: World, seed: Mapping[str, Any]) -> None:
+    for body in seed.get("apps", ()):
+        control.register_app(world, body)
+    for item in seed.get("clusters", ()):
+        _cluster(world, item)
+    for item in seed.get("volumes", ()):
+        _volume(world, item)
+    for item in seed.get("snapshots", ()):
+        _snapshot(world, item)
+    for item in seed.get("secrets", ()):
+        _secret(world, item)
+    for item in seed.get("machines", ()):
+        _machine(world, item)
+
+
+def _cluster(world: World, item: Mapping[str, Any]) -> None:
+    plan = item.get("plan", "basic")
+    if plan not in PLANS:
+        raise ValueError(f"{plan} is not a plan")
+    slug = item.get("organization", {}).get("slug", "personal")
+    register_organization(world, slug)
+    created_at = _at(world, item.get("created_at"))
+    state = item.get("status", "ready")
+    cluster = Cluster(
+        item["id"],
+        name=item.get("name", item["id"]),
+        org_slug=slug,
+        region=item.get("region", "ams"),
+        plan=plan,
+        pg_major_version=item.get("pg_major_version", "16"),
+        disk_size_gb=item.get("disk_size_gb", 10),
+        postgis_enabled=item.get("postgis_enabled", False),
+        pool_mode="session",
+        replicas=item.get("replicas", 1),
+        attached_apps=[app["name"] for app in item.get("attached_apps", ())],
+        created_at=created_at,
+        ready_at=created_at if state == "ready" else None,
+    )
+    world.enter(cluster, state)
+
+
+def _volume(world: World, item: Mapping[str, Any]) -> None:
+    register(world, item["app"])
+    volume = Volume(
+        item["id"],
+        app=item["app"],
+        name=item["name"],
+        region=item.get("region", "ams"),
+        zone=item.get("zone", "0000"),
+        size_gb=item.get("size_gb", 3),
+        encrypted=item.get("encrypted", True),
+        fstype=item.get("fstype") or "ext4",
+        snapshot_retention=item.get("snapshot_retention", 5),
+        auto_backup_enabled=item.get("auto_backup_enabled", True),
+        created_at=_at(world, item.get("created_at")),
+        attached_machine_id=item.get("attached_machine_id"),
+    )
+    world.enter(volume, item.get("state", "created"))
+
+
+def _snapshot(world: World, item: Mapping[str, Any]) -> None:
+    source = world.find(Volume, item["volume_id"])
+    created_at = _at(world, item.get("created_at"))
+    days = item.get("retention_days", 5)
+    size_gb = item["volume_size"] // _GB if "volume_size" in item else source.size_gb if source else 1
+    snapshot = Snapshot(
+        item["id"],
+        volume_id=item["volume_id"],
+        app=source.app if source else item.get("app", ""),
+        volume_size_gb=size_gb,
+        encrypted=source.encrypted if source else True,
+        fstype=source.fstype if source else "ext4",
+        retention_days=days,
+        requested_at=created_at,
+        created_at=created_at,
+        size=item.get("size", 0),
+    )
+    world.enter(snapshot, "created", created_at, lasts_s=days * 24 * 3600)
+
+
+def _secret(world: World, item: Mapping[str, Any]) -> None:
+    register(world, item["app"])
+    created_at = _at(world, item.get("created_at"))
+    updated_at = _at(world, item.get("updated_at"))
+    sha256, digest = item.get("sha256", ""), item.get("digest", "")
+    world.put(
+        Secret(
+            f"{item['app']}/{item['name']}",
+            item["app"],
+            item["name"],
+            sha256,
+            digest,
+            created_at,
+            updated_at,
+        )
+    )
+
+
+def _machine(world: World, item: Mapping[str, Any]) -> None:
+    """A machine as the world shows it, or the body of the control verb."""
+    register(world, item["app"])
+    config = item.get("config", {})
+    body = {name: value for name, value in item.items() if name in ("app", "id", "name", "region", "state")}
+    body |= {**config.get("guest", {}), **config.get("init", {})}
+    body["volumes"] = item.get("volumes") or [mount["volume"] for mount in config.get("mounts", ())]
+    control.register_machine(world, body)
+
+
+def _at(world: World, text: str | None) -> float:
+    moment: datetime | None = parse_time(text)
+    return world.now if moment is None else moment.astimezone(UTC).timestamp()

@@ -1,0 +1,120 @@
+"""Snapshots of volumes: the list, and the on-demand snapshot.
+
+Source: platform API, 2.3, 2.4 and 4.2; platform notes, "Snapshots".
+"""
+
+import hashlib
+from typing import Any
+
+from reconciler.sandbox.clock import YEAR_ONE, rfc3339
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.volume import Snapshot, required
+from reconciler.sandbox.world import Transition, Transitions, World
+from reconciler.wire import volume as wires
+
+SCHEDULED_S = 2
+RUNNING_S = 10
+_DAY_S = 24 * 3600
+_GB = 1000**3
+
+
+def list_all(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    """A snapshot is listed a few moments after its request. Source: platform API, 4.2 rule 3."""
+    required(world, app_name, volume_id)
+    snapshots = world.children(Snapshot, volume_id)
+    return reply([wire(world, snapshot) for snapshot in snapshots if snapshot.state != "waiting"])
+
+
+def create(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    volume = required(world, app_name, volume_id)
+    if not volume.present:
+        raise Refusal(412, "failed_precondition: volume is being destroyed", "failed_precondition")
+    for other in world.children(Snapshot, volume_id):
+        if other.state in ("waiting", "running"):
+            scheduled_at = rfc3339(other.requested_at)
+            raise Refusal(412, f"failed_precondition: snapshot is already scheduled at {scheduled_at}")
+    snapshot = Snapshot(
+        f"vs_{world.new_id()}",
+        volume_id=volume.id,
+        app=volume.app,
+        volume_size_gb=volume.size_gb,
+        encrypted=volume.encrypted,
+        fstype=volume.fstype,
+        retention_days=volume.snapshot_retention,
+        requested_at=world.now,
+    )
+    world.enter(snapshot, "waiting")
+    if world.switches["snapshot_reply"] == "empty":
+        return Response(200)
+    return reply({"Msg": {"backup": _backup(world, snapshot)}})
+
+
+def wire(world: World, snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot as the list shows it: an unfinished one has size 0 and was created in year 1."""
+    created_at = YEAR_ONE if snapshot.created_at is None else rfc3339(snapshot.created_at)
+    documented = {
+        "id": snapshot.id,
+        "size": snapshot.size,
+        "digest": "" if snapshot.created_at is None else hashlib.sha256(snapshot.id.encode()).hexdigest(),
+        "created_at": created_at,
+        "retention_days": snapshot.retention_days,
+    }
+    if world.switches["snapshot_fields"] == "documented":
+        return documented
+    return {**documented, "status": snapshot.state, "volume_size": snapshot.volume_size_gb * _GB}
+
+
+def _backup(world: World, snapshot: Snapshot) -> dict[str, Any]:
+    at = rfc3339(world.now, 9)
+    return {
+        "id": f"bkp_{world.new_id()}",
+        "app_id": snapshot.app,
+        "volume_id": snapshot.volume_id,
+        "state": "prepare",
+        "type": "BACKUP_TYPE_ON_DEMAND",
+        "message": "",
+        "created_at": at,
+        "updated_at": at,
+        "finished_at": None,
+        "graph_id": snapshot.id,
+    }
+
+
+def _run(world: World, snapshot: Snapshot, at: float) -> None:
+    world.enter(snapshot, "running", at)
+
+
+def _finish(world: World, snapshot: Snapshot, at: float) -> None:
+    if world.switches["snapshot_outcome"] == "failed":
+        world.enter(snapshot, "failed", at)
+        return
+    snapshot.created_at = at
+    snapshot.size = snapshot.volume_size_gb * _GB // 20
+    world.enter(snapshot, "created", at, lasts_s=snapshot.retention_days * _DAY_S)
+
+
+def _expire(world: World, snapshot: Snapshot, at: float) -> None:
+    world.remove(snapshot)
+
+
+TRANSITIONS: Transitions = {
+    ("snapshot", "waiting"): Transition(SCHEDULED_S, _run),
+    ("snapshot", "running"): Transition(RUNNING_S, _finish),
+    ("snapshot", "created"): Transition(5 * _DAY_S, _expire),
+}
+
+_SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
+ROUTES = (
+    Route(
+        "GET", _SNAPSHOTS, list_all, "List snapshots", replies={200: list[wires.Snapshot]}, errors=(401, 404)
+    ),
+    Route(
+        "POST",
+        _SNAPSHOTS,
+        create,
+        "Create an on-demand snapshot",
+        replies={200: wires.SnapshotReply},
+        errors=(401, 404, 412),
+    ),
+)

@@ -1,0 +1,362 @@
+"""Volumes: create (also from a snapshot or as a fork), read, update, extend, delete.
+
+Source: platform API, 2.2, 3.2 and 4.2; platform notes, "Volumes".
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.sandbox import fields
+from reconciler.sandbox.app import required_app
+from reconciler.sandbox.clock import rfc3339
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.world import App, Thing, Transition, Transitions, World
+from reconciler.wire import volume as wires
+
+DEFAULT_SIZE_GB = 3
+DEFAULT_RETENTION = 5
+FSTYPES = ("ext4", "raw")
+BLOCK_SIZE = 4096
+_GB = 1000**3
+
+
+@dataclass
+class Volume(Thing):
+    """`shown_size_gb` and `shown_state` are what reads answer until `shown_until` (switch read_lag_s)."""
+
+    kind = "volume"
+    app: str
+    name: str
+    region: str
+    zone: str
+    size_gb: int
+    encrypted: bool
+    fstype: str
+    snapshot_retention: int
+    auto_backup_enabled: bool
+    created_at: float
+    attached_machine_id: str | None = None
+    shown_size_gb: int | None = None
+    shown_state: str | None = None
+    shown_until: float = 0.0
+
+    @property
+    def parent(self) -> str:
+        return self.app
+
+    @property
+    def present(self) -> bool:
+        return self.state not in wires.GONE_STATES
+
+
+@dataclass
+class Snapshot(Thing):
+    """Kept here because volumes are created from it. `size` is 0 until it is finished."""
+
+    kind = "snapshot"
+    volume_id: str
+    app: str
+    volume_size_gb: int
+    encrypted: bool
+    fstype: str
+    retention_days: int
+    requested_at: float
+    created_at: float | None = None
+    size: int = 0
+
+    @property
+    def parent(self) -> str:
+        return self.volume_id
+
+
+def list_all(world: World, request: Request, app_name: str) -> Response:
+    required_app(world, app_name)
+    return reply([wire(world, volume) for volume in world.children(Volume, app_name)])
+
+
+def create(world: World, request: Request, app_name: str) -> Response:
+    app = required_app(world, app_name)
+    body = request.object()
+    name = fields.required_text(body, "name")
+    _check_compute(body)
+    fields.flag(body, "machines_only")
+    snapshot, source = _snapshot(world, body), _source(world, app, body)
+    region = fields.text(body, "region") or (source.region if source else app.primary_region)
+    size_gb = fields.whole(body, "size_gb", 1) or DEFAULT_SIZE_GB
+    smallest_gb = snapshot.volume_size_gb if snapshot else source.size_gb if source else 1
+    if size_gb < smallest_gb:
+        raise fields.refused("size_gb", f"must be at least the source's size, {smallest_gb}")
+    encrypted, fstype = fields.flag(body, "encrypted"), fields.choice(body, "fstype", FSTYPES)
+    retention = fields.whole(body, "snapshot_retention", 1, 60)
+    auto_backup = fields.flag(body, "auto_backup_enabled")
+    unique = fields.flag(body, "require_unique_zone")
+    original = snapshot or source
+    volume = Volume(
+        f"vol_{world.new_id()}",
+        app=app.id,
+        name=name,
+        region=region,
+        zone=_zone(world, app.id, name, region, unique is not False),
+        size_gb=size_gb,
+        encrypted=original.encrypted if original else encrypted is not False,
+        fstype=original.fstype if original else fstype or FSTYPES[0],
+        snapshot_retention=retention or DEFAULT_RETENTION,
+        auto_backup_enabled=auto_backup is not False,
+        created_at=world.now,
+    )
+    world.enter(volume, "restoring" if snapshot else "hydrating" if source else "created")
+    return reply(_mutated(volume))
+
+
+def get(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    return reply(wire(world, required(world, app_name, volume_id)))
+
+
+def update(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    volume = _changeable(world, app_name, volume_id)
+    body = request.object()
+    auto_backup = fields.flag(body, "auto_backup_enabled")
+    retention = fields.whole(body, "snapshot_retention", 1, 60)
+    before = (volume.auto_backup_enabled, volume.snapshot_retention)
+    volume.auto_backup_enabled = volume.auto_backup_enabled if auto_backup is None else auto_backup
+    volume.snapshot_retention = retention or volume.snapshot_retention
+    if (volume.auto_backup_enabled, volume.snapshot_retention) != before:
+        world.put(volume)
+    return reply(_mutated(volume))
+
+
+def extend(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    volume = _changeable(world, app_name, volume_id)
+    if volume.state != "created":
+        raise _precondition(f"volume is {volume.state}")
+    size_gb = fields.whole(request.object(), "size_gb", 1)
+    if size_gb is None:
+        raise fields.refused("size_gb", "is required")
+    if size_gb <= volume.size_gb:
+        status = world.switches["extend_not_larger"]
+        if status != 200:
+            raise Refusal(status, f"volume can only be extended, it has {volume.size_gb} GB", fields.INVALID)
+        return reply({"volume": _mutated(volume), "needs_restart": False})
+    _hold_back(world, volume)
+    volume.size_gb = size_gb
+    world.put(volume)
+    rule = world.switches["extend_needs_restart"]
+    needs_restart = rule == "always" or (rule == "attached" and volume.attached_machine_id is not None)
+    return reply({"volume": _mutated(volume), "needs_restart": needs_restart})
+
+
+def delete(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    volume = required(world, app_name, volume_id)
+    if not volume.present:
+        raise Refusal(410, "volume has been destroyed", "gone")
+    if volume.attached_machine_id is not None:
+        raise Refusal(
+            412, f"failed_precondition: volume is currently bound to machine: {volume.attached_machine_id}"
+        )
+    _hold_back(world, volume)
+    world.enter(volume, "pending_destroy")
+    return reply({**_mutated(volume), "state": "destroyed", "snapshot_retention": 0})
+
+
+def wire(world: World, volume: Volume) -> dict[str, Any]:
+    """The volume as reads show it."""
+    lagging = world.now < volume.shown_until
+    size_gb = volume.shown_size_gb if lagging and volume.shown_size_gb else volume.size_gb
+    blocks = size_gb * _GB // BLOCK_SIZE
+    return {
+        **_mutated(volume),
+        "size_gb": size_gb,
+        "state": volume.shown_state if lagging and volume.shown_state else volume.state,
+        "blocks": blocks,
+        "block_size": BLOCK_SIZE,
+        "blocks_free": blocks * 19 // 20,
+        "blocks_avail": blocks * 9 // 10,
+        "fstype": volume.fstype,
+    }
+
+
+def required(world: World, app_name: str, volume_id: str) -> Volume:
+    """Raises Refusal 404 when the app is not there or the volume is not the app's."""
+    required_app(world, app_name)
+    volume = world.find(Volume, volume_id)
+    if volume is None or volume.app != app_name:
+        raise Refusal(404, "volume not found", "not_found")
+    return volume
+
+
+def _mutated(volume: Volume) -> dict[str, Any]:
+    """The volume as replies to mutations show it: no blocks and no file system. Source: platform API, 2.2."""
+    return {
+        "id": volume.id,
+        "name": volume.name,
+        "state": volume.state,
+        "size_gb": volume.size_gb,
+        "region": volume.region,
+        "zone": volume.zone,
+        "encrypted": volume.encrypted,
+        "attached_machine_id": volume.attached_machine_id,
+        "attached_alloc_id": None,
+        "created_at": rfc3339(volume.created_at, 3),
+        "blocks": 0,
+        "block_size": 0,
+        "blocks_free": 0,
+        "blocks_avail": 0,
+        "fstype": "",
+        "snapshot_retention": volume.snapshot_retention,
+        "auto_backup_enabled": volume.auto_backup_enabled,
+        "host_dedication_key": "",
+    }
+
+
+def _changeable(world: World, app_name: str, volume_id: str) -> Volume:
+    volume = required(world, app_name, volume_id)
+    if not volume.present:
+        raise _precondition("volume is being destroyed")
+    return volume
+
+
+def _precondition(problem: str) -> Refusal:
+    return Refusal(412, f"failed_precondition: {problem}", "failed_precondition")
+
+
+def _hold_back(world: World, volume: Volume) -> None:
+    """Remember how the volume looks now, for reads that lag behind a change."""
+    lag_s = world.switches["read_lag_s"]
+    if lag_s:
+        volume.shown_size_gb, volume.shown_state = volume.size_gb, volume.state
+        volume.shown_until = world.now + lag_s
+
+
+def _snapshot(world: World, body: Mapping[str, Any]) -> Snapshot | None:
+    """The snapshot to restore. It may outlive its volume, and belong to any app."""
+    id = fields.text(body, "snapshot_id")
+    if not id:
+        return None
+    if fields.text(body, "source_volume_id"):
+        raise fields.refused("snapshot_id", "excludes source_volume_id")
+    if not fields.text(body, "region"):
+        raise fields.refused("region", "is required with snapshot_id")
+    snapshot = world.find(Snapshot, id)
+    if snapshot is None:
+        raise Refusal(404, "snapshot not found", "not_found")
+    if snapshot.state != "created":
+        raise fields.refused("snapshot_id", f"names a snapshot that is {snapshot.state}")
+    return snapshot
+
+
+def _source(world: World, app: App, body: Mapping[str, Any]) -> Volume | None:
+    id = fields.text(body, "source_volume_id")
+    if not id:
+        return None
+    source = world.find(Volume, id)
+    if source is None or source.app != app.id or not source.present:
+        raise Refusal(404, "source volume not found", "not_found")
+    if source.state != "created":
+        raise fields.refused("source_volume_id", f"names a volume that is {source.state}")
+    return source
+
+
+def _check_compute(body: Mapping[str, Any]) -> None:
+    compute = body.get("compute")
+    if compute is None:
+        return
+    if not isinstance(compute, dict):
+        raise fields.refused("compute", "must be an object")
+    fields.choice(compute, "cpu_kind", ("shared", "performance"))
+    fields.text(compute, "gpu_kind")
+    fields.text(compute, "host_dedication_id")
+    for name in ("cpus", "gpus", "memory_mb"):
+        fields.whole(compute, name, 0)
+    arguments = compute.get("kernel_args")
+    if arguments is not None and not (
+        isinstance(arguments, list) and all(isinstance(each, str) for each in arguments)
+    ):
+        raise fields.refused("kernel_args", "must be an array of strings")
+
+
+def _zone(world: World, app_name: str, name: str, region: str, unique: bool) -> str:
+    """The first hardware zone of the region that holds the fewest volumes of this name.
+
+    Raises Refusal when `unique` and every zone (switch zones_per_region) holds one.
+    """
+    taken = [
+        volume.zone
+        for volume in world.children(Volume, app_name)
+        if volume.name == name and volume.region == region and volume.present
+    ]
+    zones = [_zone_name(region, number) for number in range(int(world.switches["zones_per_region"]))]
+    zone = min(zones, key=taken.count)
+    if unique and zone in taken:
+        raise _zones_used_up(world, region)
+    return zone
+
+
+def _zone_name(region: str, number: int) -> str:
+    return hashlib.sha256(f"{region}/{number}".encode("utf-8", "surrogatepass")).hexdigest()[:4]
+
+
+def _zones_used_up(world: World, region: str) -> Refusal:
+    message = f"no unique zone is left in region {region}"
+    if world.switches["zones_used_up"] == 412:
+        return Refusal(412, message, "volume_placement_capacity")
+    return Refusal(422, message, "insufficient_capacity")
+
+
+def _finish_creating(world: World, volume: Volume, at: float) -> None:
+    world.enter(volume, "created", at)
+
+
+def _vanish(world: World, volume: Volume, at: float) -> None:
+    world.remove(volume)
+
+
+TRANSITIONS: Transitions = {
+    ("volume", "restoring"): Transition(20, _finish_creating),
+    ("volume", "hydrating"): Transition(30, _finish_creating),
+    ("volume", "pending_destroy"): Transition(24 * 3600, _vanish),
+}
+
+_VOLUMES = "/v1/apps/{app_name}/volumes"
+_VOLUME = _VOLUMES + "/{volume_id}"
+ROUTES = (
+    Route("GET", _VOLUMES, list_all, "List volumes", replies={200: list[wires.Volume]}, errors=(401, 404)),
+    Route(
+        "POST",
+        _VOLUMES,
+        create,
+        "Create a volume",
+        body=wires.VolumeCreate,
+        replies={200: wires.Volume},
+        errors=(400, 401, 404, 412, 422),
+    ),
+    Route("GET", _VOLUME, get, "Get a volume", replies={200: wires.Volume}, errors=(401, 404)),
+    Route(
+        "PUT",
+        _VOLUME,
+        update,
+        "Update a volume",
+        body=wires.VolumeUpdate,
+        replies={200: wires.Volume},
+        errors=(400, 401, 404, 412, 422),
+    ),
+    Route(
+        "DELETE",
+        _VOLUME,
+        delete,
+        "Delete a volume",
+        replies={200: wires.Volume},
+        errors=(401, 404, 410, 412),
+    ),
+    Route(
+        "PUT",
+        _VOLUME + "/extend",
+        extend,
+        "Enlarge a volume",
+        body=wires.VolumeExtend,
+        replies={200: wires.VolumeExtended},
+        errors=(400, 401, 404, 412, 422),
+    ),
+)

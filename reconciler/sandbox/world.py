@@ -1,0 +1,145 @@
+"""Everything that exists on the emulated platform, in memory, with a note of what changed.
+
+A *thing* is one object. Its `state` may end by itself: `due` says when, and
+a table of transitions how. Times are seconds since the epoch, by the world's clock.
+"""
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from reconciler.sandbox import switches
+
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@dataclass
+class Thing:
+    kind: ClassVar[str]
+    id: str
+    state: str = field(default="", kw_only=True)
+    due: float | None = field(default=None, kw_only=True)
+
+    @property
+    def parent(self) -> str:
+        """The id of what it is listed under; never changes."""
+        return ""
+
+
+@dataclass
+class Organization(Thing):
+    """`id` is the slug."""
+
+    kind = "organization"
+
+
+@dataclass
+class App(Thing):
+    """`id` is the name. `secrets_version` grows with every change of a secret of the app."""
+
+    kind = "app"
+    org_slug: str
+    primary_region: str
+    secrets_version: int = 0
+
+
+T = TypeVar("T", bound=Thing)
+
+
+class Transition(NamedTuple):
+    """A state that ends by itself: after how many seconds, and what happens then (at that moment)."""
+
+    after_s: float
+    then: Callable[["World", Any, float], None]
+
+
+Transitions = Mapping[tuple[str, str], Transition]  # by kind and state
+
+
+class World:
+    """Things by class and id. Handlers change them through `put`, `enter` and `remove` alone.
+
+    `now` is the time of the request being answered. `changed` collects, until it is committed,
+    each changed thing by (kind, id), None for a removed one; `revision` counts the changes.
+    """
+
+    def __init__(self, rng: random.Random, transitions: Transitions) -> None:
+        self.now = 0.0
+        self.switches: dict[str, Any] = switches.defaults()
+        self.changed: dict[tuple[str, str], Thing | None] = {}
+        self.revision = 0
+        self._rng = rng
+        self._transitions = transitions
+        self._things: dict[type[Thing], dict[str, Any]] = {}
+        self._children: dict[tuple[type[Thing], str], dict[str, Any]] = {}
+        self._agenda: list[tuple[float, int, Thing]] = []
+        self._order = itertools.count()
+
+    def find(self, cls: type[T], id: str) -> T | None:
+        thing: T | None = self._things.get(cls, {}).get(id)
+        return thing
+
+    def all(self, cls: type[T]) -> Iterable[T]:
+        """In order of creation."""
+        return self._things.get(cls, {}).values()
+
+    def children(self, cls: type[T], parent: str) -> Iterable[T]:
+        return self._children.get((cls, parent), {}).values()
+
+    def load(self, thing: Thing) -> None:
+        """Take in a thing that is stored already."""
+        self._index(thing)
+        self._plan(thing)
+
+    def put(self, thing: Thing) -> None:
+        self._index(thing)
+        self.changed[thing.kind, thing.id] = thing
+        self.revision += 1
+
+    def enter(self, thing: Thing, state: str, at: float | None = None, lasts_s: float | None = None) -> None:
+        """Put `thing` into `state` as of `at` (default: now), for `lasts_s` or what the table says, if anything."""
+        transition = self._transitions.get((thing.kind, state))
+        since = self.now if at is None else at
+        if lasts_s is None and transition:
+            lasts_s = transition.after_s
+        thing.state = state
+        thing.due = None if lasts_s is None else since + lasts_s
+        self.put(thing)
+        self._plan(thing)
+
+    def remove(self, thing: Thing) -> None:
+        del self._things[type(thing)][thing.id]
+        del self._children[type(thing), thing.parent][thing.id]
+        self.changed[thing.kind, thing.id] = None
+        self.revision += 1
+
+    @property
+    def next_due(self) -> float | None:
+        return self._agenda[0][0] if self._agenda else None
+
+    def settle_until(self, now: float) -> None:
+        """Let every state end that falls due by `now`, in order, each at its own time."""
+        self.now = now
+        while self._agenda and self._agenda[0][0] <= now:
+            due, _, thing = heapq.heappop(self._agenda)
+            if thing.due == due and self.find(type(thing), thing.id) is thing:
+                thing.due = None
+                self._transitions[thing.kind, thing.state].then(self, thing, due)
+
+    def new_id(self, length: int = 16) -> str:
+        return "".join(self._rng.choices(_ALPHABET, k=length))
+
+    def has_organization(self, slug: str) -> bool:
+        return slug == "personal" or self.find(Organization, slug) is not None
+
+    def _index(self, thing: Thing) -> None:
+        cls = type(thing)
+        self._things.setdefault(cls, {})[thing.id] = thing
+        self._children.setdefault((cls, thing.parent), {})[thing.id] = thing
+
+    def _plan(self, thing: Thing) -> None:
+        if thing.due is not None:
+            heapq.heappush(self._agenda, (thing.due, next(self._order), thing))

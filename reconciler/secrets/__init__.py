@@ -1,0 +1,1 @@
+"""Secret values: where they come from, how they are compared, and how they stay out of sight."""

@@ -1,0 +1,23 @@
+"""Keyed fingerprints: whether a secret value changed, without storing anything it could be guessed from."""
+
+import hashlib
+import hmac
+
+from reconciler.model import Address
+from reconciler.secrets.sensitive import Sensitive
+
+_DOMAIN = b"reconciler secret value 1"
+_KEY_BYTES = 32
+
+
+def fingerprint(key: bytes, address: Address, value: Sensitive) -> str:
+    """HMAC-SHA256 in hex: equal for the same key, address and value, and for nothing else.
+
+    The address is part of it, so that two resources with one password do not show it.
+    `key` is `Store.fingerprint_key()`; raises ValueError unless it has 32 bytes.
+    """
+    if len(key) != _KEY_BYTES:
+        raise ValueError(f"a fingerprint key has {_KEY_BYTES} bytes, not {len(key)}")
+    # Neither the domain nor an address holds a zero byte, so the parts cannot run into each other.
+    message = b"\0".join((_DOMAIN, str(address).encode(), value.reveal().encode()))
+    return hmac.new(key, message, hashlib.sha256).hexdigest()

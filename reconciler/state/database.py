@@ -1,0 +1,98 @@
+"""SQLite connections: how they are opened, how their transactions end, and what their errors mean."""
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from reconciler.errors import StoreError
+
+# How long a writer waits for another process's transaction, which lasts one commit.
+_BUSY_TIMEOUT_S = 30
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection to an existing file, for any thread, but one at a time. Changes nothing in the file."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Let readers and one writer work side by side; with `synchronous = FULL` each commit is one fsync."""
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+@contextmanager
+def transaction(
+    connection: sqlite3.Connection, mode: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
+) -> Iterator[None]:
+    """All or nothing. DEFERRED reads one moment of the database and lets others write."""
+    connection.execute(f"BEGIN {mode}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # A full disk makes SQLite roll back by itself.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+class Damaged(Exception):
+    """Says which row is not what was written; `explained` adds the file and the way out."""
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the file system raise into a StoreError that names the file and the way out."""
+    try:
+        yield
+    except Damaged as error:
+        raise _damaged(path, str(error)) from error
+    except (sqlite3.Error, OSError) as error:
+        raise _explain(path, error) from error
+
+
+def _damaged(path: Path, what: str) -> StoreError:
+    return StoreError(
+        f"the state {path} is damaged: {what}",
+        help="stop here, keep the file, and put a backup of it in its place",
+    )
+
+
+def _explain(path: Path, error: sqlite3.Error | OSError) -> StoreError:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith("SQLITE_NOTADB"):
+        return StoreError(
+            f"{path} is not a database",
+            help="name another file with `state: sqlite:PATH`, or put a backup of the state in its place",
+        )
+    if name.startswith("SQLITE_CORRUPT"):
+        return _damaged(path, "SQLite cannot read it")
+    if name.startswith("SQLITE_FULL") or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(f"no space left for the state {path}", help="free some and run again")
+    if name.startswith("SQLITE_BUSY"):
+        return StoreError(
+            f"another process keeps the state {path} busy for more than {_BUSY_TIMEOUT_S} s",
+            help="end it and run again",
+        )
+    if isinstance(error, sqlite3.Error) and not name:
+        # Raised by Python's own conversion, whose message repeats the stored text.
+        return _damaged(path, "a column holds what was never written there")
+    return StoreError(
+        f"the state {path} cannot be read or written: {error}",
+        help="check the file, its directory and their permissions",
+    )

@@ -1,0 +1,103 @@
+"""The files of a SQLite state: `state.db`, and beside it `state.db.key` and `state.db.lock`.
+
+New files appear complete or not at all, readable by their owner only; SQLite gives
+its `-wal` and `-shm` the permissions of the database.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from reconciler.errors import StoreError
+from reconciler.state import database, schema
+
+KEY_BYTES = 32
+
+
+def state_exists(path: Path) -> bool:
+    """Raises StoreError when only the rest of a state is there: it holds commits that must not be lost."""
+    if path.exists():
+        return True
+    wal = _beside(path, "-wal")
+    if wal.exists():
+        raise StoreError(
+            f"the state {path} is gone, but {wal.name} with its newest changes is there",
+            help=f"put {path.name} back, or remove {wal.name} to start without a state",
+        )
+    return False
+
+
+def create_state(path: Path, lineage: str) -> None:
+    """Create the directory (0700) and an empty state. Does nothing when another process was faster."""
+
+    def fill(new: Path) -> None:
+        with closing(database.connect(new)) as connection:
+            schema.initialise(connection, lineage)
+
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _create(path, fill)
+
+
+def key_path(path: Path) -> Path:
+    return _beside(path, ".key")
+
+
+def lock_path(path: Path) -> Path:
+    """Resolved, so that two spellings of one state's path exclude each other."""
+    return _beside(path.resolve(), ".lock")
+
+
+def read_key(path: Path) -> bytes | None:
+    """The key in `path`; None when there is none. Raises StoreError when it is not 32 bytes."""
+    try:
+        key = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(key) != KEY_BYTES:
+        raise StoreError(
+            f"{path} does not hold a fingerprint key of {KEY_BYTES} bytes",
+            help="put a backup of it in its place; without one, remove it: then every secret is set again",
+        )
+    return key
+
+
+def create_key(path: Path, key: bytes) -> bytes:
+    """The key in `path`: `key`, unless another process was faster."""
+
+    def fill(new: Path) -> None:
+        with new.open("wb") as file:
+            file.write(key)
+            file.flush()
+            os.fsync(file.fileno())
+
+    _create(path, fill)
+    return read_key(path) or key
+
+
+def _create(path: Path, fill: Callable[[Path], None]) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.new-", dir=path.parent)  # mode 0600
+    os.close(descriptor)
+    new = Path(name)
+    try:
+        fill(new)
+        # A link, not a rename: it never replaces what another process has created meanwhile.
+        path.hardlink_to(new)
+        _sync_directory(path.parent)
+    except FileExistsError:
+        return
+    finally:
+        new.unlink()
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

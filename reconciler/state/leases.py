@@ -1,0 +1,94 @@
+"""The leases in SQLite: who may change a scope, at which epoch.
+
+Exclusion is by `locks`, which die with their process; the rows remember epochs, which only
+grow, so that a holder whose lock was lost cannot write, and holders, so that others can name them.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from reconciler.errors import Locked, StoreError
+from reconciler.state import locks
+from reconciler.state.database import transaction
+from reconciler.state.store import Lease
+
+
+def take(
+    connection: sqlite3.Connection, lock_file: Path, scopes: Sequence[str], holder: str, now: datetime
+) -> tuple[Lease, dict[str, int]]:
+    """All `scopes` or none, with each scope's locked byte. Raises Locked naming the first one held."""
+    numbers = _numbers(connection, scopes)
+    with _locked(connection, lock_file, numbers, now), transaction(connection):
+        epochs, died = {}, False
+        for scope, number in numbers.items():
+            epoch, released = connection.execute(
+                "SELECT epoch, released FROM leases WHERE number = ?", (number,)
+            ).fetchone()
+            epochs[scope] = epoch + 1
+            died = died or not released
+            connection.execute(
+                "UPDATE leases SET epoch = ?, holder = ?, since = ?, released = 0 WHERE number = ?",
+                (epoch + 1, holder, now.isoformat(), number),
+            )
+        return Lease(holder, epochs, succeeded_dead_holder=died), numbers
+
+
+def check(connection: sqlite3.Connection, lease: Lease) -> None:
+    """Raises StoreError when one of the lease's scopes was released or taken by another."""
+    current = dict(connection.execute("SELECT scope, epoch FROM leases WHERE released = 0"))
+    for scope, epoch in lease.epochs.items():
+        if current.get(scope) != epoch:
+            raise StoreError(
+                f"the lease of `{scope}` is no longer ours",
+                help="nothing was written; run again to go on from what is recorded",
+            )
+
+
+def mark_released(connection: sqlite3.Connection, lease: Lease) -> None:
+    with transaction(connection):
+        connection.executemany(
+            "UPDATE leases SET released = 1 WHERE scope = ? AND epoch = ?", lease.epochs.items()
+        )
+
+
+def _numbers(connection: sqlite3.Connection, scopes: Sequence[str]) -> dict[str, int]:
+    """Each scope's byte in the lock file, in the order of `scopes`; new ones are stored."""
+    query = "SELECT number FROM leases WHERE scope = ?"
+    found = {scope: connection.execute(query, (scope,)).fetchone() for scope in scopes}
+    missing = [scope for scope, row in found.items() if row is None]
+    if missing:
+        with transaction(connection):
+            for scope in missing:
+                connection.execute("INSERT OR IGNORE INTO leases (scope) VALUES (?)", (scope,))
+                found[scope] = connection.execute(query, (scope,)).fetchone()
+    return {scope: row[0] for scope, row in found.items()}
+
+
+@contextmanager
+def _locked(
+    connection: sqlite3.Connection, lock_file: Path, numbers: Mapping[str, int], now: datetime
+) -> Iterator[None]:
+    """Hold the locks of all `numbers`, and keep them when the block succeeds."""
+    taken: list[int] = []
+    try:
+        for scope, number in numbers.items():
+            if not locks.try_lock(lock_file, number):
+                raise _holder_of(connection, scope, now)
+            taken.append(number)
+        yield
+    except BaseException:
+        for number in taken:
+            locks.unlock(lock_file, number)
+        raise
+
+
+def _holder_of(connection: sqlite3.Connection, scope: str, now: datetime) -> Locked:
+    holder, since, released = connection.execute(
+        "SELECT holder, since, released FROM leases WHERE scope = ?", (scope,)
+    ).fetchone()
+    if released:  # it has the lock and is just about to write its name
+        return Locked(scope, "another process", 0)
+    return Locked(scope, holder, max(0, (now - datetime.fromisoformat(since)).total_seconds()))

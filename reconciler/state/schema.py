@@ -1,0 +1,70 @@
+"""The tables of the SQLite state, as numbered migrations that are only ever added to."""
+
+import sqlite3
+
+from reconciler.state.database import transaction, use_wal
+
+APPLICATION_ID = 0x52636E63  # "Rcnc": tells our file from any other SQLite database
+
+# Entry n takes a database from version n to n + 1. `PRAGMA user_version` holds the version.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE records (
+            kind TEXT NOT NULL, app TEXT NOT NULL, name TEXT NOT NULL, ordinal INTEGER NOT NULL,
+            serial INTEGER NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL,
+            PRIMARY KEY (kind, app, name, ordinal)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE journal (
+            seq INTEGER PRIMARY KEY, run TEXT NOT NULL, event TEXT NOT NULL, at TEXT NOT NULL,
+            address TEXT, step TEXT NOT NULL, attempt INTEGER NOT NULL, data TEXT NOT NULL,
+            hash TEXT NOT NULL
+        )""",
+        # What `load` needs of the journal, so that it never reads all of it.
+        """CREATE TABLE open_intents (
+            run TEXT NOT NULL, step TEXT NOT NULL, attempt INTEGER NOT NULL, seq INTEGER NOT NULL,
+            PRIMARY KEY (run, step, attempt)
+        ) WITHOUT ROWID""",
+        "CREATE TABLE plans_run (plan TEXT PRIMARY KEY) WITHOUT ROWID",
+        # `number` is the scope's byte in the lock file: it never changes and is never used again.
+        """CREATE TABLE leases (
+            number INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL UNIQUE,
+            epoch INTEGER NOT NULL DEFAULT 0, holder TEXT NOT NULL DEFAULT '',
+            since TEXT NOT NULL DEFAULT '', released INTEGER NOT NULL DEFAULT 1
+        )""",
+        "CREATE INDEX leases_held ON leases (scope, epoch) WHERE released = 0",
+        "INSERT INTO meta (key, value) VALUES ('serial', 0)",
+    ),
+)
+
+VERSION = len(MIGRATIONS)
+
+
+def version_of(connection: sqlite3.Connection) -> int | None:
+    """The version of the state in the database; None when it holds something else, or nothing."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version) if application_id == APPLICATION_ID and version else None
+
+
+def initialise(connection: sqlite3.Connection, lineage: str) -> None:
+    """Make an empty database a state of the newest version."""
+    use_wal(connection)
+    with transaction(connection):
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        _migrate_from(connection, 0)
+        connection.execute("INSERT INTO meta (key, value) VALUES ('lineage', ?)", (lineage,))
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring an older state to the newest version, in one transaction."""
+    with transaction(connection):
+        # Read again: another process may have migrated while we waited for the transaction.
+        _migrate_from(connection, version_of(connection) or 0)
+
+
+def _migrate_from(connection: sqlite3.Connection, version: int) -> None:
+    for migration in MIGRATIONS[version:]:
+        for statement in migration:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -1,0 +1,249 @@
+"""One request, one answer: the seam to HTTP, and the only module that imports httpx.
+
+Rules that hold for every request: https unless the host is loopback, no redirect
+followed, at most `MAX_BODY` bytes of decoded body, one deadline over everything,
+nothing retried. A failure is `NotSent` or `Lost`, never a guess.
+
+Each worker has a line of its own (an httpx transport with one connection): httpx's
+pool rescans all its connections at each request, which costs 10 times the request.
+"""
+
+import ipaddress
+import zlib
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import anyio
+
+from reconciler.errors import Lost, NotSent, ReconcilerError
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+MAX_BODY = 10 * 1024 * 1024
+MAX_LINES = 32
+
+# Servers close idle connections after 5 s (uvicorn) or later. One that closes just while we send
+# makes the outcome of a mutation unknown, so an idle connection is dropped well before that.
+IDLE_S = 2.0
+
+CLOSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer. Header names are lower case; the body is decoded, and may hold a secret."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class Transport(Protocol):
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Answer:
+        """Send once and return the complete answer, within `deadline_s`. Raises NotSent or Lost."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the host is `localhost`, in 127.0.0.0/8, or ::1."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _checked(base_url: str) -> SplitResult:
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ReconcilerError(
+            f"`{base_url}` is not the address of a service", help="write it as https://HOST[:PORT][/PATH]"
+        )
+    if parts.username is not None or parts.query or parts.fragment:
+        # The address itself is not shown: what stands there may be a password.
+        raise ReconcilerError(
+            "a service's address holds credentials, a query or a fragment",
+            help="write it as https://HOST[:PORT][/PATH]; a token has its own setting",
+        )
+    if parts.scheme == "http" and not is_loopback(base_url):
+        raise ReconcilerError(
+            f"`{base_url}` would carry the token unencrypted",
+            help="use https; http is for loopback addresses only",
+        )
+    return parts
+
+
+def _proxy_of(origin: SplitResult) -> str | None:
+    """The proxy that the environment names for `origin`; loopback is never proxied."""
+    if is_loopback(origin.geturl()) or proxy_bypass(origin.netloc):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(origin.scheme) or proxies.get("all")
+    if not proxy:
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if urlsplit(proxy).scheme not in ("http", "https"):
+        raise ReconcilerError(
+            "the environment names a proxy of a kind that is not supported",
+            help="use an http:// or https:// proxy, or list the host in NO_PROXY",
+        )
+    return proxy
+
+
+class HttpxTransport:
+    """A `Transport` to one service. Raises ReconcilerError at once when `base_url` is not acceptable."""
+
+    def __init__(self, base_url: str, *, lines: int = MAX_LINES, max_body: int = MAX_BODY) -> None:
+        parts = _checked(base_url)
+        self._origin = f"{parts.scheme}://{parts.netloc}".lower()
+        self._proxy = _proxy_of(parts)
+        self._max_body = max_body
+        self._slots = anyio.Semaphore(lines, fast_acquire=True)
+        self._idle: list[httpx.AsyncHTTPTransport] = []
+        self._tls: ssl.SSLContext | None = None
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Answer:
+        if not f"{url}/".lower().startswith(f"{self._origin}/"):
+            raise NotSent(f"a request for another service than {self._origin} was not sent")
+        request = _prepare(method, url, headers, body, deadline_s)
+        may_be_sent = False
+        try:
+            with anyio.fail_after(deadline_s):
+                async with self._slots:
+                    with self._line() as line:
+                        may_be_sent = True
+                        return await _exchange(line, request, self._max_body)
+        except TimeoutError:
+            problem = f"no complete answer within {deadline_s:g} s"
+            raise (Lost if may_be_sent else NotSent)(problem) from None
+
+    async def aclose(self) -> None:
+        """Close all connections; no request may be under way."""
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            while self._idle:
+                await self._idle.pop().aclose()
+
+    @contextmanager
+    def _line(self) -> "Iterator[httpx.AsyncHTTPTransport]":
+        # Last in, first out: few connections are kept busy, so few go stale.
+        line = self._idle.pop() if self._idle else self._open()
+        try:
+            yield line
+        finally:
+            self._idle.append(line)
+
+    def _open(self) -> "httpx.AsyncHTTPTransport":
+        import ssl
+
+        import httpx
+
+        if self._tls is None:  # made once: reading the certificates takes 20 ms
+            encrypted = self._origin.startswith("https:")
+            self._tls = httpx.create_ssl_context() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=IDLE_S)
+        return httpx.AsyncHTTPTransport(verify=self._tls, proxy=self._proxy, limits=one)
+
+
+def _prepare(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+) -> "httpx.Request":
+    import httpx
+
+    # Connecting takes at most two of these (TCP, TLS), so it times out as "not sent" before the
+    # deadline strikes as "lost". The other waits end with the deadline alone.
+    timeouts = {"connect": deadline_s / 3, "read": None, "write": None, "pool": None}
+    try:
+        return httpx.Request(
+            method,
+            url,
+            headers={**headers, "accept-encoding": "identity"},
+            content=body,
+            extensions={"timeout": timeouts},
+        )
+    except httpx.InvalidURL as error:
+        raise NotSent(f"not a valid address: {error}") from None
+
+
+async def _exchange(line: "httpx.AsyncHTTPTransport", request: "httpx.Request", max_body: int) -> Answer:
+    import httpx
+
+    # `from None`: an httpx error carries the request, and so the token and the body.
+    try:
+        response = await line.handle_async_request(request)
+        try:
+            headers = _lower_case(response.headers.raw)
+            assert isinstance(response.stream, httpx.AsyncByteStream)
+            body = await _read(response.stream, headers.get("content-encoding", ""), max_body)
+            return Answer(response.status_code, headers, body)
+        finally:
+            await response.aclose()
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
+        raise NotSent(f"cannot connect: {_words(error)}") from None
+    except (httpx.TransportError, OSError) as error:  # OSError: TLS errors after the handshake come raw
+        raise Lost(f"the connection failed before the answer was complete: {_words(error)}") from None
+
+
+async def _read(stream: AsyncIterable[bytes], encoding: str, limit: int) -> bytes:
+    """The decoded body. Raises Lost when it is larger than `limit` or its encoding is broken.
+
+    Some servers compress although asked for identity, so gzip and deflate are read, piece by
+    piece and never past the limit: a few kilobytes may unpack to gigabytes.
+    """
+    unzip = _unzipper(encoding)
+    pieces: list[bytes] = []
+    received = size = 0
+    async for piece in stream:
+        received += len(piece)
+        if unzip is not None:
+            try:
+                piece = unzip.decompress(piece, limit - size + 1)
+            except zlib.error:
+                raise Lost("the answer's compression is broken") from None
+        size += len(piece)
+        if max(received, size) > limit:
+            raise Lost(f"the answer is larger than {limit} bytes")
+        pieces.append(piece)
+    if unzip is not None and received and (unzip.unused_data or not unzip.eof):
+        raise Lost("the answer's compression is broken")
+    return b"".join(pieces)
+
+
+def _unzipper(encoding: str) -> "zlib._Decompress | None":
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip" | "deflate":
+            return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tells gzip and zlib apart itself
+        case _:
+            raise Lost("the answer is encoded in a way that was not asked for")
+
+
+def _lower_case(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
