@@ -157,6 +157,10 @@ class Kind(ABC):
         """More GETs that deciding about this subject needs."""
         return ()
 
+    def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
+        """More GETs that `show` prints, by name."""
+        return {}
+
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:
         """Fields by which an object without a record is recognised; None: by recorded id only."""
         return None

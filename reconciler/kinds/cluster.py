@@ -156,6 +156,11 @@ class PostgresClusterKind(Kind):
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         return Read(f"/v1/postgres/{segment(id)}", "cluster") if id else None
 
+    def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
+        if "postgres.backups" not in capabilities:
+            return {}
+        return {"backups": Read(f"/v1/postgres/{segment(id)}/backups", "cluster_backups")}
+
     # --- deciding ---
 
     def create(self, subject: Subject) -> Moves:

@@ -202,6 +202,9 @@ class VolumeKind(Kind):
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         return Read(f"/v1/apps/{address.app}/volumes", "volumes")
 
+    def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
+        return {"snapshots": Read(_volume_path(address, id, "/snapshots"), "snapshots")}
+
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
         if subject.resource is None or "snapshot_max_age_h" not in subject.resource.objectives:
             return ()

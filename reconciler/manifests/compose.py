@@ -19,7 +19,6 @@ from yaml.events import (
     Event,
     MappingEndEvent,
     MappingStartEvent,
-    NodeEvent,
     ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
@@ -31,7 +30,7 @@ from reconciler.manifests.scalars import FIRST_CHARACTERS, resolve
 from reconciler.manifests.spans import PathNode, SpanTable
 from reconciler.manifests.syntax import explain
 from reconciler.manifests.text import decode
-from reconciler.model import Path, unpack_span
+from reconciler.model import Path, pack_span, unpack_span
 
 MOST_DEPTH = 64
 MOST_DOCUMENT_EVENTS = 20_000  # a key, a value, either end of a list or mapping: an event each
@@ -161,7 +160,7 @@ class _Composer:
         root: Any = None
         value: Any
 
-        for count in range(1, budget + 1):  # noqa: B007 (the events used are counted below)
+        for count in range(1, budget + 1):
             event = next_event()
             kind = event.__class__
 
@@ -319,7 +318,7 @@ class _Composer:
             )
         )
 
-    def refuse_tag(self, event: NodeEvent) -> None:
+    def refuse_tag(self, event: Any) -> None:
         line, column = event.start_mark.line, event.start_mark.column
         found = _TAG.search(self.lines[line], column)  # an anchor may stand before the tag
         width = 1
@@ -364,8 +363,8 @@ class _Composer:
         span = self.span(self.position(event))
         return error("too-large", message, span, help="split it into several files")
 
-    def position(self, event: Event) -> int:
-        return ((event.start_mark.line + 1) << 40) | ((event.start_mark.column + 1) << 20)
+    def position(self, event: Any) -> int:
+        return pack_span(event.start_mark.line + 1, event.start_mark.column + 1, event.start_mark.column + 2)
 
     def span(self, position: int) -> Span:
         return unpack_span(self.file, position)

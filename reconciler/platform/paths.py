@@ -9,7 +9,7 @@ _SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+"
 _QUERY = r"[A-Za-z0-9._~-]+=(?:[A-Za-z0-9._~:@,+-]|%[0-9A-Fa-f]{2})*"
 _PATH = re.compile(rf"(?:/{_SEGMENT})+")
 _PATH_AND_QUERY = re.compile(rf"((?:/{_SEGMENT})+)(?:\?{_QUERY}(?:&{_QUERY})*)?")
-_HIDDEN = re.compile(r"[\x00-\x20\x7f/\\]")
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f/\\]")
 
 
 def check(method: str, path: str) -> None:

@@ -1,1 +1,1 @@
-"""Values to text: what a run found, planned and did, in the formats people and programs read."""
+"""Values to text: what the verbs found and did, for people and for programs. Nothing here prints."""

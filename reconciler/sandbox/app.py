@@ -21,12 +21,9 @@ def register(world: World, name: str, org_slug: str | None = None, primary_regio
     if app is None:
         app = App(name, org_slug or PERSONAL, primary_region or DEFAULT_REGION)
         world.put(app)
-    elif (org_slug or app.org_slug, primary_region or app.primary_region) != (
-        app.org_slug,
-        app.primary_region,
-    ):
-        app.org_slug = org_slug or app.org_slug
-        app.primary_region = primary_region or app.primary_region
+    before = (app.org_slug, app.primary_region)
+    app.org_slug, app.primary_region = org_slug or app.org_slug, primary_region or app.primary_region
+    if (app.org_slug, app.primary_region) != before:
         world.put(app)
     register_organization(world, app.org_slug)
     return app

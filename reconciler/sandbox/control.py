@@ -41,7 +41,7 @@ def register_app(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def register_machine(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
-    """`{app, id?, name?, region?, state?, volumes?: [id], cpu_kind?, cpus?, memory_mb?, swap_size_mb?, …}`."""
+    """`{app, id?, name?, region?, state?, volumes?: [id], cpu_kind?, cpus?, memory_mb?, …}`."""
     volumes = body.get("volumes")
     if volumes is not None and not (
         isinstance(volumes, list) and all(isinstance(each, str) for each in volumes)
@@ -146,7 +146,6 @@ def patch_volume(sandbox: "Sandbox", request: Request, volume_id: str) -> Respon
     if thing is None:
         raise Refusal(404, "volume not found")
     checks: Mapping[str, _Check] = {
-        "name": fields.required_text,
         "region": fields.required_text,
         "zone": fields.required_text,
         "size_gb": _positive,

@@ -35,7 +35,7 @@ class Request:
             raise Refusal(400, "the request body is not valid JSON", "invalid_argument") from None
 
     def object(self) -> dict[str, Any]:
-        """The decoded body without its nulls, which mean missing. Raises Refusal 400 unless it is an object."""
+        """The decoded body without its nulls, which mean missing. Raises Refusal 400 unless an object."""
         body = self.json()
         if not isinstance(body, dict):
             raise Refusal(400, "the request body must be a JSON object", "invalid_argument")

@@ -15,7 +15,7 @@ HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 
 @checked(config=ConfigDict(extra="forbid", strict=True))
 class Fault:
-    """What happens to the next `times` requests (None: to all) of `method` whose path matches the glob `path`.
+    """What happens to the next `times` requests (None: all) of `method` whose path matches the glob `path`.
 
     - `status`, `html`: this answer instead of the real one, with `body` and `headers`
     - `drop_before`, `drop_after`: the connection closes without an answer

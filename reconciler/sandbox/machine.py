@@ -33,8 +33,8 @@ class Machine(Thing):
     schedule: str | None = None
 
     @property
-    def parent(self) -> str:
-        return self.app
+    def parents(self) -> tuple[str, ...]:
+        return (self.app,)
 
 
 def register(

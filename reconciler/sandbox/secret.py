@@ -29,8 +29,8 @@ class Secret(Thing):
     updated_at: float
 
     @property
-    def parent(self) -> str:
-        return self.app
+    def parents(self) -> tuple[str, ...]:
+        return (self.app,)
 
 
 def set_value(world: World, request: Request, app_name: str, secret_name: str) -> Response:
@@ -39,7 +39,7 @@ def set_value(world: World, request: Request, app_name: str, secret_name: str) -
     if value is None:
         raise fields.refused("value", "is required")
     sha256 = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
-    salt = world.new_id() if world.switches["secret_digest"] == "fresh" else ""
+    salt = "" if world.switches["secret_digest"] == "same" else world.new_id()  # noqa: S105 - a switch
     digest = hashlib.sha256(f"{salt}{sha256}".encode()).hexdigest()[:16]
     secret = world.find(Secret, f"{app.id}/{secret_name}")
     if secret is None:

@@ -6,6 +6,7 @@ Source: platform API, 2.2, 3.2 and 4.2; platform notes, "Volumes".
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from reconciler.sandbox import fields
@@ -44,8 +45,9 @@ class Volume(Thing):
     shown_until: float = 0.0
 
     @property
-    def parent(self) -> str:
-        return self.app
+    def parents(self) -> tuple[str, ...]:
+        """The app, and the volumes of the same name in it."""
+        return (self.app, f"{self.app}/{self.name}")
 
     @property
     def present(self) -> bool:
@@ -68,8 +70,8 @@ class Snapshot(Thing):
     size: int = 0
 
     @property
-    def parent(self) -> str:
-        return self.volume_id
+    def parents(self) -> tuple[str, ...]:
+        return (self.volume_id,)
 
 
 def list_all(world: World, request: Request, app_name: str) -> Response:
@@ -284,8 +286,8 @@ def _zone(world: World, app_name: str, name: str, region: str, unique: bool) -> 
     """
     taken = [
         volume.zone
-        for volume in world.children(Volume, app_name)
-        if volume.name == name and volume.region == region and volume.present
+        for volume in world.children(Volume, f"{app_name}/{name}")
+        if volume.region == region and volume.present
     ]
     zones = [_zone_name(region, number) for number in range(int(world.switches["zones_per_region"]))]
     zone = min(zones, key=taken.count)
@@ -294,6 +296,7 @@ def _zone(world: World, app_name: str, name: str, region: str, unique: bool) -> 
     return zone
 
 
+@lru_cache(maxsize=1024)
 def _zone_name(region: str, number: int) -> str:
     return hashlib.sha256(f"{region}/{number}".encode("utf-8", "surrogatepass")).hexdigest()[:4]
 

@@ -24,9 +24,9 @@ class Thing:
     due: float | None = field(default=None, kw_only=True)
 
     @property
-    def parent(self) -> str:
-        """The id of what it is listed under; never changes."""
-        return ""
+    def parents(self) -> tuple[str, ...]:
+        """What it can be listed under, such as its app; never changes."""
+        return ()
 
 
 @dataclass
@@ -100,7 +100,7 @@ class World:
         self.revision += 1
 
     def enter(self, thing: Thing, state: str, at: float | None = None, lasts_s: float | None = None) -> None:
-        """Put `thing` into `state` as of `at` (default: now), for `lasts_s` or what the table says, if anything."""
+        """Put `thing` into `state` as of `at` (default: now), for `lasts_s` or what the table says."""
         transition = self._transitions.get((thing.kind, state))
         since = self.now if at is None else at
         if lasts_s is None and transition:
@@ -112,7 +112,8 @@ class World:
 
     def remove(self, thing: Thing) -> None:
         del self._things[type(thing)][thing.id]
-        del self._children[type(thing), thing.parent][thing.id]
+        for parent in thing.parents:
+            del self._children[type(thing), parent][thing.id]
         self.changed[thing.kind, thing.id] = None
         self.revision += 1
 
@@ -138,7 +139,8 @@ class World:
     def _index(self, thing: Thing) -> None:
         cls = type(thing)
         self._things.setdefault(cls, {})[thing.id] = thing
-        self._children.setdefault((cls, thing.parent), {})[thing.id] = thing
+        for parent in thing.parents:
+            self._children.setdefault((cls, parent), {})[thing.id] = thing
 
     def _plan(self, thing: Thing) -> None:
         if thing.due is not None:

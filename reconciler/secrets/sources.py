@@ -10,6 +10,8 @@ from reconciler.steps import OutputRef, SecretRef
 
 MAX_FILE_BYTES = 1024 * 1024
 
+_ENCODE_HELP = "encode the value, for example as base64"
+
 
 def resolve(
     ref: SecretRef,
@@ -50,6 +52,9 @@ def _from_env(name: str, env: Mapping[str, str]) -> str:
         raise SecretUnavailable(f"the environment variable `{name}` is not set")
     if not value:
         raise SecretUnavailable(f"the environment variable `{name}` is empty")
+    # What is not UTF-8 in the environment, Python hands over as lone surrogates.
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise SecretUnavailable(f"the environment variable `{name}` is not UTF-8 text", help=_ENCODE_HELP)
     return value
 
 
@@ -64,9 +69,7 @@ def _from_file(name: str, read_file: Callable[[str], bytes]) -> str:
     text = _decode(raw)
     if text is None:
         # Raised out here, because a UnicodeDecodeError carries the bytes along as context.
-        raise SecretUnavailable(
-            f"the file `{name}` is not UTF-8 text", help="encode the value, for example as base64"
-        )
+        raise SecretUnavailable(f"the file `{name}` is not UTF-8 text", help=_ENCODE_HELP)
     if not text:
         raise SecretUnavailable(f"the file `{name}` is empty")
     return text

@@ -51,6 +51,14 @@ def transaction(
         raise
 
 
+def check_pages(connection: sqlite3.Connection, *tables: str) -> None:
+    """Raises Damaged when the pages of a table are: a flipped bit in one can hide rows from every query."""
+    for table in tables:
+        for (problem,) in connection.execute(f"PRAGMA quick_check({table})"):
+            if problem != "ok":
+                raise Damaged(f"table {table} is not what was written")
+
+
 class Damaged(Exception):
     """Says which row is not what was written; `explained` adds the file and the way out."""
 
@@ -62,6 +70,9 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except Damaged as error:
         raise _damaged(path, str(error)) from error
+    except UnicodeDecodeError as error:
+        # SQLite's own message, or a column, repeats what a flipped bit made of the text.
+        raise _damaged(path, "it holds what is not text") from error
     except (sqlite3.Error, OSError) as error:
         raise _explain(path, error) from error
 

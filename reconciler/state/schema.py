@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from reconciler.state.database import transaction, use_wal
+from reconciler.state.database import Damaged, transaction, use_wal
 
 APPLICATION_ID = 0x52636E63  # "Rcnc": tells our file from any other SQLite database
 
@@ -45,6 +45,13 @@ def version_of(connection: sqlite3.Connection) -> int | None:
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version) if application_id == APPLICATION_ID and version else None
+
+
+def lineage_of(connection: sqlite3.Connection) -> str:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'lineage'").fetchone()
+    if row is None:
+        raise Damaged("its lineage is missing")
+    return str(row[0])
 
 
 def initialise(connection: sqlite3.Connection, lineage: str) -> None:

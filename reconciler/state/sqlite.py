@@ -20,7 +20,7 @@ from reconciler.errors import Locked, StoreError
 from reconciler.model import Address, StateRecord
 from reconciler.state import files, journal, leases, locks, records, schema
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
-from reconciler.state.database import Damaged, connect, explained, transaction, use_wal
+from reconciler.state.database import Damaged, check_pages, connect, explained, transaction, use_wal
 from reconciler.state.store import JournalEntry, Lease, State
 
 _POLL_S = 0.2  # how often a held lease is asked for again
@@ -140,6 +140,7 @@ class SqliteStore:
             return State("", {}, (), frozenset())
         with transaction(connection, "DEFERRED"):
             try:
+                check_pages(connection, "records", "open_intents", "plans_run")
                 journal.verify_newest(connection, self._lineage)
                 return State(
                     self._lineage,
@@ -157,7 +158,7 @@ class SqliteStore:
         with transaction(connection, "DEFERRED"):
             for (problem,) in connection.execute("PRAGMA integrity_check(1)"):
                 if problem != "ok":
-                    raise Damaged(problem)
+                    raise Damaged(str(problem))
             try:
                 records.load(connection)
                 journal.verify(connection, self._lineage)
@@ -271,7 +272,7 @@ class SqliteStore:
             if version < schema.VERSION:
                 schema.migrate(connection)
             use_wal(connection)
-            (self._lineage,) = connection.execute("SELECT value FROM meta WHERE key = 'lineage'").fetchone()
+            self._lineage = schema.lineage_of(connection)
             self._inode = _inode(self._path)
         except BaseException:
             connection.close()

@@ -10,7 +10,7 @@ from reconciler.model import Address, StateRecord
 
 
 class Event(StrEnum):
-    """`RUN_*` have no step. An INTENT is open until a later entry of its run, step and attempt closes it.
+    """`RUN_*` and DECIDED (a person's word) have no step. An INTENT is open until a later entry of its run, step and attempt closes it.
 
     DONE, FAILED, SETTLED and PENDING close: PENDING says that the call succeeded and its wait is not
     over. UNKNOWN does not.
@@ -24,6 +24,7 @@ class Event(StrEnum):
     SETTLED = "step.settled"
     PENDING = "step.pending"
     RUN_FINISHED = "run.finished"
+    DECIDED = "decided"
 
 
 @dataclass(frozen=True, slots=True)

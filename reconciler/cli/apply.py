@@ -1,0 +1,161 @@
+"""`reconcile apply`: plan, ask, run; or run a saved plan."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.failures import (
+    DECIDE,
+    DONE,
+    FAILED,
+    PENDING,
+    code_of,
+    echo_diagnostics,
+    echo_json,
+    first_of,
+    reports_failures,
+)
+from reconciler.steps import Plan
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.apply import Applied, PlanRefused
+
+_CODES = {"failed": FAILED, "skipped": FAILED, "unknown": DECIDE, "pending": PENDING, "done": DONE}
+
+
+@click.command("apply", short_help="Make the platform as the manifests say.")
+@options.paths
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Run a plan saved by `plan --out`.",
+)
+@options.auto_approve
+@click.option(
+    "--approve-delete",
+    "approved_deletes",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Allow the deletion of exactly this resource; may be repeated.",
+)
+@options.lock_timeout
+@options.platform
+@reports_failures
+def command(
+    paths: Sequence[str],
+    plan_file: Path | None,
+    auto_approve: bool,
+    approved_deletes: Sequence[str],
+    lock_timeout: float,
+    output: str,
+    state_url: str | None,
+    sandbox: bool,
+) -> int:
+    """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
+    from reconciler.cli.progress import make_reporter
+    from reconciler.cli.project import Options, load_desired, open_project, settings_here
+    from reconciler.cli.signals import Interrupted, Watch, run_watched
+    from reconciler.pipeline.apply import PlanRefused, apply, run_saved
+    from reconciler.pipeline.project import Desired
+
+    if plan_file is not None and paths:
+        raise click.UsageError("--plan runs a saved plan; it takes no PATH")
+    if plan_file is None and not auto_approve and not sys.stdin.isatty():
+        raise click.UsageError("not on a terminal: pass --auto-approve to apply without asking")
+    found, reporter = settings_here(), make_reporter()
+    saved = _load(plan_file) if plan_file is not None else None
+    desired = load_desired(paths, found, reporter) if saved is None else Desired(())
+
+    async def work(watch: Watch) -> "Applied":
+        chosen = Options(sandbox, state_url, lock_timeout)
+        async with open_project(found, chosen, reporter, desired.resources) as project:
+            if saved is not None:
+                _show(saved, output)
+                return await run_saved(project, saved, approved_deletes, on_executor=watch.follow)
+            return await apply(
+                project,
+                desired,
+                approve=_approver(output, auto_approve=auto_approve),
+                approved_deletes=approved_deletes,
+                on_executor=watch.follow,
+            )
+
+    try:
+        applied, signal_number = run_watched(work)
+    except PlanRefused as refused:
+        return _report_refused(refused, output)
+    except Interrupted as interrupted:
+        click.echo("interrupted; nothing was changed", err=True)
+        return interrupted.code
+    _report(applied, output)
+    return 128 + signal_number if signal_number else exit_code(applied)
+
+
+def exit_code(applied: "Applied") -> int:
+    """0 only when everything is done; owed restarts alone do not count."""
+    if applied.declined:
+        return FAILED
+    return first_of(*(_CODES[result.outcome] for result in applied.results))
+
+
+def _load(file: Path) -> Plan:
+    from reconciler.errors import ReconcilerError
+    from reconciler.planning.saved import load_plan
+
+    try:
+        return load_plan(file.read_bytes())
+    except OSError as failure:
+        raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
+
+
+def _show(plan: Plan, output: str) -> None:
+    from reconciler.reports.text import render_plan
+
+    if output == "text":
+        click.echo(render_plan(plan), nl=False)
+        echo_diagnostics(plan.diagnostics)
+
+
+def _approver(output: str, *, auto_approve: bool) -> Callable[[Plan], bool]:
+    from reconciler.cli.signals import prompting
+
+    def approve(plan: Plan) -> bool:
+        _show(plan, output)
+        if auto_approve:
+            return True
+        with prompting():
+            return click.confirm("Apply this plan?", err=True)
+
+    return approve
+
+
+def _report_refused(refused: "PlanRefused", output: str) -> int:
+    from reconciler.reports.documents import apply_document
+
+    if output == "json":
+        echo_json(apply_document(refused.plan, (), refused.plan.owed, diagnostics=refused.diagnostics))
+    else:
+        _show(replace(refused.plan, diagnostics=refused.diagnostics), output)
+    click.echo(f"error: {refused.message}", err=True)
+    return code_of(refused.diagnostics, FAILED)
+
+
+def _report(applied: "Applied", output: str) -> None:
+    from reconciler.reports.documents import apply_document
+    from reconciler.reports.text import render_plan, render_results
+
+    if output == "json":
+        echo_json(apply_document(applied.plan, applied.results, applied.owed))
+    elif applied.declined:
+        click.echo("Not applied; nothing was changed.")
+    elif applied.results:
+        click.echo(render_results(applied.results, applied.owed), nl=False)
+    else:
+        click.echo(render_plan(applied.plan), nl=False)
+        echo_diagnostics(applied.plan.diagnostics)

@@ -1,0 +1,62 @@
+"""From failures to messages on stderr (or one JSON document on stdout) and exit codes."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import click
+
+from reconciler.cli.sources import read_line
+from reconciler.diagnostics import Diagnostic
+from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
+from reconciler.reports.diagnostics import render
+from reconciler.reports.documents import failure_document
+
+DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
+UNKNOWN_OUTCOME = "unknown-outcome"
+
+
+def first_of(*codes: int) -> int:
+    """The exit code that wins when several apply. Source: DESIGN, section 3."""
+    return next((code for code in (LOCKED, DECIDE, FAILED, PENDING, CHANGES) if code in codes), DONE)
+
+
+def echo_json(document: Any) -> None:
+    click.echo(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+
+
+def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
+    if diagnostics:
+        click.echo(render(diagnostics, read_line), err=True, nl=False)
+
+
+def code_of(diagnostics: Sequence[Diagnostic], otherwise: int) -> int:
+    return DECIDE if any(item.code == UNKNOWN_OUTCOME for item in diagnostics) else otherwise
+
+
+def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
+    """Wrap a verb: known failures become messages. With `--output json`, stdout still gets one document."""
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> int:
+        try:
+            return function(*args, **kwargs)
+        except ReconcilerError as failure:
+            return _report(failure, as_json=kwargs.get("output") == "json")
+
+    return wrapped
+
+
+def _report(failure: ReconcilerError, *, as_json: bool) -> int:
+    diagnostics = failure.diagnostics if isinstance(failure, ManifestError | Refused) else ()
+    if as_json:
+        echo_json(failure_document(failure.message, diagnostics))
+    else:
+        echo_diagnostics(diagnostics)
+    click.echo(f"error: {failure.message}", err=True)
+    if failure.help:
+        click.echo(f"  = help: {failure.help}", err=True)
+    if isinstance(failure, Locked):
+        return LOCKED
+    return code_of(diagnostics, FAILED)

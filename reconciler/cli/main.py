@@ -1,0 +1,95 @@
+"""The `reconcile` command: finds the verb, turns failures into messages and exit codes."""
+
+import sys
+from typing import Any
+
+import click
+
+USAGE = 64
+
+_VERBS = {
+    "validate": "check manifests without asking the platform",
+    "plan": "show what apply would do",
+    "apply": "make the platform as the manifests say",
+    "drift": "show what changed on the platform without us",
+    "show": "show one resource: live fields, snapshots, what is owed",
+    "resolve": "say what became of a call whose outcome is unknown",
+    "state": "list, show and forget what is recorded",
+    "schema": "print the JSON Schema of the manifests",
+    "sandbox": "run the emulated platform",
+}
+
+
+class Verbs(click.Group):
+    """Imports a verb's module only when it is called: `--help` stays instant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        from importlib import import_module
+
+        command: click.Command = import_module(f"reconciler.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_VERBS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _VERBS and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], _VERBS, n=1)
+            hint = f"; did you mean `{close[0]}`?" if close else ""
+            ctx.fail(f"no such command `{args[0]}`{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 error or refused, 2 changes or drift, 3 a person must decide, "
+    "4 still pending, 5 locked, 64 usage, 130/143 signals.",
+)
+@click.version_option(package_name="reconciler")
+@click.option("-v", "--verbose", count=True, help="Log to stderr; twice for every request.")
+def cli(verbose: int) -> None:
+    """Declarative reconciler for Postgres clusters, volumes, snapshots and secrets.
+
+    Write manifests, review them in git, then `reconcile plan`, `apply` and `drift`.
+    """
+    if verbose:
+        from reconciler.cli.logs import log_to_stderr
+
+        log_to_stderr(debug=verbose > 1)
+
+
+def main() -> None:
+    """Entry point. Exits with the codes of DESIGN, section 3; never with a traceback for a known failure."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    try:
+        code: Any = cli.main(arguments, prog_name="reconcile", standalone_mode=False)
+    except click.UsageError as usage:
+        usage.show()
+        return USAGE
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep the interpreter from complaining at exit.
+        sys.stderr.close()
+        return 1
+    except click.ClickException as failure:
+        failure.show()
+        return 1
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,97 @@
+"""`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.failures import (
+    CHANGES,
+    DONE,
+    FAILED,
+    PENDING,
+    code_of,
+    echo_diagnostics,
+    echo_json,
+    first_of,
+    reports_failures,
+)
+from reconciler.diagnostics import has_errors
+from reconciler.model import Action
+from reconciler.steps import Plan
+
+
+@click.command("plan", short_help="Show what apply would do.")
+@options.paths
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the plan for `apply --plan`."
+)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
+@options.platform
+@reports_failures
+def command(
+    paths: Sequence[str],
+    out: Path | None,
+    detailed_exitcode: bool,
+    output: str,
+    state_url: str | None,
+    sandbox: bool,
+) -> int:
+    """Show what apply would do. Reads the platform, sends no change, takes no lock."""
+    import anyio
+
+    from reconciler.cli.progress import make_reporter
+    from reconciler.cli.project import Options, load_desired, open_project, settings_here
+    from reconciler.pipeline.plan import make_plan
+    from reconciler.reports.documents import plan_document
+    from reconciler.reports.text import render_plan
+
+    found, reporter = settings_here(), make_reporter()
+    desired = load_desired(paths, found, reporter)
+
+    async def work() -> Plan:
+        chosen = Options(sandbox, state_url, read_only=True)
+        async with open_project(found, chosen, reporter, desired.resources) as project:
+            return await make_plan(project, desired)
+
+    plan = anyio.run(work)
+    if output == "json":
+        echo_json(plan_document(plan))
+    else:
+        click.echo(render_plan(plan), nl=False)
+        echo_diagnostics(plan.diagnostics)
+    if out is not None:
+        _save(plan, out)
+    return exit_code(plan, detailed=detailed_exitcode)
+
+
+def exit_code(plan: Plan, *, detailed: bool) -> int:
+    """What is owed and what is retained are no changes; work still in progress is pending."""
+    codes = [DONE]
+    if has_errors(plan.diagnostics):
+        codes.append(code_of(plan.diagnostics, FAILED))
+    if detailed:
+        quiet = (Action.NOOP, Action.RETAIN, Action.REFUSED)
+        if any(change.action not in quiet for change in plan.changes):
+            codes.append(CHANGES)
+        elif plan.steps:
+            codes.append(PENDING)
+    return first_of(*codes)
+
+
+def _save(plan: Plan, out: Path) -> None:
+    from reconciler.errors import ReconcilerError, Refused
+    from reconciler.planning.saved import dump_plan
+
+    if has_errors(plan.diagnostics):
+        raise Refused("a plan with errors is not saved")
+    try:
+        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(dump_plan(plan))
+    except OSError as failure:
+        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure
+    click.echo(f"Saved the plan: reconcile apply --plan {out}", err=True)

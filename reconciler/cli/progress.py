@@ -1,0 +1,103 @@
+"""Progress on stderr: a live line on a terminal, plain lines elsewhere. Names are never cut."""
+
+import os
+import sys
+import time
+
+import click
+
+from reconciler.model import Address
+from reconciler.reporter import Reporter
+from reconciler.steps import Step
+
+_MARKS = {"done": "✓", "pending": "…", "unknown": "?", "failed": "✗", "skipped": "-"}
+_COLOURS = {"done": "green", "pending": "yellow", "unknown": "magenta", "failed": "red", "skipped": "yellow"}
+_WAITING_EVERY_S = 10.0  # how often a plain log repeats that something is still being waited for
+
+
+def make_reporter() -> Reporter:
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        return LiveReporter()
+    return PlainReporter()
+
+
+def use_colour() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+
+
+class PlainReporter(Reporter):
+    """One line an event, for logs of CI and cron."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    def note(self, message: str) -> None:
+        self._line(message)
+
+    def step_started(self, step: Step) -> None:
+        self._line(f"{step.id}: {step.call.method} {step.call.path}")
+
+    def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
+        if waited_s - self._told.get(step.id, 0.0) >= _WAITING_EVERY_S:
+            self._told[step.id] = waited_s
+            self._line(f"{step.id}: still {seen} after {waited_s:.0f} s")
+
+    def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
+        self._line(f"{step.id}: {outcome} after {elapsed_s:.1f} s{f' ({detail})' if detail else ''}")
+
+    def settling(self, address: Address, wait_s: float) -> None:
+        self._line(f"{address}: the outcome of a call is unknown; looking for evidence for {wait_s:.0f} s")
+
+    def _line(self, text: str) -> None:
+        click.echo(text, err=True)
+
+
+class LiveReporter(Reporter):
+    """Finished steps scroll by; one last line shows what is under way."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.status import Status
+
+        self._console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+        self._status = Status("", console=self._console)
+        self._running: dict[str, str] = {}
+        self._since = time.monotonic()
+
+    def observing(self, done: int, total: int) -> None:
+        if done == total:
+            self._show("")
+        elif total > 1:
+            self._show(f"reading the platform: {done} of {total}")
+
+    def note(self, message: str) -> None:
+        self._console.print(message, style="dim")
+
+    def step_started(self, step: Step) -> None:
+        self._running[step.id] = ""
+        self._show_running()
+
+    def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
+        self._running[step.id] = f" ({seen}, {waited_s:.0f} s)"
+        self._show_running()
+
+    def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
+        self._running.pop(step.id, None)
+        text = f"{_MARKS[outcome]} {step.id} {elapsed_s:.1f} s{f'  {detail}' if detail else ''}"
+        self._console.print(text, style=_COLOURS[outcome])
+        self._show_running()
+
+    def settling(self, address: Address, wait_s: float) -> None:
+        self._console.print(f"? {address}: looking for evidence for {wait_s:.0f} s", style="magenta")
+
+    def _show_running(self) -> None:
+        first = next(iter(self._running.items()), None)
+        more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
+        self._show(f"{first[0]}{first[1]}{more}" if first else "")
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._status.update(text)
+            self._status.start()
+        else:
+            self._status.stop()

@@ -1,0 +1,213 @@
+"""From settings and options to a Project: state, platform, and the embedded sandbox when it is asked for."""
+
+import getpass
+import json
+import os
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from reconciler.cli.sources import STDIN, read_stdin
+from reconciler.clock import SystemClock
+from reconciler.diagnostics import has_errors
+from reconciler.errors import ManifestError, ReconcilerError
+from reconciler.execution.executor import Limits
+from reconciler.model import Resource, StateRecord
+from reconciler.pipeline.project import Desired, Project
+from reconciler.platform.client import Platform
+from reconciler.reporter import Reporter
+from reconciler.settings import Found, Settings, find_settings
+from reconciler.state import open_store
+from reconciler.transport import HttpxTransport
+
+SANDBOX_TOKEN = "sandbox"  # noqa: S105 - the default of `reconcile sandbox`; it protects nothing
+SANDBOX_CLOCK = "x600"
+SANDBOX_SETTLE_S = 1.0
+_READY = "listening on "
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the shared options said."""
+
+    sandbox: bool = False
+    state_url: str | None = None
+    lock_timeout_s: float = 0.0
+    read_only: bool = False
+
+
+def settings_here() -> Found:
+    return find_settings(Path.cwd(), os.environ)
+
+
+def given_paths(paths: Sequence[str], found: Found) -> list[str]:
+    return list(paths) or [os.path.relpath(found.root / path) for path in found.settings.manifests]
+
+
+def load_desired(paths: Sequence[str], found: Found, reporter: Reporter) -> Desired:
+    """The manifests at `paths`, or at the configured ones. Raises ManifestError when they hold errors."""
+    from reconciler.manifests.load import load
+
+    given = given_paths(paths, found)
+    loaded = load(given, root=found.root, stdin=read_stdin, reporter=reporter)
+    if has_errors(loaded.diagnostics):
+        raise ManifestError("the manifests hold errors; nothing was changed", loaded.diagnostics)
+    return Desired(loaded.resources, loaded.diagnostics, partial(_selected, found.root, given))
+
+
+def _selected(root: Path, given: Sequence[str], record: StateRecord) -> bool:
+    """Whether the record's manifest would be among `given`: it stands there, or nowhere any more."""
+    source = (root / record.source).resolve()
+    if record.source == STDIN:
+        return "-" in given
+    return not source.exists() or any(source.is_relative_to(Path(path).resolve()) for path in given)
+
+
+@asynccontextmanager
+async def open_project(
+    found: Found, options: Options, reporter: Reporter, resources: Sequence[Resource] = ()
+) -> AsyncIterator[Project]:
+    """`resources`: what the embedded sandbox must have apps and organizations for."""
+    settings, clock = found.settings, SystemClock()
+    with _base_url(found, options) as base_url:
+        transport = HttpxTransport(base_url)
+        store = open_store(options.state_url or settings.state, root=found.root, clock=clock)
+        try:
+            if options.sandbox:
+                await _make_apps(transport, base_url, resources, reporter)
+            yield Project(
+                store=store,
+                platform=Platform(
+                    transport,
+                    base_url,
+                    (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, settings),
+                    clock,
+                    rate_limit=settings.platform.rate_limit,
+                    user_agent=f"reconciler/{_version()}",
+                    read_only=options.read_only,
+                ),
+                capabilities=settings.capabilities,
+                limits=_limits(settings, options),
+                clock=clock,
+                reporter=reporter,
+                env=os.environ,
+                root=found.root,
+                new_id=lambda: uuid.uuid4().hex,
+                holder=holder(),
+                lock_timeout_s=options.lock_timeout_s,
+            )
+        finally:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
+                await store.close()
+
+
+def holder() -> str:
+    """Who takes a lease, for whoever finds it taken."""
+    return f"{getpass.getuser()}@{socket.gethostname()} (pid {os.getpid()})"
+
+
+def _limits(settings: Settings, options: Options) -> Limits:
+    execution = settings.execution
+    chosen = "RECONCILE_SETTLE_S" in os.environ or "settle_s" in execution.model_fields_set
+    settle_s = execution.settle_s if chosen or not options.sandbox else SANDBOX_SETTLE_S
+    return Limits(execution.concurrency, execution.deadline_s, settle_s)
+
+
+def _token(settings: Settings) -> str:
+    name = settings.platform.token_from.env
+    token = os.environ.get(name, "")
+    if not token:
+        raise ReconcilerError(
+            f"no token: the environment variable `{name}` is not set",
+            help="set it, or name another one in `platform.token_from` of reconcile.yaml",
+        )
+    return token
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("reconciler")
+
+
+# --- the embedded sandbox ---
+
+
+@contextmanager
+def _base_url(found: Found, options: Options) -> Iterator[str]:
+    if not options.sandbox:
+        if found.settings.platform.base_url is None:
+            raise ReconcilerError(
+                "no platform is configured",
+                help="set `platform.base_url` in reconcile.yaml (or RECONCILE_BASE_URL), "
+                "or pass --sandbox to use the embedded emulator",
+            )
+        yield found.settings.platform.base_url
+        return
+    folder = found.root / ".reconcile"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    db = folder / "sandbox.db"
+    from reconciler.sandbox import running_at
+
+    running = running_at(db)
+    if running is not None:
+        yield running
+        return
+    with _started_sandbox(db) as url:
+        yield url
+
+
+@contextmanager
+def _started_sandbox(db: Path) -> Iterator[str]:
+    """A sandbox process for this command: it ends when its stdin does, so it cannot outlive us."""
+    command = [sys.executable, "-m", "reconciler", "sandbox", "--port", "0", "--db", str(db)]
+    command += ["--clock", SANDBOX_CLOCK, "--profile", "extended", "--until-stdin-closes"]
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a Ctrl-C on the terminal is ours to handle first
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline().strip()
+        if not line.startswith(_READY):
+            raise ReconcilerError("the embedded sandbox did not start", help="see its message above")
+        yield line.removeprefix(_READY)
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()
+
+
+async def _make_apps(
+    transport: HttpxTransport, base_url: str, resources: Sequence[Resource], reporter: Reporter
+) -> None:
+    """The emulator has no apps of its own; a person trying things out should not have to make them."""
+    apps = sorted({resource.address.app for resource in resources if resource.address.app})
+    slugs = {getattr(resource.spec, "org_slug", None) for resource in resources} - {None}
+    wanted = [{"name": app} for app in apps] + [{"org_slug": slug} for slug in sorted(map(str, slugs))]
+    for body in wanted:
+        answer = await transport.request(
+            "POST",
+            f"{base_url}/_sandbox/apps",
+            headers={"content-type": "application/json"},
+            body=json.dumps(body).encode(),
+            deadline_s=10,
+        )
+        if answer.status != 200:
+            raise ReconcilerError(f"the embedded sandbox refused to make {body}")
+    if wanted:
+        names = ", ".join([*apps, *(f"organization {slug}" for slug in sorted(map(str, slugs)))])
+        reporter.note(f"embedded sandbox at {base_url} with {names}")

@@ -1,0 +1,53 @@
+"""`reconcile resolve`: a person says what no evidence can."""
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.state import parse_address
+
+
+@click.command("resolve", short_help="Say what became of a call whose outcome is unknown.")
+@click.argument("address")
+@click.option("--adopt", metavar="ID", help="The call made this object; or: yes, an inferred id is ours.")
+@click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
+@click.option("--restarted", is_flag=True, help="The restart that was owed is done.")
+@options.lock_timeout
+@options.platform
+@reports_failures
+def command(
+    address: str,
+    adopt: str | None,
+    not_created: bool,
+    restarted: bool,
+    lock_timeout: float,
+    output: str,
+    state_url: str | None,
+    sandbox: bool,
+) -> int:
+    """Say what became of a call whose outcome is unknown, or that a restart that was owed is done."""
+    import anyio
+
+    from reconciler.cli.progress import make_reporter
+    from reconciler.cli.project import Options, open_project, settings_here
+    from reconciler.pipeline.resolve import resolve_unknown, settle_restart
+
+    if (adopt is not None) + not_created + restarted != 1:
+        raise click.UsageError("give exactly one of --adopt ID, --not-created and --restarted")
+    parsed = parse_address(address)
+
+    async def work() -> str:
+        chosen = Options(sandbox, state_url, lock_timeout, read_only=True)
+        async with open_project(settings_here(), chosen, make_reporter()) as project:
+            if restarted:
+                return await settle_restart(project, parsed)
+            return await resolve_unknown(project, parsed, adopt=adopt)
+
+    told = anyio.run(work)
+    if output == "json":
+        from reconciler.cli.failures import echo_json
+
+        echo_json({"format_version": "1", "address": address, "resolved": told})
+    else:
+        click.echo(f"{address}: {told}")
+    return DONE

@@ -1,0 +1,89 @@
+"""Values that kinds without objects (`RetentionPolicy`) give to the resources they match."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.kinds.base import Kind
+from reconciler.model import Path, Resource
+
+
+class Defaults:
+    """The policies of one load, what they gave, and where two of them disagreed."""
+
+    def __init__(self, policies: Sequence[Resource], kinds: Mapping[str, Kind]) -> None:
+        self._policies = [
+            (policy, kinds[policy.address.kind])
+            for policy in policies
+            if type(kinds[policy.address.kind]).gives is not Kind.gives
+        ]
+        self._used = [False] * len(self._policies)
+        self._conflicts: dict[tuple[int, int, str], Diagnostic] = {}
+
+    def apply(self, resource: Resource) -> Resource:
+        """`resource` with the values that its own manifest does not give.
+
+        Names of fields of its spec are set there, as if written, with an inherited position; other
+        names become objectives.
+        """
+        given: dict[str, tuple[Any, int]] = {}
+        for index, (policy, kind) in enumerate(self._policies):
+            for name, value in kind.gives(policy.spec, resource).items():
+                self._used[index] = True
+                if name in resource.spec.model_fields_set:
+                    continue
+                if name in given and given[name][0] != value:
+                    self._disagree(given[name][1], index, name, resource)
+                else:
+                    given.setdefault(name, (value, index))
+        if not given:
+            return resource
+        fields = type(resource.spec).model_fields
+        inherited: dict[Path, Span] = {}
+        update: dict[str, Any] = {}
+        objectives = dict(resource.objectives)
+        for name, (value, index) in given.items():
+            path: Path = ("objectives", name)
+            if name in fields:
+                update[name] = value
+                path = ("spec", fields[name].alias or name)
+            else:
+                objectives[name] = value
+            span = self._span(index, name)
+            if span is not None:
+                inherited[path] = span
+        spec = resource.spec.model_copy(update=update)
+        return replace(resource, spec=spec, objectives=objectives, inherited=inherited)
+
+    def conflicts(self) -> Iterator[Diagnostic]:
+        """One error per pair of policies and field."""
+        yield from self._conflicts.values()
+
+    def unused(self) -> Iterator[Diagnostic]:
+        """One warning per policy that matched nothing."""
+        for (policy, _), used in zip(self._policies, self._used, strict=True):
+            if not used:
+                yield warning(
+                    "unused-policy",
+                    f"{policy.address} matches no resource",
+                    policy.span("spec", "selector"),
+                    help="check the selector's app and labels",
+                )
+
+    def _disagree(self, first: int, second: int, name: str, resource: Resource) -> None:
+        if (first, second, name) in self._conflicts:
+            return
+        policy, other = self._policies[first][0], self._policies[second][0]
+        place = self._span(first, name)
+        at = f" at {place.file}:{place.line}:{place.column}" if place else ""
+        self._conflicts[first, second, name] = error(
+            "policy-conflict",
+            f"{policy.address} and {other.address} give {resource.address} different values of `{name}`",
+            self._span(second, name),
+            notes=(f"the other one is {policy.address}{at}",),
+            help=f"narrow one selector, or write `{name}` in the manifest of the resource",
+        )
+
+    def _span(self, index: int, name: str) -> Span | None:
+        return self._policies[index][0].span("spec", name)

@@ -1,0 +1,61 @@
+"""What surrounds every `spec`: the model of one whole manifest, per kind, built once."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, create_model
+
+from reconciler.kinds.base import Kind, Spec
+from reconciler.model import Deletion, Lifecycle
+
+API_VERSION = "reconciler/v1"
+
+
+class LifecycleBlock(Spec):
+    """How the object may be treated."""
+
+    deletion: Literal["retain", "delete"] = Field(
+        "retain", description="What happens to the object when its manifest is gone. Kept in the state."
+    )
+    snapshot_before: list[Literal["extend", "delete"]] = Field(
+        ["delete"], description="Operations before which a snapshot is taken."
+    )
+    timeout_s: int = Field(
+        1800, ge=1, le=86_400, description="How long one apply waits for one step, in seconds."
+    )
+
+    def lifecycle(self) -> Lifecycle:
+        return Lifecycle(Deletion(self.deletion), tuple(self.snapshot_before), self.timeout_s)
+
+
+def manifest_model(kind: Kind) -> type[BaseModel]:
+    """The model of a whole manifest of `kind`: apiVersion, kind, metadata, spec, lifecycle."""
+    name = Annotated[str, Field(pattern=f"^{kind.name_pattern}$", description="Name of the resource.")]
+    app = Annotated[str, Field(pattern=f"^{Kind.name_pattern}$", description="The app it belongs to.")]
+    labels = Annotated[dict[str, str], Field(description="Free labels, for selectors.")]
+    id = Annotated[str, Field(min_length=1, description="Adopt exactly this existing object.")]
+    metadata: dict[str, Any] = {
+        "name": (name, ...),
+        "labels": (labels, Field(default_factory=dict)),
+        "id": (id | None, None),
+    }
+    if kind.in_app:
+        metadata["app"] = (app, ...)
+    Metadata = create_model(f"{kind.name}Metadata", __base__=Spec, **metadata)  # noqa: N806 (a class)
+    fields: dict[str, Any] = {
+        "apiVersion": (Literal[API_VERSION], ...),
+        "kind": (Literal[kind.name], ...),
+        "metadata": (Metadata, ...),
+        "spec": (kind.Spec, ...),
+        "lifecycle": (LifecycleBlock | None, None),  # pydantic would copy any other default
+    }
+    return create_model(kind.name, __base__=Spec, __doc__=kind.Spec.__doc__, **fields)
+
+
+def manifest_models(kinds: Mapping[str, Kind]) -> dict[str, type[BaseModel]]:
+    return {name: manifest_model(kind) for name, kind in kinds.items()}
+
+
+def holds_secrets(kind: Kind) -> bool:
+    """Whether values written in manifests of `kind` may be secret, and so are never shown."""
+    return type(kind).secret is not Kind.secret

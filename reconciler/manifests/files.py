@@ -1,0 +1,105 @@
+"""Which files hold manifests, what they are called, and their bytes."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from reconciler.diagnostics import Diagnostic, error, warning
+from reconciler.manifests.text import MOST_BYTES
+
+STDIN = "<stdin>"
+SUFFIXES = (".yaml", ".yml")
+
+
+def read_files(
+    paths: Sequence[str], root: Path, stdin: Callable[[], bytes] | None, problems: list[Diagnostic]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield name and bytes of every manifest file in `paths`, each file once, in sorted order per path.
+
+    A path is a file, a directory (searched for *.yaml and *.yml, without hidden entries) or `-`.
+    Names are relative to `root` where the file lies below it, else as given. What cannot be read
+    is added to `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read.
+    """
+    seen: set[tuple[int, int]] = set()
+    for given in dict.fromkeys(paths):
+        if given == "-":
+            if stdin is None:
+                problems.append(error("unreadable-file", "there is no standard input to read `-` from"))
+            else:
+                yield STDIN, stdin()
+            continue
+        name = name_of(given, root)
+        if not os.path.lexists(given):
+            problems.append(
+                error("missing-path", f"there is no file or directory `{given}`", help="check the path")
+            )
+            continue
+        if not os.path.isdir(given):  # noqa: PTH112 (plain strings: a tree has many thousand of them)
+            found = iter([(given, name)])
+        else:
+            tree = list(_walk(given, name if name != "." else "", os.path.realpath(given), problems))
+            found = iter(tree)
+            if not tree:
+                problems.append(
+                    warning("no-manifests", f"`{given}` holds no *.yaml or *.yml file that is not hidden")
+                )
+        for path, shown in found:
+            try:
+                data = _read(path, seen)
+            except OSError as problem:
+                message = f"`{shown}` cannot be read: {problem.strerror or problem}"
+                problems.append(error("unreadable-file", message))
+            else:
+                if data is not None:
+                    yield shown, data
+
+
+def name_of(given: str, root: Path) -> str:
+    """`given` relative to `root`, with `/`; as given when it lies elsewhere."""
+    absolute = Path(os.path.abspath(given))  # noqa: PTH100 (resolve would follow symlinks)
+    base = Path(os.path.abspath(root))  # noqa: PTH100
+    return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else given
+
+
+def _read(path: str, seen: set[tuple[int, int]]) -> bytes | None:
+    """The first bytes of the file; None for one that was read before, by whatever name."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (see above)
+        status = os.fstat(file.fileno())
+        if (status.st_dev, status.st_ino) in seen:
+            return None
+        seen.add((status.st_dev, status.st_ino))
+        chunks = []
+        left = MOST_BYTES + 1
+        while left > 0 and (chunk := file.read(min(left, max(status.st_size + 1, 1 << 16)))):
+            chunks.append(chunk)
+            left -= len(chunk)
+        return b"".join(chunks)
+
+
+def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> Iterator[tuple[str, str]]:
+    """Path and name of each manifest below `directory`; `tree` is what symlinks may not lead out of."""
+    try:
+        with os.scandir(directory) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError as problem:
+        problems.append(error("unreadable-file", f"`{name}` cannot be read: {problem.strerror or problem}"))
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        shown = f"{name}/{entry.name}" if name else entry.name
+        if entry.is_symlink() and (entry.name.endswith(SUFFIXES) or entry.is_dir()):
+            real = os.path.realpath(entry.path)
+            if os.path.commonpath([real, tree]) != tree:
+                problems.append(
+                    error(
+                        "symlink-outside",
+                        f"the symbolic link `{shown}` leads out of the directory that was given",
+                        help="name its target on the command line or in `manifests`",
+                    )
+                )
+                continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path, shown, tree, problems)
+        elif entry.name.endswith(SUFFIXES) and (entry.is_file() or entry.is_symlink()):
+            yield entry.path, shown

@@ -1,0 +1,267 @@
+"""Files to validated resources, with every problem of every file reported together."""
+
+import gc
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import Kind
+from reconciler.manifests.compose import Document, compose
+from reconciler.manifests.defaults import Defaults
+from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
+from reconciler.manifests.files import read_files
+from reconciler.manifests.problems import Place, describe, did_you_mean, explain, surprises, wrong_type
+from reconciler.manifests.references import reference_cycles, unknown_references
+from reconciler.manifests.spans import SpanTable
+from reconciler.model import Address, Lifecycle, Resource
+from reconciler.reporter import Reporter
+
+_DEFAULT_LIFECYCLE = Lifecycle()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the manifests say, in the order of files and documents.
+
+    `resources` are those whose documents are valid; with errors among `diagnostics` they are not
+    all that was meant. `policies` are resources of kinds that own no objects. `files` are the names
+    of all files read, as in spans.
+    """
+
+    resources: list[Resource] = field(default_factory=list)
+    policies: list[Resource] = field(default_factory=list)
+    diagnostics: tuple[Diagnostic, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+def load(
+    paths: Sequence[str],
+    *,
+    root: Path,
+    stdin: Callable[[], bytes] | None = None,
+    reporter: Reporter | None = None,
+    kinds: Mapping[str, Kind] | None = None,
+    known: Container[Address] = (),
+) -> Loaded:
+    """Read, check and complete all manifests in `paths` (see `files.read_files`).
+
+    File names are relative to the project's `root`. `known` are addresses that may be referred to
+    without a manifest. Never raises for what files hold: see `Loaded.diagnostics`.
+    """
+    loader = _Loader(find_kinds() if kinds is None else kinds)
+    files = []
+    with _paused_collector():
+        for name, data in read_files(paths, root, stdin, loader.problems):
+            files.append(name)
+            loader.read(name, data)
+        (reporter or Reporter()).loading(len(files))
+        resources, policies = loader.finish(known)
+    order = {name: rank for rank, name in enumerate(files)}
+    diagnostics = sorted(
+        loader.problems,
+        key=lambda item: (order.get(item.span.file, 0), item.span[1:]) if item.span else (-1, (0, 0, 0)),
+    )
+    return Loaded(resources, policies, tuple(diagnostics), tuple(files))
+
+
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Nothing built while loading is garbage, and looking for it costs most of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@cache
+def _models(kinds: tuple[Kind, ...]) -> dict[str, type[BaseModel]]:
+    return manifest_models({kind.name: kind for kind in kinds})
+
+
+class _Loader:
+    """One load: what was read so far."""
+
+    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+        self.kinds = kinds
+        self.models = _models(tuple(kinds.values()))
+        self.secret_kinds = [name.encode() for name, kind in kinds.items() if holds_secrets(kind)]
+        self.table = SpanTable()
+        self.problems: list[Diagnostic] = []
+        self.resources: dict[Address, Resource] = {}
+        self.adopted: dict[tuple[str, str], Resource] = {}
+        self.claimed: set[Address] = set()  # what invalid documents would have declared
+        self.complete = True  # no file hides documents from us
+
+    def read(self, file: str, data: bytes) -> None:
+        composed = compose(data, file, self.table)
+        if not composed.complete:
+            self.complete = False
+            hide = any(name in data for name in self.secret_kinds)
+            self.problems += (replace(problem, hide_source=hide) for problem in composed.diagnostics)
+        for document in composed.documents:
+            self.document(document, file)
+
+    def document(self, document: Document, file: str) -> None:
+        place = Place(document, file)
+        kind = self.kind_of(document, place)
+        if kind is None:
+            self.complete = False
+            return
+        secret = holds_secrets(kind)
+        problems: list[Diagnostic] = []
+        try:
+            manifest: Any = self.models[kind.name].model_validate(document.value)
+        except ValidationError as failure:
+            place = Place(document, file, secret)
+            problems = explain(failure, self.models[kind.name], place)
+            self.claim(document.value, kind)
+        else:
+            problems = [*self.add(manifest, kind, document, file)]
+            if secret:
+                problems = [replace(problem, hide_source=True) for problem in problems]
+        self.problems += problems
+        if document.surprises:
+            self.problems += surprises(Place(document, file, secret), problems)
+
+    def kind_of(self, document: Document, place: Place) -> Kind | None:
+        """The kind that the document names; None, with a problem noted, when it names none of ours."""
+        value = document.value
+        problem: Diagnostic | None = None
+        if not isinstance(value, dict):
+            found = describe(value, secret=True)
+            problem = error(
+                "not-a-manifest",
+                f"expected a mapping with `apiVersion`, `kind`, `metadata` and `spec`, found {found}",
+                place.value(()),
+            )
+            self.problems.append(replace(problem, hide_source=True))
+            return None
+        version, name = value.get("apiVersion"), value.get("kind")
+        if version != API_VERSION and "apiVersion" in value:
+            problem = error(
+                "unknown-api-version",
+                f"expected `apiVersion: {API_VERSION}`",
+                place.value(("apiVersion",)),
+                help=f"write `apiVersion: {API_VERSION}`, or keep manifests of other programs elsewhere",
+            )
+        elif "kind" not in value:
+            problem = error(
+                "missing-field",
+                "the field `kind` is missing",
+                place.value(()),
+                help=f"add `kind:` with one of {', '.join(self.kinds)}",
+            )
+        elif not isinstance(name, str):
+            problem = wrong_type("text", ("kind",), place)
+        elif name not in self.kinds:
+            problem = error(
+                "unknown-kind",
+                f"there is no kind `{name}`",
+                place.value(("kind",)),
+                help=did_you_mean(name, list(self.kinds)) or f"kinds are {', '.join(self.kinds)}",
+            )
+        else:
+            return self.kinds[name]
+        lines = [place.value((key,)).line for key in value]
+        shares_its_line = len(set(lines)) < len(lines)  # perhaps with a value of a misspelt secret
+        self.problems.append(replace(problem, hide_source=shares_its_line))
+        return None
+
+    def add(self, manifest: Any, kind: Kind, document: Document, file: str) -> Iterator[Diagnostic]:
+        """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
+        metadata, spec = manifest.metadata, manifest.spec
+        address = Address(kind.name, metadata.name, metadata.app if kind.in_app else None)
+        resource = Resource(
+            address,
+            spec,
+            manifest.lifecycle.lifecycle() if manifest.lifecycle else _DEFAULT_LIFECYCLE,
+            file,
+            document.spans,
+            metadata.labels,
+            metadata.id,
+            tuple(kind.references(spec, address)),
+        )
+        yield from kind.check(spec, resource.span)
+        first = self.resources.get(address)
+        if first is not None:
+            yield error(
+                "duplicate-address",
+                f"{address} is declared twice",
+                resource.span("metadata", "name"),
+                notes=(f"first at {_at(first, 'metadata', 'name')}",),
+                help="rename one of the two, or remove it",
+            )
+            return
+        count = getattr(spec, "count", None) or 1
+        if metadata.id is not None:
+            yield from self.adopt(resource, count)
+        self.resources[address] = resource
+        for ordinal in range(1, count):
+            numbered = address._replace(ordinal=ordinal)
+            self.resources[numbered] = replace(resource, address=numbered)
+
+    def adopt(self, resource: Resource, count: int) -> Iterator[Diagnostic]:
+        assert resource.adopt_id is not None
+        if count > 1:
+            yield error(
+                "id-with-count",
+                f"`metadata.id` names one object, but `count` is {count}",
+                resource.span("metadata", "id"),
+                help="remove `id`: matching objects are adopted, or write one manifest for each",
+            )
+        first = self.adopted.setdefault((resource.address.kind, resource.adopt_id), resource)
+        if first is not resource:
+            yield error(
+                "duplicate-id",
+                f"{first.address} and {resource.address} adopt the same object",
+                resource.span("metadata", "id"),
+                notes=(f"first at {_at(first, 'metadata', 'id')}",),
+            )
+
+    def claim(self, value: Any, kind: Kind) -> None:
+        """Remember what an invalid document would have declared, so that references to it are not errors."""
+        metadata = value.get("metadata")
+        if isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
+            app = metadata.get("app")
+            self.claimed.add(
+                Address(kind.name, metadata["name"], app if kind.in_app and isinstance(app, str) else None)
+            )
+
+    def finish(self, known: Container[Address]) -> tuple[list[Resource], list[Resource]]:
+        """Resources and policies, with defaults given and references checked."""
+        owned = {name for name, kind in self.kinds.items() if kind.owns_objects}
+        policies = [item for item in self.resources.values() if item.address.kind not in owned]
+        resources = [item for item in self.resources.values() if item.address.kind in owned]
+        if policies:
+            defaults = Defaults(policies, self.kinds)
+            resources = [defaults.apply(resource) for resource in resources]
+            self.problems += defaults.conflicts()
+            if self.complete and not self.claimed:
+                self.problems += defaults.unused()
+        if any(resource.references for resource in self.resources.values()):
+            found = [*reference_cycles(self.resources)]
+            if self.complete:
+                found += unknown_references(
+                    self.resources,
+                    lambda address: address in known or address._replace(ordinal=0) in self.claimed,
+                )
+            self.problems += (
+                replace(problem, hide_source=holds_secrets(self.kinds[address.kind]))
+                for address, problem in found
+            )
+        return resources, policies
+
+
+def _at(resource: Resource, *path: str) -> str:
+    span = resource.span(*path)
+    return f"{span.file}:{span.line}:{span.column}" if span else resource.file

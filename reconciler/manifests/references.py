@@ -1,0 +1,69 @@
+"""References between resources: each must lead somewhere, and none round in a circle."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.manifests.problems import did_you_mean
+from reconciler.model import Address, Resource
+
+_MOST_CYCLES = 10
+_MOST_CANDIDATES = 1_000
+
+
+def unknown_references(
+    resources: Mapping[Address, Resource], known: Callable[[Address], bool]
+) -> Iterator[tuple[Address, Diagnostic]]:
+    """One error per reference to an address that is neither in `resources` nor `known`, with who refers."""
+    for resource in resources.values():
+        if resource.address.ordinal:
+            continue
+        for reference in resource.references:
+            wanted = reference.address
+            if wanted in resources or known(wanted):
+                continue
+            problem = error(
+                "unknown-reference",
+                f"no manifest declares {wanted}",
+                resource.span(*reference.span_path),
+                help=_nearest(wanted, resources),
+            )
+            yield resource.address, problem
+
+
+def reference_cycles(resources: Mapping[Address, Resource]) -> Iterator[tuple[Address, Diagnostic]]:
+    """One error per loop, at the reference that the loop's first address makes, with that address."""
+    graph = {
+        address: {reference.address for reference in resource.references}
+        for address, resource in resources.items()
+        if resource.references
+    }
+    for _ in range(_MOST_CYCLES):
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as found:
+            loop: Sequence[Address] = found.args[1][:0:-1]  # from the one that refers to the one referred to
+            start = loop.index(min(loop, key=str))
+            loop = [*loop[start:], *loop[:start]]
+            first, second = loop[0], loop[1 % len(loop)]
+            graph[first].discard(second)
+            yield first, _cycle(resources[first], second, loop)
+        else:
+            return
+
+
+def _cycle(resource: Resource, second: Address, loop: Sequence[Address]) -> Diagnostic:
+    path = next(item.span_path for item in resource.references if item.address == second)
+    message = (
+        f"{resource.address} refers to itself"
+        if len(loop) == 1
+        else f"references form a loop: {' -> '.join(map(str, [*loop, loop[0]]))}"
+    )
+    return error("reference-cycle", message, resource.span(*path), help="remove one of the references")
+
+
+def _nearest(wanted: Address, resources: Collection[Address]) -> str:
+    candidates = [
+        str(address) for address in resources if address.kind == wanted.kind and not address.ordinal
+    ]
+    return did_you_mean(str(wanted), candidates) if len(candidates) <= _MOST_CANDIDATES else ""

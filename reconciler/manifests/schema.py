@@ -1,0 +1,36 @@
+"""The JSON Schema of all manifests, for editors: completion and checks by kind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import Kind
+from reconciler.manifests.envelope import API_VERSION, manifest_models
+
+
+def json_schema(kinds: Mapping[str, Kind] | None = None) -> dict[str, Any]:
+    """One draft-07 schema (what YAML language servers read best) that chooses by `kind`."""
+    models = manifest_models(find_kinds() if kinds is None else kinds)
+    references, generated = models_json_schema(
+        [(model, "validation") for model in models.values()], by_alias=True
+    )
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "reconciler manifest",
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "properties": {
+            "apiVersion": {"const": API_VERSION, "description": "Version of the manifest format."},
+            "kind": {"enum": list(models), "description": "What the manifest describes."},
+        },
+        "allOf": [
+            {
+                "if": {"properties": {"kind": {"const": name}}, "required": ["kind"]},
+                "then": references[model, "validation"],
+            }
+            for name, model in models.items()
+        ],
+        "$defs": generated["$defs"],
+    }

@@ -1,0 +1,206 @@
+"""Applying: a plan is shown, approved, found to be still true, and carried out."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from reconciler.diagnostics import Diagnostic, error, has_errors
+from reconciler.errors import Refused
+from reconciler.execution.executor import Executor
+from reconciler.execution.recorder import Recorder
+from reconciler.execution.unsettled import settle_open
+from reconciler.execution.values import Outputs
+from reconciler.model import Action, Address, Observation, Owed
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired, Project, read_all, secret_value
+from reconciler.planning.fingerprint import digest_now
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.state.store import Lease, State
+from reconciler.steps import OutputRef, Plan, Read, Result, SecretRef
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A plan and what became of it. `declined`: a person said no, and nothing was sent."""
+
+    plan: Plan
+    results: Sequence[Result] = ()
+    owed: tuple[Owed, ...] = ()
+    declined: bool = False
+    interrupted: bool = False
+
+
+async def apply(
+    project: Project,
+    desired: Desired,
+    *,
+    approve: Callable[[Plan], bool],
+    approved_deletes: Collection[str] = (),
+    on_executor: Callable[[Executor], None] = lambda executor: None,
+) -> Applied:
+    """Plan, ask, run. Raises Refused when the plan may not run as it is; then nothing was sent."""
+    await settle_open(
+        project.store,
+        platform=project.platform,
+        clock=project.clock,
+        reporter=project.reporter,
+        settle_s=project.limits.settle_s,
+        holder=project.holder,
+        timeout_s=project.lock_timeout_s,
+    )
+    plan = await make_plan(project, desired, need_secrets=True)
+    refuse_unless_runnable(plan, approved_deletes)
+    if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
+        if not approve(plan):
+            return Applied(plan, declined=True, owed=plan.owed)
+    elif not plan.bindings and not any(change.action is Action.FORGET for change in plan.changes):
+        return Applied(plan, owed=plan.owed)
+    return await run_plan(project, plan, on_executor=on_executor)
+
+
+def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> None:
+    """All or nothing: a plan with a refused change or an unapproved delete sends no call at all."""
+    unapproved = [
+        error(
+            "delete-not-approved",
+            f"`{change.address}` ({change.id}) would be deleted: {change.reason}",
+            help=f"if that is meant, pass --approve-delete {change.address}",
+        )
+        for change in plan.changes
+        if change.action is Action.DELETE and str(change.address) not in approved_deletes
+    ]
+    if unapproved or has_errors(plan.diagnostics):
+        raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
+
+
+class PlanRefused(Refused):
+    """Carries the plan, so that a person sees what was refused."""
+
+    def __init__(self, plan: Plan, diagnostics: Sequence[Diagnostic]) -> None:
+        super().__init__("the plan is refused; nothing was changed", diagnostics)
+        self.plan = plan
+
+
+async def run_saved(
+    project: Project,
+    plan: Plan,
+    approved_deletes: Collection[str],
+    *,
+    on_executor: Callable[[Executor], None] = lambda executor: None,
+) -> Applied:
+    """Run a plan from a file, if nothing that it is about moved since."""
+    refuse_unless_runnable(plan, approved_deletes)
+    return await run_plan(project, plan, on_executor=on_executor)
+
+
+async def run_plan(
+    project: Project,
+    plan: Plan,
+    *,
+    on_executor: Callable[[Executor], None] = lambda executor: None,
+) -> Applied:
+    """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved."""
+    records = (await project.store.load()).records
+    touched = {step.address for step in plan.steps}
+    touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
+    scopes = {binding.scope for binding in plan.bindings}
+    scopes |= {records[address].scope for address in touched if address in records}
+    lease = await project.store.lease(sorted(scopes), project.holder, timeout_s=project.lock_timeout_s)
+    try:
+        return await _run_under(project, plan, lease, on_executor)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await project.store.release(lease)
+
+
+async def _run_under(
+    project: Project, plan: Plan, lease: Lease, on_executor: Callable[[Executor], None]
+) -> Applied:
+    state = await project.store.load()
+    _refuse_unless_current(plan, state)
+    observed = await _observe_again(project, plan)
+    moved = _moved(plan, state, observed)
+    if moved:
+        raise Refused(
+            "something moved since the plan was made; nothing was changed",
+            [
+                error("moved", f"`{address}` {how}", help="make a new plan and look at it again")
+                for address, how in moved.items()
+            ],
+        )
+    outputs = Outputs()
+    for source, read in plan.inputs:
+        record = state.records.get(Address.parse(source))
+        for item in observed[read].objects:
+            if record is None or item.id == record.id:
+                outputs.put(source, item.model_dump())
+    secrets: dict[SecretRef, Sensitive] = {}
+
+    def read_secret(ref: SecretRef, output: Callable[[OutputRef], Any]) -> Sensitive:
+        # Read once: what is fingerprinted must be what was sent.
+        if ref not in secrets:
+            secrets[ref] = secret_value(project, ref, output)
+        return secrets[ref]
+
+    recorder = Recorder(project.store, lease, project.new_id(), project.clock, state.records)
+    await recorder.start(plan)
+    executor = Executor(
+        plan,
+        platform=project.platform,
+        recorder=recorder,
+        observed=observed,
+        outputs=outputs,
+        read_secret=read_secret,
+        fingerprint_key=await project.store.fingerprint_key(),
+        clock=project.clock,
+        reporter=project.reporter,
+        limits=project.limits,
+    )
+    on_executor(executor)
+    results = await executor.run()
+    with anyio.CancelScope(shield=True):
+        await recorder.finish()
+    adopted = [
+        Result(change.address, f"{change.address}#{change.action}", "done", change.id)
+        for change in plan.changes
+        if change.action in (Action.ADOPT, Action.FORGET)
+    ]
+    return Applied(plan, (*adopted, *results), recorder.owed(), interrupted=executor.stopping)
+
+
+def _refuse_unless_current(plan: Plan, state: State) -> None:
+    if plan.id in state.plans_run:
+        raise Refused(
+            "this plan was already applied: a plan runs once", help="make a new one with `reconcile plan`"
+        )
+    if plan.lineage and state.lineage and plan.lineage != state.lineage:
+        raise Refused("this plan was made for another state", help="check --state, or make a new plan")
+
+
+async def _observe_again(project: Project, plan: Plan) -> Mapping[Read, Observation]:
+    observed: dict[Read, Observation] = {}
+    reads = [expected.read for expected in plan.expectations if expected.read is not None]
+    reads += [read for _, read in plan.inputs]
+    await read_all(project, list(dict.fromkeys(reads)), observed.__setitem__)
+    return observed
+
+
+def _moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> dict[Address, str]:
+    """The addresses that are not as the plan saw them, and how."""
+    moved: dict[Address, str] = {}
+    for expected in plan.expectations:
+        record = state.records.get(expected.address)
+        if (record.serial if record is not None else 0) != expected.serial:
+            moved[expected.address] = "was applied by somebody else meanwhile"
+        elif expected.read is not None:
+            now = observed[expected.read]
+            if not now.complete:
+                moved[expected.address] = f"cannot be read again: {now.problem}"
+            elif digest_now(expected, now.objects) != expected.digest:
+                moved[expected.address] = "changed on the platform since the plan was made"
+    for source, read in plan.inputs:
+        if not observed[read].complete:
+            moved[Address.parse(source)] = f"cannot be read again: {observed[read].problem}"
+    return moved

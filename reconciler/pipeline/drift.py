@@ -1,0 +1,51 @@
+"""Drift: what moved on the platform without us."""
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.kinds import find_kinds
+from reconciler.model import Change, Observation, StateRecord, owed_work
+from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.planning.drift import drift_of
+from reconciler.steps import Plan, Read
+
+
+async def find_drift(project: Project, desired: Desired) -> Plan:
+    """A plan without steps: what differs between the records and the platform. Sends nothing but GET."""
+    state = await project.store.load()
+    kinds = find_kinds()
+    wanted = {resource.address: resource for resource in desired.resources}
+    by_read: dict[Read, list[StateRecord]] = {}
+    for record in state.records.values():
+        kind = kinds.get(record.address.kind)
+        if kind is None or record.address not in wanted:
+            continue
+        read = kind.read(record.address, record.id, project.capabilities)
+        if read is not None:
+            by_read.setdefault(read, []).append(record)
+    changes: list[Change] = []
+    problems: list[Diagnostic] = []
+
+    def compare(read: Read, observation: Observation) -> None:
+        if not observation.complete:
+            problems.append(error("unreadable", f"cannot read {read.path}: {observation.problem}"))
+            return
+        by_id = {item.id: item for item in observation.objects}
+        for record in by_read[read]:
+            kind = kinds[record.address.kind]
+            change = drift_of(kind, record, wanted[record.address], by_id.get(record.id))
+            if change is not None:
+                changes.append(change)
+
+    await read_all(project, list(by_read), compare)
+    compared = sum(map(len, by_read.values()))
+    return Plan(
+        id=project.new_id(),
+        lineage=state.lineage,
+        created_at=project.clock.now(),
+        changes=tuple(sorted(changes, key=lambda change: str(change.address))),
+        steps=(),
+        expectations=(),
+        bindings=(),
+        owed=owed_work(state.records),
+        diagnostics=(*desired.diagnostics, *problems),
+        unchanged=compared - len(changes),
+    )

@@ -1,0 +1,90 @@
+"""Planning: what apply would do."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.diagnostics import Diagnostic, error, warning
+from reconciler.errors import SecretUnavailable
+from reconciler.execution.unsettled import overlay
+from reconciler.execution.values import Outputs
+from reconciler.kinds import find_kinds
+from reconciler.model import Address, Resource, StateRecord
+from reconciler.pipeline.project import Desired, Project, read_all, secret_value
+from reconciler.planning.planner import Planner
+from reconciler.secrets.fingerprint import fingerprint
+from reconciler.steps import OutputRef, Plan
+
+
+async def make_plan(project: Project, desired: Desired, *, need_secrets: bool = False) -> Plan:
+    """What apply would do. `need_secrets`: an unreadable secret source is an error, not a warning."""
+    state = await project.store.load()
+    records, undecided = await overlay(
+        state, platform=project.platform, clock=project.clock, settle_s=project.limits.settle_s
+    )
+    planner = Planner(
+        find_kinds(),
+        desired.resources,
+        records,
+        capabilities=project.capabilities,
+        now=project.clock.now(),
+        selected=desired.selected,
+        undecided=undecided,
+    )
+    await read_all(project, planner.reads(), planner.answer)
+    await read_all(project, planner.more_reads(), planner.more_answer)
+    fingerprints, problems = await _fingerprint_secrets(
+        project, desired.resources, records, planner.live, need_secrets=need_secrets
+    )
+    return planner.finish(
+        id=project.new_id(),
+        lineage=state.lineage,
+        fingerprints=fingerprints,
+        diagnostics=(*desired.diagnostics, *problems),
+    )
+
+
+async def _fingerprint_secrets(
+    project: Project,
+    resources: Sequence[Resource],
+    records: Mapping[Address, StateRecord],
+    live: Mapping[Address, Any],
+    *,
+    need_secrets: bool,
+) -> tuple[dict[Address, str], list[Diagnostic]]:
+    """The fingerprints of all secret values that can be read now; what else is missing is reported."""
+    kinds = find_kinds()
+    outputs = Outputs()
+    for address, item in live.items():
+        outputs.put(str(address), item.model_dump())
+    fingerprints: dict[Address, str] = {}
+    problems = []
+    for resource in resources:
+        ref = kinds[resource.address.kind].secret(resource)
+        if ref is None:
+            continue
+        not_yet: list[OutputRef] = []
+
+        def output(ref: OutputRef, not_yet: list[OutputRef] = not_yet) -> Any:
+            value = outputs.get(ref)
+            if value is None:
+                not_yet.append(ref)
+                return "not known yet"
+            return value
+
+        try:
+            value = secret_value(project, ref, output)
+        except SecretUnavailable as missing:
+            report = error if need_secrets else warning
+            problems.append(
+                report(
+                    "secret-source",
+                    f"`{resource.address}`: source not readable here: {missing.message}",
+                    resource.span("spec", "value_from"),
+                    help="provide it where apply runs",
+                )
+            )
+            continue
+        if resource.address in records and not not_yet:
+            key = await project.store.fingerprint_key()
+            fingerprints[resource.address] = fingerprint(key, resource.address, value)
+    return fingerprints, problems

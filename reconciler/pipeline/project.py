@@ -1,0 +1,57 @@
+"""What every verb works with: the doors to the outside, and the loaded manifests."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.clock import Clock
+from reconciler.diagnostics import Diagnostic
+from reconciler.execution.executor import Limits
+from reconciler.model import Observation, Resource, StateRecord
+from reconciler.observe import observe
+from reconciler.platform.client import Platform
+from reconciler.reporter import Reporter
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.secrets.sources import read_secret_file, resolve
+from reconciler.state.store import Store
+from reconciler.steps import OutputRef, Read, SecretRef
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What a verb needs from outside. `new_id`: ids of plans and runs; `holder`: this process, for people."""
+
+    store: Store
+    platform: Platform
+    capabilities: frozenset[str]
+    limits: Limits
+    clock: Clock
+    reporter: Reporter
+    env: Mapping[str, str]
+    root: Path
+    new_id: Callable[[], str]
+    holder: str
+    lock_timeout_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The loaded manifests. `selected`: whether a record without a manifest belongs to the files given."""
+
+    resources: Sequence[Resource]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    selected: Callable[[StateRecord], bool] = lambda record: True
+
+
+async def read_all(
+    project: Project, reads: Sequence[Read], on_answer: Callable[[Read, Observation], None]
+) -> None:
+    await observe(project.platform, reads, on_answer, clock=project.clock, reporter=project.reporter)
+
+
+def secret_value(project: Project, ref: SecretRef, output: Callable[[OutputRef], Any]) -> Sensitive:
+    def read_file(name: str) -> bytes:
+        return read_secret_file(str(project.root / name))
+
+    return resolve(ref, env=project.env, read_file=read_file, output=output)

@@ -1,0 +1,102 @@
+"""What a person decides: lost calls, restarts that were owed, records to forget."""
+
+from dataclasses import replace
+
+from reconciler.clock import Clock
+from reconciler.errors import PlatformError, ReconcilerError
+from reconciler.execution.intents import Intent
+from reconciler.execution.recorder import Recorder
+from reconciler.kinds import find_kinds
+from reconciler.model import Address, StateRecord
+from reconciler.pipeline.project import Project
+from reconciler.state.store import Event, JournalEntry, Lease, Store
+
+
+async def resolve_unknown(project: Project, address: Address, *, adopt: str | None) -> str:
+    """Close the open call of `address`: it made `adopt`, or (None) nothing. Also confirms an inferred id."""
+    state = await project.store.load()
+    opened = next((entry for entry in state.open_intents if entry.address == address), None)
+    record = state.records.get(address)
+    if opened is None and (record is None or not record.inferred or adopt is None):
+        raise ReconcilerError(
+            f"`{address}` has no call of unknown outcome", help="`reconcile plan` lists what is unknown"
+        )
+    if adopt is not None:
+        await _must_exist(project, address, adopt)
+    scope = Intent.from_json(opened.data).scope if opened is not None else _scope(record)
+    lease = await project.store.lease([scope], project.holder, timeout_s=project.lock_timeout_s)
+    try:
+        if opened is None:
+            return await _confirm(project, lease, record, adopt)
+        intent = Intent.from_json(opened.data)
+        recorder = Recorder(project.store, lease, opened.run, project.clock, state.records)
+        if adopt is None:
+            await recorder.settle(opened, {"landed": False, "by": project.holder})
+            return "recorded as not created; the next apply may create it"
+        made = intent.record(address, adopt, opened.at, inferred=False)
+        put = [made] if intent.creates else []
+        await recorder.settle(opened, {"id": adopt, "by": project.holder}, put)
+        return f"recorded as {adopt}"
+    finally:
+        await project.store.release(lease)
+
+
+async def _must_exist(project: Project, address: Address, id: str) -> None:
+    read = find_kinds()[address.kind].read(address, id, project.capabilities)
+    if read is None:
+        return
+    assert isinstance(read.path, str)
+    try:
+        observation = await project.platform.read(read.path, read.shape)
+    except PlatformError as failure:
+        raise ReconcilerError(f"cannot check that {id} exists: {failure.message}") from failure
+    if not any(item.id == id and item.present for item in observation.objects):
+        raise ReconcilerError(f"there is no {id} on the platform", help="check the id")
+
+
+async def _confirm(project: Project, lease: Lease, record: StateRecord | None, adopt: str | None) -> str:
+    assert record is not None
+    if record.id != adopt:
+        raise ReconcilerError(f"`{record.address}` is recorded as {record.id}, not {adopt}")
+    await _note(project.store, project.clock, lease, project.new_id(), replace(record, inferred=False))
+    return f"{adopt} is confirmed"
+
+
+async def settle_restart(project: Project, address: Address) -> str:
+    """A person restarted the machine: nothing is owed any more."""
+    record = (await project.store.load()).records.get(address)
+    if record is None or not record.obligations:
+        raise ReconcilerError(f"`{address}` owes no restart")
+    lease = await project.store.lease([record.scope], project.holder, timeout_s=project.lock_timeout_s)
+    try:
+        done = replace(record, obligations=())
+        await _note(project.store, project.clock, lease, project.new_id(), done)
+    finally:
+        await project.store.release(lease)
+    return "the restart is recorded as done"
+
+
+async def forget(
+    store: Store, address: Address, clock: Clock, holder: str, run: str, timeout_s: float
+) -> bool:
+    """Drop the record of `address`; False when there is none."""
+    record = (await store.load()).records.get(address)
+    if record is None:
+        return False
+    lease = await store.lease([record.scope], holder, timeout_s=timeout_s)
+    try:
+        entry = JournalEntry(run, Event.DECIDED, clock.now(), address, data={"forget": record.id})
+        await store.commit(lease, [entry], remove=[address])
+    finally:
+        await store.release(lease)
+    return True
+
+
+async def _note(store: Store, clock: Clock, lease: Lease, run: str, record: StateRecord) -> None:
+    entry = JournalEntry(run, Event.DECIDED, clock.now(), record.address, data={"id": record.id})
+    await store.commit(lease, [entry], [record])
+
+
+def _scope(record: StateRecord | None) -> str:
+    assert record is not None
+    return record.scope

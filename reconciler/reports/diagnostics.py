@@ -1,0 +1,129 @@
+"""Diagnostics as text with the source line and a caret, and as JSON."""
+
+import unicodedata
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from reconciler.diagnostics import Diagnostic, Span
+
+_WIDEST = 100  # columns of a source line
+_BEFORE_CARET = 40  # columns kept before the caret of a clipped line
+_TAB = "    "
+_DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_HIDDEN = "(not shown: it may hold a secret)"
+
+
+def render(diagnostics: Iterable[Diagnostic], read_line: Callable[[str, int], str | None]) -> str:
+    """All diagnostics in their order, with an empty line between two.
+
+    `read_line(file, number)` gives a source line, or None when there is none to show. Control and
+    direction characters of names, values and source lines are made visible.
+    """
+    return "\n".join(f"{_render(item, read_line)}\n" for item in diagnostics)
+
+
+def diagnostic_documents(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
+    """`{code, severity, message, file, line, column, help?}` each; a missing position is null."""
+    return [_document(item) for item in diagnostics]
+
+
+def _document(diagnostic: Diagnostic) -> dict[str, Any]:
+    span = diagnostic.span
+    found = {
+        "code": diagnostic.code,
+        "severity": str(diagnostic.severity),
+        "message": diagnostic.message,
+        "file": span.file if span else None,
+        "line": span.line if span else None,
+        "column": span.column if span else None,
+    }
+    return found | {"help": diagnostic.help} if diagnostic.help else found
+
+
+def _render(item: Diagnostic, read_line: Callable[[str, int], str | None]) -> str:
+    lines = [f"{item.severity}[{item.code}]: {_visible(item.message)}"]
+    margin = " "
+    notes = [*item.notes]
+    if item.span is not None:
+        span = item.span
+        margin = " " * (len(str(span.line)) + 2)
+        lines.append(f"{margin[1:]}--> {_visible(span.file)}:{span.line}:{span.column}")
+        source = None if item.hide_source else read_line(span.file, span.line)
+        if source is not None:
+            text, caret = _excerpt(source, span)
+            lines += [f" {span.line} | {text}".rstrip(), f"{margin}| {caret} {_visible(item.label)}".rstrip()]
+        else:
+            if item.hide_source:
+                lines.append(f" {span.line} | {_HIDDEN}")
+            notes[:0] = [item.label] if item.label else []
+    for name, texts in (("note", notes), ("help", [item.help] if item.help else [])):
+        for text in texts:
+            first, *rest = text.split("\n")
+            lines.append(f"{margin}= {name}: {_visible(first)}")
+            lines += (f"{margin}        {_visible(line)}" for line in rest)
+    return "\n".join(lines)
+
+
+def _excerpt(source: str, span: Span) -> tuple[str, str]:
+    """The source line, clipped around the span when long, and the caret line below it."""
+    start = min(span.column - 1, len(source))
+    before = _visible(source[:start])
+    marked = _visible(source[start : start + span.width])
+    after = _visible(source[start + span.width :])
+    if _columns(before + marked + after) > _WIDEST:
+        before = _clipped_left(before, _BEFORE_CARET)
+        marked = _clipped_right(marked, _WIDEST - _BEFORE_CARET)
+        after = _clipped_right(after, max(1, _WIDEST - _columns(before + marked)))
+    caret = " " * _columns(before) + "^" * max(1, _columns(marked))
+    return before + marked + after, caret
+
+
+def _clipped_right(text: str, columns: int) -> str:
+    if _columns(text) <= columns:
+        return text
+    while _columns(text) >= columns:
+        text = text[: -max(1, (_columns(text) - columns) // 2)]
+    return f"{text}…"
+
+
+def _clipped_left(text: str, columns: int) -> str:
+    if _columns(text) <= columns:
+        return text
+    while _columns(text) >= columns:
+        text = text[max(1, (_columns(text) - columns) // 2) :]
+    return f"…{text}"
+
+
+def _visible(text: str) -> str:
+    """`text` as a terminal shows it: tabs as spaces, control and direction characters as escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_visible_character(character) for character in text)
+
+
+def _visible_character(character: str) -> str:
+    if character == "\t":
+        return _TAB
+    if unicodedata.category(character) in ("Cc", "Cs") or character in _DIRECTIONS:
+        code = ord(character)
+        return f"\\u{code:04x}" if code > 0xFF else f"\\x{code:02x}"
+    return character
+
+
+def _columns(text: str) -> int:
+    """How many terminal columns `text` takes: two for wide characters, none for combining ones.
+
+    Parts of an emoji that a joiner holds together count as one wide character.
+    """
+    if text.isascii():
+        return len(text)
+    columns = 0
+    joined = False
+    for character in text:
+        if character == "\u200d":
+            joined = True
+        elif unicodedata.category(character) in ("Mn", "Me", "Cf") or joined:
+            joined = False
+        else:
+            columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return columns

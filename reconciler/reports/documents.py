@@ -1,0 +1,154 @@
+"""The JSON documents of plan, drift and apply, after DESIGN section 3. Secrets show as `(sensitive)`."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.diagnostics import Diagnostic
+from reconciler.model import SENSITIVE, Action, Change, Owed
+from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.steps import OutputRef, Plan, Result, SecretRef, Step, Template
+
+FORMAT_VERSION = "1"
+
+SUMMARY = (
+    Action.CREATE,
+    Action.RESTORE,
+    Action.ADOPT,
+    Action.UPDATE,
+    Action.EXTEND,
+    Action.SNAPSHOT,
+    Action.SET,
+    Action.SUSPEND,
+    Action.START,
+    Action.RESTART,
+    Action.DELETE,
+    Action.RETAIN,
+    Action.FORGET,
+    Action.NOOP,
+    Action.REFUSED,
+)
+
+
+def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None) -> dict[str, Any]:
+    """`diagnostics` replaces the plan's own, where more became known."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "changes": [_change(change) for change in plan.changes],
+        "steps": [_step(step) for step in plan.steps],
+        "owed": [owed_document(owed) for owed in plan.owed],
+        "diagnostics": diagnostic_documents(plan.diagnostics if diagnostics is None else diagnostics),
+        "summary": summarise(plan),
+    }
+
+
+def drift_document(plan: Plan) -> dict[str, Any]:
+    document = plan_document(plan)
+    del document["steps"]
+    return document
+
+
+def apply_document(
+    plan: Plan,
+    results: Sequence[Result],
+    owed: Sequence[Owed],
+    *,
+    diagnostics: Sequence[Diagnostic] | None = None,
+) -> dict[str, Any]:
+    document = plan_document(plan, diagnostics=diagnostics)
+    document["owed"] = [owed_document(item) for item in owed]
+    document["results"] = [_result(result) for result in results]
+    return document
+
+
+def failure_document(message: str, diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+    """When there is no plan to show: the diagnostics, or the failure as one."""
+    found = diagnostic_documents(diagnostics)
+    if not found:
+        found = [{"code": "failed", "severity": "error", "message": message}]
+    return {"format_version": FORMAT_VERSION, "diagnostics": found}
+
+
+def summarise(plan: Plan) -> dict[str, int]:
+    """How many changes of each action; what needs nothing counts as noop."""
+    counts = Counter(change.action for change in plan.changes)
+    counts[Action.NOOP] = plan.unchanged + counts[Action.NOOP]
+    return {action.value: counts[action] for action in SUMMARY}
+
+
+def shown(value: Any) -> Any:
+    """`value` with references as templates and secrets hidden."""
+    if isinstance(value, SecretRef):
+        return SENSITIVE
+    if isinstance(value, OutputRef | Template):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: shown(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(item) for item in value]
+    return value
+
+
+def owed_document(owed: Owed) -> dict[str, Any]:
+    return {
+        "address": str(owed.address),
+        "work": owed.work,
+        "because": owed.because,
+        "certainty": owed.certainty,
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "address": str(change.address),
+        "action": change.action.value,
+        "fields": [
+            {
+                "path": field.path,
+                "before": shown(field.before),
+                "after": shown(field.after),
+                "effect": field.effect.value,
+            }
+            for field in change.fields
+        ],
+        "impact": change.impact.value,
+        "reason": change.reason,
+    }
+    if change.id is not None:
+        document["id"] = change.id
+    return document
+
+
+def _step(step: Step) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "id": step.id,
+        "address": str(step.address),
+        "method": step.call.method,
+        "path": str(step.call.path),
+        "body": shown(step.call.body),
+        "after": list(step.after),
+    }
+    if step.wait is not None:
+        until = step.wait.until
+        document["wait"] = {
+            "path": str(step.wait.read.path),
+            "field": until.field,
+            "until": list(until.any_of) if until.at_least is None else {"at_least": until.at_least},
+            "timeout_s": step.wait.timeout_s,
+        }
+    if step.owes is not None:
+        document["owes"] = {"work": step.owes.work, "when": step.owes.when}
+    return document
+
+
+def _result(result: Result) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "address": str(result.address),
+        "step": result.step,
+        "outcome": result.outcome,
+    }
+    if result.id:
+        document["id"] = result.id
+    if result.error:
+        document["error"] = result.error
+    return document

@@ -1,0 +1,118 @@
+"""Plans, drift and results as text for people: one line a change, its fields and its calls below."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from reconciler.model import Action, Change, Effect, Impact, Owed
+from reconciler.reports.documents import shown, summarise
+from reconciler.steps import Plan, Result, Step
+
+_MARKS = {
+    Action.CREATE: "+",
+    Action.RESTORE: "+",
+    Action.ADOPT: "=",
+    Action.EXTEND: "~",
+    Action.UPDATE: "~",
+    Action.SET: "~",
+    Action.SNAPSHOT: "+",
+    Action.DELETE: "-",
+    Action.FORGET: "-",
+    Action.RETAIN: "o",
+    Action.REFUSED: "!",
+    Action.NOOP: " ",
+}
+_VERBS = {Action.SET: "set", Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
+_WORTH_SAYING = tuple(action for action in Action if action is not Action.NOOP)
+
+
+def render_plan(plan: Plan) -> str:
+    """The whole plan; one line when there is nothing to do."""
+    lines: list[str] = []
+    calls: dict[str, list[Step]] = {}
+    for step in plan.steps:
+        calls.setdefault(str(step.address), []).append(step)
+    for change in plan.changes:
+        lines += _change_lines(change, calls.get(str(change.address), []))
+    if lines:
+        lines.append("")
+    lines += _owed_lines(plan.owed)
+    lines.append(summary_line(plan))
+    return "\n".join(lines) + "\n"
+
+
+def render_drift(plan: Plan) -> str:
+    lines: list[str] = []
+    for change in plan.changes:
+        lines.append(f"  ! {change.address}  {change.reason}")
+        lines += [
+            f"      {field.path}: {_json(field.before)} -> {_json(field.after)}" for field in change.fields
+        ]
+    if lines:
+        lines.append("")
+    lines += _owed_lines(plan.owed)
+    compared = plan.unchanged + len(plan.changes)
+    drifted = f"Drift in {len(plan.changes)} of {compared} objects." if plan.changes else "No drift"
+    lines.append(drifted if plan.changes else f"{drifted}: {compared} objects are as recorded.")
+    return "\n".join(lines) + "\n"
+
+
+def render_results(results: Sequence[Result], owed: Sequence[Owed]) -> str:
+    """What became of the steps: what was not done by name, then counts."""
+    lines = [
+        f"  {result.outcome}: {result.step}  {result.error}" for result in results if result.outcome != "done"
+    ]
+    if lines:
+        lines.append("")
+    lines += _owed_lines(owed)
+    counts: dict[str, int] = {}
+    for result in results:
+        counts[result.outcome] = counts.get(result.outcome, 0) + 1
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    converged = all(result.outcome == "done" for result in results)
+    lines.append(f"{'Applied' if converged else 'Not converged'}: {told or 'records only'}.")
+    return "\n".join(lines) + "\n"
+
+
+def summary_line(plan: Plan) -> str:
+    counts = summarise(plan)
+    told = [f"{counts[action]} {_plan_verb(action)}" for action in _WORTH_SAYING if counts.get(action)]
+    unchanged = f"{plan.unchanged} unchanged" if plan.unchanged else ""
+    if not told and not plan.steps:
+        return f"No changes: {plan.unchanged} resources are as declared."
+    if not told:
+        return f"No changes, but {len(plan.steps)} still in progress; {unchanged}".rstrip("; ") + "."
+    return "Plan: " + "; ".join(part for part in (", ".join(told), unchanged) if part) + "."
+
+
+def _plan_verb(action: Action) -> str:
+    return _VERBS.get(action, f"to {action.value}") if action is not Action.SET else "to set"
+
+
+def _change_lines(change: Change, steps: Sequence[Step]) -> Iterator[str]:
+    id = f" ({change.id})" if change.id else ""
+    impact = f", impact: {change.impact.value}" if change.impact is not Impact.ONLINE else ""
+    reason = f"  # {change.reason}" if change.reason else ""
+    mark = _MARKS.get(change.action, "~")
+    yield f"  {mark} {change.address}{id}: {_VERBS.get(change.action, change.action.value)}{impact}{reason}"
+    for field in change.fields:
+        effect = "" if field.effect in (Effect.IN_PLACE, Effect.WRITE_ONLY) else f"  [{field.effect.value}]"
+        yield f"      {field.path}: {_json(field.before)} -> {_json(field.after)}{effect}"
+    for step in steps:
+        body = f" {_json(step.call.body)}" if step.call.body is not None else ""
+        yield f"      {step.call.method} {step.call.path}{body}"
+
+
+def _owed_lines(owed: Sequence[Owed]) -> list[str]:
+    if not owed:
+        return []
+    lines = ["Owed:"]
+    for item in owed:
+        certainty = "" if item.certainty == "owed" else f" ({item.certainty} whether needed)"
+        lines.append(f"  * {item.address}: {item.work}{certainty}, because {item.because}")
+        lines.append(f"      once done: reconcile resolve {item.address} --restarted")
+    return [*lines, ""]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(shown(value), ensure_ascii=False, default=str)

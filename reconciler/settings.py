@@ -1,0 +1,139 @@
+"""The project's settings: `reconcile.yaml`, found upwards from the working directory, and the environment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.errors import ManifestError, ReconcilerError
+from reconciler.manifests.compose import Document, compose
+from reconciler.model import unpack_span
+
+FILE_NAME = "reconcile.yaml"
+
+Capability = Literal[
+    "postgres.list",
+    "postgres.delete",
+    "postgres.backups",
+    "secrets.list",
+    "secrets.delete",
+    "machine.get",
+    "machine.list",
+    "machine.stop",
+    "machine.restart",
+]
+EXTENDED = frozenset(Capability.__args__)  # type: ignore[attr-defined]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class TokenSource(_Section):
+    env: str = Field("RECONCILE_TOKEN", description="Environment variable that holds the platform's token.")
+
+
+class PlatformSettings(_Section):
+    base_url: str | None = None
+    token_from: TokenSource = TokenSource()
+    capabilities: list[Capability | Literal["extended"]] = []
+    rate_limit: float | None = Field(
+        1.0, gt=0, strict=False, description="Requests per second and action; null for none."
+    )
+
+
+class ExecutionSettings(_Section):
+    concurrency: int = Field(8, ge=1, le=256)
+    settle_s: float = Field(180.0, ge=0, strict=False, description="How late a lost create may show up.")
+    deadline_s: float = Field(30.0, gt=0, strict=False, description="Bound of one request.")
+
+
+class Settings(_Section):
+    platform: PlatformSettings = PlatformSettings()
+    state: str = "sqlite:.reconcile/state.db"
+    manifests: list[str] = ["manifests"]
+    execution: ExecutionSettings = ExecutionSettings()
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        named = frozenset(self.platform.capabilities)
+        return EXTENDED if "extended" in named else named
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The settings and the project's root: where `reconcile.yaml` stands, or else the working directory."""
+
+    settings: Settings
+    root: Path
+
+
+def project_root(start: Path) -> Path:
+    """The nearest folder from `start` upwards that holds `reconcile.yaml`; `start` when none does."""
+    return next((folder for folder in (start, *start.parents) if (folder / FILE_NAME).is_file()), start)
+
+
+def find_settings(start: Path, env: Mapping[str, str]) -> Found:
+    """Raises ManifestError for a bad file, ReconcilerError for a bad environment variable."""
+    root = project_root(start)
+    file = root / FILE_NAME
+    return Found(_with_environment(_read(file) if file.is_file() else Settings(), env), root)
+
+
+def _read(file: Path) -> Settings:
+    name = str(file)
+    try:
+        composed = compose(file.read_bytes(), name)
+    except OSError as failure:
+        raise ReconcilerError(f"cannot read {name}: {failure.strerror}") from failure
+    if composed.diagnostics:
+        raise ManifestError(f"{FILE_NAME} cannot be read", composed.diagnostics)
+    if not composed.documents:
+        return Settings()
+    document = composed.documents[0]
+    try:
+        return Settings.model_validate(document.value)
+    except ValidationError as failure:
+        problems = [_explain(problem, document, name) for problem in failure.errors(include_url=False)]
+        raise ManifestError(f"{FILE_NAME} is not valid", problems) from None
+
+
+def _explain(problem: Any, document: Document, file: str) -> Diagnostic:
+    path = tuple(problem["loc"])
+    while path and path not in document.spans:
+        path = path[:-1]
+    span: Span | None = unpack_span(file, document.spans[path]) if path in document.spans else None
+    field = ".".join(map(str, problem["loc"]))
+    return error("bad-setting", f"`{field}`: {problem['msg'].lower()}", span, help="see docs/settings.md")
+
+
+def _with_environment(settings: Settings, env: Mapping[str, str]) -> Settings:
+    platform, execution = settings.platform, settings.execution
+    if env.get("RECONCILE_BASE_URL"):
+        platform = platform.model_copy(update={"base_url": env["RECONCILE_BASE_URL"]})
+    if env.get("RECONCILE_CAPABILITIES"):
+        names = [name.strip() for name in env["RECONCILE_CAPABILITIES"].split(",") if name.strip()]
+        unknown = sorted(set(names) - EXTENDED - {"extended"})
+        if unknown:
+            raise ReconcilerError(
+                f"RECONCILE_CAPABILITIES names unknown capabilities: {', '.join(unknown)}",
+                help=f"known are: extended, {', '.join(sorted(EXTENDED))}",
+            )
+        platform = platform.model_copy(update={"capabilities": names})
+    if env.get("RECONCILE_SETTLE_S"):
+        execution = execution.model_copy(update={"settle_s": _seconds(env, "RECONCILE_SETTLE_S")})
+    state = env.get("RECONCILE_STATE") or settings.state
+    return settings.model_copy(update={"platform": platform, "execution": execution, "state": state})
+
+
+def _seconds(env: Mapping[str, str], name: str) -> float:
+    try:
+        value = float(env[name])
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ReconcilerError(f"{name} must be a number of seconds, not `{env[name]}`")
+    return value

@@ -1,0 +1,84 @@
+"""A loopback server that answers with exactly the bytes it is given, whole or broken."""
+
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream
+
+Behaviour = Callable[[SocketStream], Awaitable[None]]
+
+
+@dataclass
+class RawServer:
+    """`requests`: the heads received; `connections`: how many were accepted."""
+
+    url: str
+    requests: list[str] = field(default_factory=list)
+    connections: int = 0
+
+
+@asynccontextmanager
+async def serving(*behaviours: Behaviour) -> AsyncIterator[RawServer]:
+    """Serve while the block runs. The n-th request meets the n-th behaviour, later ones the last."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", family=socket.AF_INET)
+    port = listener.extra(SocketAttribute.local_port)
+    server = RawServer(f"http://127.0.0.1:{port}")
+
+    async def handle(stream: SocketStream) -> None:
+        server.connections += 1
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+            async with stream:
+                while True:
+                    head = await stream.receive()
+                    server.requests.append(head.decode("latin-1"))
+                    await behaviours[min(len(server.requests), len(behaviours)) - 1](stream)
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, handle)
+        yield server
+        tasks.cancel_scope.cancel()
+
+
+def answer(body: bytes = b"{}", status: str = "200 OK", **headers: str) -> Behaviour:
+    """A well-formed answer; `content_type="x"` gives the header `content-type`."""
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *lines, "", ""])
+    return sends(head.encode() + body)
+
+
+def sends(raw: bytes) -> Behaviour:
+    return lambda stream: stream.send(raw)
+
+
+def then_closes(first: Behaviour) -> Behaviour:
+    async def behave(stream: SocketStream) -> None:
+        await first(stream)
+        await stream.aclose()
+
+    return behave
+
+
+async def closes(stream: SocketStream) -> None:
+    await stream.aclose()
+
+
+async def resets(stream: SocketStream) -> None:
+    """Closing with a linger time of 0 sends RST instead of FIN."""
+    raw = stream.extra(SocketAttribute.raw_socket)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    await stream.aclose()
+
+
+async def stalls(stream: SocketStream) -> None:
+    await anyio.sleep_forever()
+
+
+async def drips(stream: SocketStream) -> None:
+    """Sends bytes one by one without end, so that no single read ever waits long."""
+    await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n")
+    while True:
+        await stream.send(b" ")

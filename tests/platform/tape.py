@@ -1,0 +1,57 @@
+"""How cassettes are written and matched: scrubbed both ways, and free of anything that varies.
+
+vcrpy filters requests only, so the responses are scrubbed here too.
+"""
+
+import json
+import re
+from typing import Any
+
+import vcr  # type: ignore[import-untyped]  # vcrpy has no types
+from vcr.request import Request  # type: ignore[import-untyped]
+
+from reconciler.model import SENSITIVE
+
+BASE_URL = "http://localhost"
+
+# Only these headers mean anything to the client. The rest, and the real values of two of them, vary.
+_RESPONSE_HEADERS = {
+    "content-type": None,
+    "retry-after": None,
+    "date": "Fri, 02 Jan 2026 00:00:00 GMT",
+    "x-request-id": "request-recorded",
+}
+
+
+def _scrub_body(body: bytes | None) -> bytes | None:
+    """`body` without the secret that a JSON object holds under `value`."""
+    if not body:
+        return body
+    content = json.loads(body)
+    if isinstance(content, dict) and "value" in content:
+        content["value"] = SENSITIVE
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _scrub_request(request: Request) -> Request:
+    uri = re.sub(r"^https?://[^/]+", BASE_URL, request.uri)
+    headers = {name: text for name, text in request.headers.items() if name.lower() == "content-type"}
+    return Request(request.method, uri, _scrub_body(request.body), headers)
+
+
+def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
+    headers = {
+        name.lower(): [_RESPONSE_HEADERS[name.lower()] or text for text in texts]
+        for name, texts in response["headers"].items()
+        if name.lower() in _RESPONSE_HEADERS
+    }
+    body = {**response["body"], "string": _scrub_body(response["body"]["string"])}
+    return {**response, "headers": headers, "body": body}
+
+
+TAPE = vcr.VCR(
+    record_mode=vcr.record_mode.RecordMode.NONE,
+    match_on=("method", "scheme", "host", "port", "path", "query", "body"),
+    before_record_request=_scrub_request,
+    before_record_response=_scrub_response,
+)

@@ -1,0 +1,303 @@
+import gc
+import socket
+import tracemalloc
+import zlib
+
+import anyio
+import pytest
+
+from reconciler.errors import Lost, NotSent, ReconcilerError
+from reconciler.transport import MAX_BODY, Answer, HttpxTransport, is_loopback
+from tests.platform.raw_server import (
+    Behaviour,
+    answer,
+    closes,
+    drips,
+    resets,
+    sends,
+    serving,
+    stalls,
+    then_closes,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def get(url: str, *, deadline_s: float = 10, max_body: int = MAX_BODY) -> Answer:
+    """One GET over a transport of its own, closed afterwards."""
+    transport = HttpxTransport(url, max_body=max_body)
+    try:
+        return await transport.request("GET", f"{url}/v1", headers={}, body=None, deadline_s=deadline_s)
+    finally:
+        await transport.aclose()
+
+
+def gzipped(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress(data) + packer.flush()
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_a_complete_answer_comes_back_with_lower_case_header_names() -> None:
+    async with serving(answer(b'{"id": 1}', "201 Created", X_Request_Id="r1")) as server:
+        got = await get(server.url)
+    assert (got.status, got.body) == (201, b'{"id": 1}')
+    assert got.headers["x-request-id"] == "r1"
+
+
+async def test_a_repeated_header_keeps_all_its_values() -> None:
+    raw = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nVia: a\r\nvia: b\r\n\r\n"
+    async with serving(sends(raw)) as server:
+        assert (await get(server.url)).headers["via"] == "a, b"
+
+
+async def test_method_headers_and_body_arrive_as_given() -> None:
+    async with serving(answer()) as server:
+        transport = HttpxTransport(server.url)
+        await transport.request(
+            "PUT", f"{server.url}/v1/a%20b", headers={"authorization": "Bearer t"}, body=b"{}", deadline_s=10
+        )
+        await transport.aclose()
+    head, _, body = server.requests[0].partition("\r\n\r\n")
+    lines = head.lower().split("\r\n")
+    assert lines[0] == "put /v1/a%20b http/1.1"
+    assert {"authorization: bearer t", "content-length: 2", "accept-encoding: identity"} <= set(lines)
+    assert body == "{}"
+
+
+async def test_a_refused_connection_is_not_sent() -> None:
+    with pytest.raises(NotSent, match="cannot connect"):
+        await get(f"http://127.0.0.1:{unused_port()}")
+
+
+async def test_a_failed_tls_handshake_is_not_sent() -> None:
+    async with serving(sends(b"this is not TLS")) as server:
+        with pytest.raises(NotSent, match="cannot connect"):
+            await get(server.url.replace("http:", "https:"))
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        pytest.param(closes, id="closed before the answer"),
+        pytest.param(resets, id="reset before the answer"),
+        pytest.param(then_closes(sends(b"HTTP/1.1 200 O")), id="closed within the head"),
+        pytest.param(
+            then_closes(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}")), id="closed within the body"
+        ),
+        pytest.param(then_closes(sends(CHUNKED + b"2\r\n{}\r\n")), id="closed before the last chunk"),
+        pytest.param(sends(b"SSH-2.0-OpenSSH\r\n\r\n"), id="another protocol"),
+    ],
+)
+async def test_an_incomplete_answer_is_lost(behaviour: Behaviour) -> None:
+    async with serving(behaviour) as server:
+        with pytest.raises(Lost, match="before the answer was complete"):
+            await get(server.url)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("behaviour", [stalls, drips])
+async def test_the_deadline_ends_an_answer_that_does_not_come_or_does_not_end(behaviour: Behaviour) -> None:
+    async with serving(behaviour) as server:
+        with pytest.raises(Lost, match=r"within 0\.2 s"):
+            await get(server.url, deadline_s=0.2)
+
+
+async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent() -> None:
+    async with serving(stalls) as server:
+        transport = HttpxTransport(server.url, lines=1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_stalled_request, transport, server.url)
+            while not server.requests:
+                await anyio.lowlevel.checkpoint()
+            with pytest.raises(NotSent):
+                await transport.request("GET", server.url, headers={}, body=None, deadline_s=0.1)
+            tasks.cancel_scope.cancel()
+        await transport.aclose()
+    assert len(server.requests) == 1
+
+
+async def _stalled_request(transport: HttpxTransport, url: str) -> None:
+    await transport.request("GET", url, headers={}, body=None, deadline_s=60)
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [answer(b"x" * 1001), sends(CHUNKED + b"3e9\r\n" + b"x" * 1001 + b"\r\n0\r\n\r\n")],
+    ids=["announced", "chunked"],
+)
+async def test_a_body_over_the_limit_is_lost(behaviour: Behaviour) -> None:
+    async with serving(behaviour) as server:
+        with pytest.raises(Lost, match="larger than 1000 bytes"):
+            await get(server.url, max_body=1000)
+
+
+async def test_a_body_of_exactly_the_limit_is_read() -> None:
+    async with serving(answer(b"x" * 1000)) as server:
+        assert len((await get(server.url, max_body=1000)).body) == 1000
+
+
+@pytest.mark.parametrize("pack", [gzipped, zlib.compress], ids=["gzip", "deflate"])
+async def test_a_compressed_answer_is_read_although_none_was_asked_for(pack: object) -> None:
+    assert callable(pack)
+    encoding = "gzip" if pack is gzipped else "deflate"
+    async with serving(answer(pack(b'{"id": 1}'), content_encoding=encoding)) as server:
+        assert (await get(server.url)).body == b'{"id": 1}'
+
+
+async def test_a_small_body_that_unpacks_to_a_huge_one_is_lost_without_unpacking_it() -> None:
+    bomb = gzipped(b"\0" * 200_000_000)
+    async with serving(answer(bomb, content_encoding="gzip")) as server:
+        tracemalloc.start()
+        with pytest.raises(Lost, match="larger than"):
+            await get(server.url)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 4 * MAX_BODY
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [(gzipped(b"{}")[:-3], "gzip"), (b"{}", "gzip"), (gzipped(b"{}") + b"more", "gzip"), (b"{}", "br")],
+    ids=["cut off", "not compressed", "followed by more", "unknown encoding"],
+)
+async def test_a_body_whose_encoding_is_broken_is_lost(body: bytes, encoding: str) -> None:
+    async with serving(answer(body, content_encoding=encoding)) as server:
+        with pytest.raises(Lost, match=r"compression|encoded"):
+            await get(server.url)
+
+
+async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+    async with serving(answer(b"", "302 Found", location="/elsewhere")) as server:
+        got = await get(server.url)
+    assert (got.status, len(server.requests)) == (302, 1)
+
+
+async def test_requests_one_after_another_share_a_connection() -> None:
+    async with serving(answer()) as server:
+        transport = HttpxTransport(server.url)
+        for _ in range(3):
+            await transport.request("GET", server.url, headers={}, body=None, deadline_s=10)
+        await transport.aclose()
+    assert (len(server.requests), server.connections) == (3, 1)
+
+
+async def test_a_connection_that_the_server_closed_in_between_is_replaced() -> None:
+    async with serving(then_closes(answer())) as server:
+        transport = HttpxTransport(server.url)
+        for _ in range(2):
+            got = await transport.request("POST", server.url, headers={}, body=b"{}", deadline_s=10)
+            assert got.status == 200
+            await anyio.wait_all_tasks_blocked()  # the server's close has arrived
+        await transport.aclose()
+    assert server.connections == 2
+
+
+async def test_a_line_works_again_after_a_request_that_failed() -> None:
+    async with serving(drips, answer(b"ok")) as server:
+        transport = HttpxTransport(server.url, lines=1)
+        with pytest.raises(Lost):
+            await transport.request("GET", server.url, headers={}, body=None, deadline_s=0.1)
+        got = await transport.request("GET", server.url, headers={}, body=None, deadline_s=10)
+        await transport.aclose()
+    assert got.body == b"ok"
+
+
+async def test_parallel_requests_use_as_many_connections_as_allowed() -> None:
+    async with serving(answer()) as server:
+        transport = HttpxTransport(server.url, lines=4)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(40):
+                tasks.start_soon(_stalled_request, transport, server.url)
+        await transport.aclose()
+    assert len(server.requests) == 40
+    assert server.connections <= 4
+
+
+async def test_closing_leaves_no_open_socket_behind() -> None:
+    async with serving(answer()) as server:
+        assert (await get(server.url)).status == 200
+    gc.collect()  # an unclosed socket would warn here, and warnings are errors
+
+
+async def test_the_environments_proxy_is_not_used_for_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{unused_port()}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    async with serving(answer()) as server:
+        assert (await get(server.url)).status == 200
+
+
+async def test_other_services_are_reached_through_the_environments_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with serving(answer(b"", "403 Forbidden")) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.url)
+        with pytest.raises(NotSent, match="403"):
+            await get("https://platform.example")
+    assert proxy.requests[0].startswith("CONNECT platform.example:443 ")
+
+
+def test_a_proxy_of_an_unsupported_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("https_proxy", "socks5://127.0.0.1:1080")
+    with pytest.raises(ReconcilerError, match="not supported"):
+        HttpxTransport("https://platform.example")
+
+
+async def test_a_request_for_another_service_is_not_sent() -> None:
+    async with serving(answer()) as server:
+        transport = HttpxTransport(server.url)
+        for url in ("http://127.0.0.1:1/v1", f"{server.url}0/v1", f"{server.url}@host.example/v1"):
+            with pytest.raises(NotSent, match="another service"):
+                await transport.request("GET", url, headers={}, body=None, deadline_s=1)
+        await transport.aclose()
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8080", "http://127.3.2.1", "http://[::1]:80/api", "http://localhost:1"]
+)
+def test_plain_http_is_accepted_for_loopback(url: str) -> None:
+    assert is_loopback(url)
+    assert HttpxTransport(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://platform.example", "http://10.0.0.1", "http://localhost.example", "http://127.0.0.1.example"],
+)
+def test_plain_http_to_another_host_is_refused_at_once(url: str) -> None:
+    assert not is_loopback(url)
+    with pytest.raises(ReconcilerError, match="unencrypted"):
+        HttpxTransport(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "platform.example", "ftp://h", "https://", "https://h:x", "https://[::1"]
+)
+def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ReconcilerError, match="is not the address of a service"):
+        HttpxTransport(url)
+
+
+@pytest.mark.parametrize("url", ["https://user:hunter2@h", "https://h?token=hunter2", "https://h#hunter2"])
+def test_an_address_with_credentials_is_refused_without_repeating_them(url: str) -> None:
+    with pytest.raises(ReconcilerError) as caught:
+        HttpxTransport(url)
+    assert "hunter2" not in caught.value.message + caught.value.help
+
+
+def test_the_repr_of_an_answer_shows_neither_body_nor_headers() -> None:
+    assert repr(Answer(200, {"set-cookie": "hunter2"}, b"hunter2")) == "Answer(status=200)"

@@ -1,0 +1,115 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reconciler.errors import SecretUnavailable
+from reconciler.secrets.sources import MAX_FILE_BYTES, read_secret_file, resolve
+from reconciler.steps import OutputRef, SecretRef
+
+HOST = OutputRef("PostgresCluster/orders", "endpoints.primary.pooler.host")
+
+
+def nothing_known(ref: OutputRef) -> Any:
+    raise KeyError(ref)
+
+
+def value_of(
+    ref: SecretRef,
+    *,
+    env: dict[str, str] | None = None,
+    content: bytes = b"",
+    output: Callable[[OutputRef], Any] = nothing_known,
+) -> str:
+    def read_file(name: str) -> bytes:
+        assert name == "/run/secrets/pw"
+        return content
+
+    return resolve(ref, env=env or {}, read_file=read_file, output=output).reveal()
+
+
+FROM_FILE = SecretRef("file", "/run/secrets/pw")
+
+
+def test_a_variable_gives_its_value_unchanged() -> None:
+    assert value_of(SecretRef("env", "PW"), env={"PW": " a\n"}) == " a\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        (b"hunter2", "hunter2"),
+        (b"hunter2\n", "hunter2"),
+        (b"hunter2\r\n", "hunter2"),
+        (b"hunter2\n\n", "hunter2\n"),
+        (b" hunter2 \n", " hunter2 "),
+        ("pässwort\n".encode(), "pässwort"),
+        (b"x" * MAX_FILE_BYTES, "x" * MAX_FILE_BYTES),
+    ],
+)
+def test_a_file_gives_its_text_without_one_last_newline(content: bytes, value: str) -> None:
+    assert value_of(FROM_FILE, content=content) == value
+
+
+def test_a_template_joins_text_answers_and_other_secrets() -> None:
+    port = OutputRef("PostgresCluster/orders", "endpoints.primary.pooler.port")
+    pooled = OutputRef("PostgresCluster/orders", "pooled")
+    ref = SecretRef(
+        "template", parts=("postgres://app:", SecretRef("env", "PW"), "@", HOST, ":", port, "/?p=", pooled)
+    )
+    outputs: dict[OutputRef, Any] = {HOST: "db.internal", port: 5432, pooled: True}
+    value = value_of(ref, env={"PW": "hunter2"}, output=outputs.__getitem__)
+    assert value == "postgres://app:hunter2@db.internal:5432/?p=true"
+
+
+@pytest.mark.parametrize(
+    ("ref", "env", "named"),
+    [
+        (SecretRef("env", "PW"), {}, "`PW` is not set"),
+        (SecretRef("env", "PW"), {"PW": ""}, "`PW` is empty"),
+        (SecretRef("env", "PW"), {"PW": "hunter2\udcff"}, "`PW` is not UTF-8 text"),
+        (SecretRef("template", parts=("a", SecretRef("env", "PW"))), {"OTHER": "hunter2"}, "`PW` is not set"),
+    ],
+)
+def test_a_variable_without_a_value_is_named(ref: SecretRef, env: dict[str, str], named: str) -> None:
+    with pytest.raises(SecretUnavailable, match=named) as unavailable:
+        value_of(ref, env=env)
+    assert "hunter2" not in str(unavailable.value)
+    assert unavailable.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (b"hunter2\xff", "is not UTF-8 text"),
+        (b"hunter2" * MAX_FILE_BYTES, "is larger than"),
+    ],
+)
+def test_an_unfit_file_is_named_and_its_bytes_go_nowhere(content: bytes, problem: str) -> None:
+    with pytest.raises(SecretUnavailable, match=f"`/run/secrets/pw` {problem}") as unavailable:
+        value_of(FROM_FILE, content=content)
+    assert "hunter2" not in str(unavailable.value) + unavailable.value.help
+    assert unavailable.value.__context__ is None
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    ref = SecretRef("file", "/nowhere/pw")
+    with pytest.raises(SecretUnavailable, match="`/nowhere/pw` cannot be read: No such file"):
+        resolve(ref, env={}, read_file=read_secret_file, output=nothing_known)
+
+
+def test_an_endless_file_is_read_only_a_little() -> None:
+    assert len(read_secret_file("/dev/zero")) == MAX_FILE_BYTES + 1
+
+
+@pytest.mark.parametrize("known", [{}, {HOST: None}])
+def test_an_answer_that_is_not_known_yet_is_named(known: dict[OutputRef, Any]) -> None:
+    with pytest.raises(SecretUnavailable, match=r"endpoints\.primary\.pooler\.host.*is not known"):
+        value_of(SecretRef("template", parts=(HOST,)), output=known.__getitem__)
+
+
+def test_an_answer_of_many_values_is_refused() -> None:
+    with pytest.raises(SecretUnavailable, match="is not a single value"):
+        value_of(SecretRef("template", parts=(HOST,)), output=lambda ref: {"host": "db"})

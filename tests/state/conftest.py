@@ -1,0 +1,44 @@
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.clock import Clock
+from reconciler.state.sqlite import SqliteStore
+from tests.state.worlds import SimulatedClock
+
+OpenStore = Callable[[], SqliteStore]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def clock() -> SimulatedClock:
+    return SimulatedClock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / ".reconcile" / "state.db"
+
+
+@pytest.fixture
+async def another(path: Path, clock: Clock) -> AsyncIterator[OpenStore]:
+    """Opens one more store of the same state; all are closed at the end."""
+    stores: list[SqliteStore] = []
+
+    def open_one() -> SqliteStore:
+        stores.append(SqliteStore(path, clock))
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        await store.close()
+
+
+@pytest.fixture
+async def store(another: OpenStore) -> SqliteStore:
+    return another()

@@ -1,0 +1,277 @@
+"""What becomes of the state when files, disks and processes fail."""
+
+# ruff: noqa: ASYNC220, ASYNC240 - nothing else runs in a test's event loop
+
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reconciler.clock import Clock
+from reconciler.errors import StoreError
+from reconciler.model import Address
+from reconciler.state import schema
+from reconciler.state.sqlite import SqliteStore
+from reconciler.state.store import Event, JournalEntry
+from tests.state.conftest import OpenStore
+from tests.state.worlds import DATA, NOON, entry, record
+
+pytestmark = pytest.mark.anyio
+
+PAGE_BYTES = 4096
+
+
+async def fill(store: SqliteStore) -> None:
+    """Three records, a closed and an open intent, a plan run; everything in the main file."""
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(
+        lease,
+        [
+            JournalEntry("r1", Event.RUN_STARTED, NOON, data={"plan": "p1"}),
+            entry(Event.INTENT),
+            entry(Event.DONE),
+            entry(Event.INTENT, "s2", baseline=["vol_1"]),
+            entry(Event.UNKNOWN, "s2"),
+        ],
+        [record(), record(Address("Volume", "data", "shop", 1)), record(Address("Volume", "logs", "shop"))],
+    )
+    await store.release(lease)
+    await store.close()
+
+
+def execute(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(statement).rowcount != 0
+        connection.commit()
+
+
+async def test_every_acknowledged_commit_survives_a_kill(path: Path, store: SqliteStore) -> None:
+    arguments = [sys.executable, "-m", "tests.state.child", "commits", str(path), "shop"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        acknowledged = [int(child.stdout.readline()) for _ in range(50)]
+        child.send_signal(signal.SIGKILL)
+        acknowledged += [int(line) for line in child.stdout if line.endswith("\n")]
+
+    state = await store.load()
+    stored = {address.name for address in state.records}
+    assert acknowledged == list(range(len(acknowledged)))
+    assert {f"data{number}" for number in acknowledged} <= stored
+    assert len(stored) <= len(acknowledged) + 1
+    assert state.open_intents == ()
+    await store.verify()
+
+
+async def test_only_the_owner_can_read_the_files(store: SqliteStore, path: Path) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(lease, [entry(Event.DONE)])
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert modes == dict.fromkeys(
+        ["state.db", "state.db-wal", "state.db-shm", "state.db.key", "state.db.lock"], 0o600
+    )
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_a_full_disk_fails_the_commit_and_only_that(store: SqliteStore) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(lease, [], [record()])
+    before = await store.load()
+    assert store._connection is not None
+    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    big = entry(Event.INTENT, "s9", text="x" * 100_000)
+    with pytest.raises(StoreError, match="no space left") as full:
+        await store.commit(lease, [big], remove=[DATA])
+    assert full.value.help
+    assert await store.load() == before
+    store._connection.execute("PRAGMA max_page_count = 100000")
+    await store.commit(lease, [big])
+    assert (await store.load()).open_intents == (big,)
+
+
+async def test_a_state_whose_file_was_removed_takes_no_more_commits(store: SqliteStore, path: Path) -> None:
+    lease = await store.lease(["shop"], "anna")
+    path.unlink()
+    with pytest.raises(StoreError, match="cannot be read or written"):
+        await store.commit(lease, [entry(Event.INTENT)])
+
+
+async def test_a_state_whose_file_was_replaced_takes_no_more_commits(store: SqliteStore, path: Path) -> None:
+    lease = await store.lease(["shop"], "anna")
+    copy = path.with_name("copy.db")
+    shutil.copy(path, copy)
+    copy.replace(path)
+    with pytest.raises(StoreError, match="was replaced"):
+        await store.commit(lease, [entry(Event.INTENT)])
+
+
+async def test_a_lost_database_is_not_taken_for_a_new_state(
+    store: SqliteStore, path: Path, tmp_path: Path, clock: Clock
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(lease, [], [record()])
+    half = tmp_path / "half" / "state.db"
+    half.parent.mkdir()
+    shutil.copy(path.with_name("state.db-wal"), half.with_name("state.db-wal"))
+    lost = SqliteStore(half, clock)
+    for attempt in (lost.load, lambda: lost.lease(["shop"], "ben")):
+        with pytest.raises(StoreError, match=r"state\.db-wal with its newest changes"):
+            await attempt()
+    assert not half.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"kind: Volume\n", b"SQLite format 3\0" + b"\1" * 4080])
+async def test_a_file_that_is_no_state_is_refused_and_left_alone(
+    store: SqliteStore, path: Path, content: bytes
+) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    for attempt in (store.load, store.verify, lambda: store.lease(["shop"], "anna")):
+        with pytest.raises(StoreError, match=str(path)) as refused:
+            await attempt()
+        assert refused.value.help
+    assert path.read_bytes() == content
+
+
+async def test_the_database_of_another_program_is_refused_and_left_alone(
+    store: SqliteStore, path: Path
+) -> None:
+    path.parent.mkdir()
+    execute(path, "CREATE TABLE theirs (a)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="is not a state of this program"):
+        await store.load()
+    assert path.read_bytes() == before
+
+
+async def test_a_newer_state_is_refused(store: SqliteStore, another: OpenStore, path: Path) -> None:
+    await fill(store)
+    execute(path, f"PRAGMA user_version = {schema.VERSION + 1}")
+    with pytest.raises(StoreError, match="written by a newer reconciler") as refused:
+        await another().load()
+    assert str(path) in str(refused.value)
+
+
+async def test_an_older_state_is_migrated_in_place(
+    store: SqliteStore, another: OpenStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(store)
+    before = await another().load()
+    added = (*schema.MIGRATIONS, ("ALTER TABLE records ADD COLUMN note TEXT",))
+    monkeypatch.setattr(schema, "MIGRATIONS", added)
+    monkeypatch.setattr(schema, "VERSION", len(added))
+    assert await another().load() == before
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(note) FROM records").fetchone() == (0,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(added),)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "body = replace(body, '\"size_gb\":10', '\"size_gb\":11')",
+        "body = CAST(x'ff' || body AS TEXT)",
+        "digest = ''",
+        "serial = serial + 1",
+        "ordinal = ordinal + 7",
+    ],
+)
+async def test_a_changed_record_is_named(
+    store: SqliteStore, another: OpenStore, path: Path, change: str
+) -> None:
+    await fill(store)
+    execute(path, f"UPDATE records SET {change} WHERE name = 'logs'")
+    with pytest.raises(StoreError, match=r"record of Volume/shop/logs.* is not what was written") as damaged:
+        await another().load()
+    assert str(path) in str(damaged.value)
+    assert "backup" in damaged.value.help
+
+
+@pytest.mark.parametrize("bits", [0x01, 0x80, 0xFF])
+async def test_no_flipped_byte_changes_what_is_known(
+    store: SqliteStore, another: OpenStore, path: Path, tmp_path: Path, clock: Clock, bits: int
+) -> None:
+    """Reading either refuses, or finds the same records and open intents: in every page's header too."""
+    await fill(store)
+    known = await another().load()
+    sound = path.read_bytes()
+    refused = 0
+    for position in (at for at in range(len(sound)) if at % PAGE_BYTES < 8 or at % 112 == 0):
+        broken = tmp_path / f"{position}.db"
+        broken.write_bytes(sound[:position] + bytes([sound[position] ^ bits]) + sound[position + 1 :])
+        reader = SqliteStore(broken, clock)
+        try:
+            state = await reader.load()
+        except StoreError:
+            refused += 1
+        else:
+            assert (state.records, state.open_intents) == (known.records, known.open_intents), position
+        await reader.close()
+    assert refused > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ('UPDATE journal SET data = \'{"id":"vol_9"}\' WHERE seq = 3', "row 3 is not what was written"),
+        (
+            "UPDATE journal SET at = '2031-01-01T00:00:00+00:00' WHERE seq = 1",
+            "row 1 is not what was written",
+        ),
+        ("DELETE FROM journal WHERE seq = 2", "row 2 is missing"),
+        ("DELETE FROM open_intents", "open intents"),
+        ("DELETE FROM plans_run", "plans run"),
+        ("UPDATE meta SET value = 'another' WHERE key = 'lineage'", "row 1 is not what was written"),
+    ],
+)
+async def test_verify_finds_any_change_of_the_journal(
+    store: SqliteStore, another: OpenStore, path: Path, change: str, found: str
+) -> None:
+    await fill(store)
+    await another().verify()
+    execute(path, change)
+    with pytest.raises(StoreError, match=found):
+        await another().verify()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE journal SET data = '{}' WHERE step = 's2' AND event = 'step.intent'",
+        "DELETE FROM journal WHERE step = 's2' AND event = 'step.intent'",
+        "UPDATE journal SET event = 'step.done' WHERE event = 'step.unknown'",
+        "UPDATE open_intents SET seq = 2",
+        "UPDATE open_intents SET seq = 99",
+    ],
+)
+async def test_loading_checks_open_intents_and_the_newest_row(
+    store: SqliteStore, another: OpenStore, path: Path, change: str
+) -> None:
+    await fill(store)
+    execute(path, change)
+    with pytest.raises(StoreError, match="journal row"):
+        await another().load()
+
+
+async def test_a_damaged_fingerprint_key_is_refused(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    await fill(store)
+    path.with_name("state.db.key").write_bytes(b"short")
+    with pytest.raises(StoreError, match=r"state\.db\.key does not hold a fingerprint key"):
+        await another().fingerprint_key()
+
+
+async def test_stores_that_create_the_same_state_agree(store: SqliteStore, another: OpenStore) -> None:
+    other = another()
+    keys = [await store.fingerprint_key(), await other.fingerprint_key()]
+    await store.lease(["shop"], "anna")
+    await other.lease(["blog"], "ben")
+    assert (await store.load()).lineage == (await other.load()).lineage
+    assert await store.fingerprint_key() == await other.fingerprint_key() == keys[0] != keys[1]

@@ -1,0 +1,170 @@
+"""Who may write: one holder a scope, whatever dies."""
+
+# ruff: noqa: ASYNC240 - nothing else runs in a test's event loop
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Locked, StoreError
+from reconciler.state import locks
+from reconciler.state.sqlite import SqliteStore
+from reconciler.state.store import Event
+from tests.state.conftest import OpenStore
+from tests.state.worlds import SimulatedClock, entry
+
+pytestmark = pytest.mark.anyio
+
+Child = subprocess.Popen[str]
+
+
+@pytest.fixture
+def child(path: Path) -> Iterator[Callable[[str], Child]]:
+    """Starts another process that takes the lease of a scope when told to."""
+    children: list[Child] = []
+
+    def start(scope: str) -> Child:
+        arguments = [sys.executable, "-m", "tests.state.child", "leases", str(path), scope]
+        process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        children.append(process)
+        assert heard(process) == "ready"
+        return process
+
+    yield start
+    for process in children:
+        process.kill()
+        process.communicate()
+
+
+def tell(process: Child) -> None:
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def heard(process: Child) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+async def test_a_second_holder_is_told_who_holds_the_scope_and_since_when(
+    store: SqliteStore, another: OpenStore, clock: SimulatedClock
+) -> None:
+    await store.lease(["shop"], "anna on build-1")
+    clock.elapsed_s += 90
+    with pytest.raises(Locked) as locked:
+        await another().lease(["blog", "shop"], "ben")
+    assert (locked.value.scope, locked.value.holder, locked.value.age_s) == ("shop", "anna on build-1", 90)
+
+
+async def test_all_scopes_are_taken_or_none(store: SqliteStore, another: OpenStore) -> None:
+    await store.lease(["shop"], "anna")
+    other = another()
+    with pytest.raises(Locked):
+        await other.lease(["blog", "shop", "wiki"], "ben")
+    lease = await store.lease(["blog", "wiki"], "anna")
+    assert lease.scopes == ("blog", "wiki")
+
+
+async def test_different_scopes_are_held_side_by_side(store: SqliteStore, another: OpenStore) -> None:
+    other = another()
+    shop = await store.lease(["shop"], "anna")
+    blog = await other.lease(["blog"], "ben")
+    await store.commit(shop, [entry(Event.DONE)])
+    await other.commit(blog, [entry(Event.DONE)])
+    await store.commit(shop, [entry(Event.DONE)])
+    await store.verify()
+
+
+async def test_a_released_scope_is_taken_at_the_next_epoch(store: SqliteStore, another: OpenStore) -> None:
+    first = await store.lease(["shop"], "anna")
+    await store.release(first)
+    second = await another().lease(["shop"], "ben")
+    assert second.epochs["shop"] == first.epochs["shop"] + 1
+    assert not second.succeeded_dead_holder
+
+
+async def test_waiting_takes_the_scope_once_it_is_free(
+    store: SqliteStore, another: OpenStore, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = await store.lease(["shop"], "anna")
+    sleep = clock.sleep
+
+    async def release_after_five_seconds(seconds: float) -> None:
+        await sleep(seconds)
+        if clock.elapsed_s > 5:
+            await store.release(held)
+
+    monkeypatch.setattr(clock, "sleep", release_after_five_seconds)
+    lease = await another().lease(["shop"], "ben", timeout_s=60)
+    assert lease.holder == "ben"
+    assert 5 < clock.elapsed_s < 6
+
+
+async def test_waiting_ends_after_the_timeout(
+    store: SqliteStore, another: OpenStore, clock: SimulatedClock
+) -> None:
+    await store.lease(["shop"], "anna")
+    with pytest.raises(Locked):
+        await another().lease(["shop"], "ben", timeout_s=3)
+    assert clock.elapsed_s == pytest.approx(3)
+
+
+async def test_a_holder_that_closed_without_releasing_counts_as_dead(
+    store: SqliteStore, another: OpenStore
+) -> None:
+    await store.lease(["shop"], "anna")
+    await store.close()
+    lease = await another().lease(["blog", "shop"], "ben")
+    assert lease.succeeded_dead_holder
+
+
+async def test_a_holder_whose_lock_was_lost_can_no_longer_write(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    """As on a file system that forgets locks, or when somebody removes the lock file."""
+    stale = await store.lease(["shop"], "anna")
+    (number,) = [number for _, number in store._held.values()]
+    locks.unlock(path.with_name("state.db.lock"), number)
+    await another().lease(["shop"], "ben")
+    with pytest.raises(StoreError, match="no longer ours"):
+        await store.commit(stale, [entry(Event.INTENT)])
+    assert (await store.load()).open_intents == ()
+    store._held.clear()
+
+
+async def test_a_thousand_scopes_need_one_descriptor(store: SqliteStore) -> None:
+    descriptors = Path("/proc/self/fd")
+    warm = await store.lease(["warm"], "anna")
+    before = len(list(descriptors.iterdir()))
+    lease = await store.lease([f"app{number}" for number in range(1000)], "anna")
+    assert len(list(descriptors.iterdir())) == before
+    await store.release(lease)
+    await store.release(warm)
+    assert len(list(descriptors.iterdir())) == before - 1
+
+
+async def test_exactly_one_of_two_processes_gets_the_lease(child: Callable[[str], Child]) -> None:
+    racers = [child("shop"), child("shop")]
+    for racer in racers:
+        tell(racer)
+    assert sorted(heard(racer) for racer in racers) == ["locked", "taken"]
+
+
+async def test_a_killed_process_frees_its_lease_at_once(
+    child: Callable[[str], Child], store: SqliteStore
+) -> None:
+    holder = child("shop")
+    tell(holder)
+    assert heard(holder) == "taken"
+    with pytest.raises(Locked, match=f"process {holder.pid}"):
+        await store.lease(["shop"], "anna")
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    lease = await store.lease(["shop"], "anna")
+    assert lease.succeeded_dead_holder
+    assert lease.epochs == {"shop": 2}
