@@ -5,31 +5,19 @@ the platform's shape and not FastAPI's.
 """
 
 import asyncio
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi import Request as HttpRequest
 from fastapi import Response as HttpResponse
-from pydantic.json_schema import models_json_schema
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reconciler.sandbox.catalog import ROUTES
 from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.description import VERSION, complete, described
 from reconciler.sandbox.exchange import Request, Response
-from reconciler.sandbox.routing import Route
-from reconciler.wire.base import Wire
 
-API_VERSION = "1.0"
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
-
-
-class Error(Wire):
-    """`status` and `details` in the groups that send them."""
-
-    error: str
-    status: str | None = None
-    details: dict[str, Any] | None = None
 
 
 class Connection(H11Protocol):
@@ -85,53 +73,9 @@ def application(sandbox: Sandbox) -> FastAPI:
         return Answer(sandbox.answer(request, fault))
 
     routes = [route for route in ROUTES if sandbox.extended or not route.extended]
-    app = FastAPI(title="Machines Platform API", version=API_VERSION, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(title="Machines Platform API", version=VERSION, redoc_url=None, redirect_slashes=False)
     for route in routes:
-        app.add_api_route(route.path, respond, methods=[route.method], **_described(route))
+        app.add_api_route(route.path, respond, methods=[route.method], **described(route))
     app.add_route("/{path:path}", respond, methods=_METHODS, include_in_schema=False)
-    describe = app.openapi
-    bodies = [(route.body, "validation") for route in routes if route.body]
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            description = describe()
-            _, schemas = models_json_schema(bodies, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-            components = description.setdefault("components", {})
-            components.setdefault("schemas", {}).update(schemas.get("$defs", {}))
-            components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-            description["security"] = [{"bearer": []}]
-        return app.openapi_schema or description
-
-    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+    complete(app, routes)
     return app
-
-
-def _described(route: Route) -> dict[str, Any]:
-    """What FastAPI is to say of a route: the core reads parameters and body itself."""
-    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
-    extra: dict[str, Any] = {
-        "parameters": [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
-        ]
-    }
-    if route.body:
-        schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    first, *others = route.replies
-    stem = route.handler.__module__.rpartition(".")[2]
-    return {
-        "summary": route.summary,
-        "operation_id": f"{stem}_{route.handler.__name__}",
-        "tags": [stem],
-        "status_code": first,
-        "response_model": None,
-        "responses": {
-            **{
-                status: {"model": route.replies[status]}
-                for status in (first, *others)
-                if route.replies[status]
-            },
-            **{status: {"model": Error} for status in route.errors},
-        },
-        "openapi_extra": extra,
-    }
