@@ -148,6 +148,7 @@ class Executor:
         path = fill_path(step.call.path, self._outputs)
         body = fill_body(step.call.body, self._outputs, self._read_secret)
         for attempt in range(1, ATTEMPTS + 1):
+            await self._platform.turn(step.call.method, path)
             intent, usable = await self._intend(step, path, fresh=attempt > 1)
             sent_at = self._clock.now()
             outcome = await self._send(step, attempt, intent, path, body)

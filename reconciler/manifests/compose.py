@@ -7,7 +7,7 @@ with a stack of its own and refuses what no manifest needs.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -64,8 +64,8 @@ class Document:
 class Composed:
     """What one file held. Documents with an error are left out; `complete` says that there was none."""
 
-    documents: list[Document] = field(default_factory=list)
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    documents: list[Document]
+    diagnostics: list[Diagnostic]
 
     @property
     def complete(self) -> bool:
@@ -211,6 +211,8 @@ class _Composer:
                 expanded += size
                 if count + expanded > budget:
                     raise _Stop(self.too_much(position, budget, aliases=True))
+                if len(stack) + _height(value) > MOST_DEPTH:
+                    raise _Stop(self.too_deep(position))
             else:
                 position |= start.column + 2
                 surprising = False
@@ -368,6 +370,16 @@ class _Composer:
 
     def span(self, position: int) -> Span:
         return unpack_span(self.file, position)
+
+
+def _height(value: Any) -> int:
+    """How many lists and mappings are nested in `value`, itself included."""
+    height = 0
+    level = [value]
+    while inner := [item for item in level if isinstance(item, dict | list)]:
+        height += 1
+        level = [part for item in inner for part in (item.values() if isinstance(item, dict) else item)]
+    return height
 
 
 def _is_text(text: str) -> bool:

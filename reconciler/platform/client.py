@@ -97,6 +97,14 @@ class Platform:
             raise _unreadable(path, answer, error) from None
         return Observation(objects, complete=True, at=self._time_of(answer))
 
+    async def turn(self, method: str, path: str) -> None:
+        """Wait until the platform's rate limit lets this mutation pass; `send` then goes out at once.
+
+        Apart from `send`, so that an intent is recorded when its call is due, not when it queues.
+        """
+        if self._rate:
+            await self._rate.wait(paths.action(method, path))
+
     async def send(
         self,
         method: str,
@@ -114,8 +122,6 @@ class Platform:
         if self._read_only and method != "GET":
             raise Refused(f"this command only reads: {method} {path} is not sent")
         paths.check(method, path)
-        if self._rate:
-            await self._rate.wait(paths.action(method, path))
         content = None if body is None else json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
         try:
             answer = await self._request(method, path, content, deadline_s)

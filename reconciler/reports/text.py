@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from reconciler.model import Action, Change, Effect, Impact, Owed
+from reconciler.model import Action, Change, Effect, Owed
 from reconciler.reports.documents import shown, summarise
 from reconciler.steps import Plan, Result, Step
 
@@ -22,7 +22,9 @@ _MARKS = {
     Action.REFUSED: "!",
     Action.NOOP: " ",
 }
-_VERBS = {Action.SET: "set", Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
+_VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
+# What touches an object that somebody may be using: its impact is always said.
+_TOUCHING = (Action.DELETE, Action.EXTEND, Action.UPDATE, Action.SUSPEND, Action.START, Action.RESTART)
 _WORTH_SAYING = tuple(action for action in Action if action is not Action.NOOP)
 
 
@@ -86,12 +88,12 @@ def summary_line(plan: Plan) -> str:
 
 
 def _plan_verb(action: Action) -> str:
-    return _VERBS.get(action, f"to {action.value}") if action is not Action.SET else "to set"
+    return _VERBS.get(action, f"to {action.value}")
 
 
 def _change_lines(change: Change, steps: Sequence[Step]) -> Iterator[str]:
     id = f" ({change.id})" if change.id else ""
-    impact = f", impact: {change.impact.value}" if change.impact is not Impact.ONLINE else ""
+    impact = f", impact: {change.impact.value}" if change.action in _TOUCHING else ""
     reason = f"  # {change.reason}" if change.reason else ""
     mark = _MARKS.get(change.action, "~")
     yield f"  {mark} {change.address}{id}: {_VERBS.get(change.action, change.action.value)}{impact}{reason}"

@@ -138,7 +138,7 @@ def refused(path: str, refusal: Refusal) -> Response:
     Source: platform API, 7.1 and 7.2; platform notes, "Errors, limits, headers".
     """
     body: dict[str, Any] = {"error": refusal.message}
-    if "/secrets/" in f"{path}/":
+    if path.split("/")[4:5] == ["secrets"]:
         body = {"details": refusal.details, "error": refusal.message, "status": refusal.code or "not_found"}
     elif refusal.code and path.startswith("/v1/apps/"):
         body["status"] = refusal.code

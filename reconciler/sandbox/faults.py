@@ -13,7 +13,7 @@ from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
-@checked(config=ConfigDict(extra="forbid", strict=True))
+@checked(config=ConfigDict(extra="forbid"))
 class Fault:
     """What happens to the next `times` requests (None: all) of `method` whose path matches the glob `path`.
 

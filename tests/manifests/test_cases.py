@@ -13,7 +13,9 @@ CASES = sorted(Path(__file__).parent.joinpath("cases").glob("*.yaml"))
 def report(case: Path) -> str:
     lines = case.read_text(encoding="utf-8").splitlines()
     loaded = load([str(case)], root=case.parent)
-    return render(loaded.diagnostics, lambda file, number: lines[number - 1] if number <= len(lines) else None)
+    return render(
+        loaded.diagnostics, lambda file, number: lines[number - 1] if number <= len(lines) else None
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)

@@ -384,6 +384,7 @@ async def test_an_app_called_secrets_is_an_ordinary_app() -> None:
 async def sent_at(paths: list[tuple[str, str]], **options: Any) -> list[float]:
     client, script = platform(reply('{"id": "x"}'), **options)
     for method, path in paths:
+        await client.turn(method, path)
         await client.send(method, path, None, id_path=None)
     return [sent.at_s for sent in script.sent]
 
@@ -410,6 +411,7 @@ async def test_an_idle_time_brings_back_no_more_than_the_burst() -> None:
     client, script = platform(reply(), rate_limit=1.0)
     for pause_s in (0, 0, 0, 100, 0, 0, 0):
         await script.clock.sleep(pause_s)
+        await client.turn("POST", VOLUMES)
         await client.send("POST", VOLUMES, None, id_path=None)
     assert [sent.at_s for sent in script.sent] == [0, 0, 0, 100, 100, 100, 101]
 

@@ -1,7 +1,5 @@
 """What becomes of the state when files, disks and processes fail."""
 
-# ruff: noqa: ASYNC220, ASYNC240 - nothing else runs in a test's event loop
-
 import shutil
 import signal
 import sqlite3

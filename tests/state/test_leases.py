@@ -1,7 +1,5 @@
 """Who may write: one holder a scope, whatever dies."""
 
-# ruff: noqa: ASYNC240 - nothing else runs in a test's event loop
-
 import signal
 import subprocess
 import sys

@@ -1,0 +1,121 @@
+"""From documents to resources: addresses, counts, references, defaults."""
+
+import gc
+
+from reconciler.diagnostics import Span
+from reconciler.model import Address, Deletion, Lifecycle
+from tests.manifests.conftest import LoadFiles, codes, policy, volume
+
+DATA = Address("Volume", "data", "shop")
+
+
+def test_a_manifest_becomes_a_resource(load_files: LoadFiles) -> None:
+    rest = "lifecycle: {deletion: delete, snapshot_before: [extend, delete], timeout_s: 60}\n"
+    text = volume("data", "{size_gb: 10}", metadata=", id: vol_1, labels: {tier: prod}", rest=rest)
+    loaded = load_files({"a.yaml": text})
+    assert loaded.diagnostics == ()
+    (resource,) = loaded.resources
+    assert resource.address == DATA
+    assert resource.spec.size_gb == 10
+    assert resource.spec.model_fields_set == {"size_gb"}
+    assert resource.lifecycle == Lifecycle(Deletion.DELETE, ("extend", "delete"), 60)
+    assert resource.labels == {"tier": "prod"}
+    assert resource.adopt_id == "vol_1"
+    assert resource.span("spec", "size_gb") == Span("a.yaml", 5, 17, 19)
+
+
+def test_a_lifecycle_that_is_not_written_is_the_careful_one(load_files: LoadFiles) -> None:
+    (resource,) = load_files({"a.yaml": volume("data")}).resources
+    assert resource.lifecycle == Lifecycle()
+
+
+def test_a_count_makes_numbered_resources(load_files: LoadFiles) -> None:
+    loaded = load_files({"a.yaml": volume("data", "{size_gb: 10, count: 3}")})
+    assert [str(item.address) for item in loaded.resources] == [
+        "Volume/shop/data",
+        "Volume/shop/data[1]",
+        "Volume/shop/data[2]",
+    ]
+    assert len({id(item.spec) for item in loaded.resources}) == 1
+
+
+def test_one_broken_file_hides_no_problem_of_another(load_files: LoadFiles) -> None:
+    loaded = load_files(
+        {"a.yaml": "a: [", "b.yaml": volume("data", "{size_gb: ten}"), "c.yaml": volume("data")}
+    )
+    assert codes(loaded) == ["yaml-syntax", "wrong-type"]
+    assert [item.address for item in loaded.resources] == [DATA]
+
+
+def test_references_to_what_a_broken_file_may_declare_are_not_errors(load_files: LoadFiles) -> None:
+    fork = volume("fork", "{from: {volume: data}}")
+    assert codes(load_files({"a.yaml": fork})) == ["unknown-reference"]
+    assert codes(load_files({"a.yaml": fork, "b.yaml": "a: ["})) == ["yaml-syntax"]
+    assert codes(load_files({"a.yaml": fork, "b.yaml": volume("data", "{size: 1}")})) == ["unknown-field"]
+
+
+def test_references_to_addresses_known_elsewhere_are_not_errors(load_files: LoadFiles) -> None:
+    loaded = load_files({"a.yaml": volume("fork", "{from: {volume: data}}")}, known={DATA})
+    assert loaded.diagnostics == ()
+    assert loaded.resources[0].references[0].address == DATA
+
+
+def test_diagnostics_follow_files_and_lines(load_files: LoadFiles) -> None:
+    loaded = load_files(
+        {
+            "a.yaml": volume("one", "{from: {volume: none}}") + volume("two", "{sise: 1}"),
+            "b.yaml": volume("three", "{sise: 1}"),
+        }
+    )
+    places = [(item.span.file, item.span.line) for item in loaded.diagnostics if item.span]
+    assert places == sorted(places)
+    assert len(places) == 3
+
+
+def test_a_policy_gives_values_that_the_manifest_leaves_open(load_files: LoadFiles) -> None:
+    loaded = load_files(
+        {
+            "a.yaml": volume("data") + volume("logs", "{size_gb: 1, snapshot_retention: 30}"),
+            "policy.yaml": policy("all", "{selector: {}, snapshot_retention: 7, snapshot_max_age_h: 24}"),
+        }
+    )
+    assert loaded.diagnostics == ()
+    assert [str(item.address) for item in loaded.policies] == ["RetentionPolicy/all"]
+    data, logs = loaded.resources
+    assert data.spec.snapshot_retention == 7
+    assert data.spec.model_fields_set == {"size_gb", "snapshot_retention"}
+    assert data.span("spec", "snapshot_retention") == Span("policy.yaml", 5, 42, 43)
+    assert data.objectives == {"snapshot_max_age_h": 24}
+    assert data.span("objectives", "snapshot_max_age_h") == Span("policy.yaml", 5, 65, 67)
+    assert logs.spec.snapshot_retention == 30
+    assert logs.objectives == {"snapshot_max_age_h": 24}
+
+
+def test_a_policy_reaches_every_volume_of_a_count(load_files: LoadFiles) -> None:
+    loaded = load_files(
+        {"a.yaml": volume("data", "{count: 2}") + policy("all", "{selector: {}, snapshot_retention: 7}")}
+    )
+    assert [item.spec.snapshot_retention for item in loaded.resources] == [7, 7]
+
+
+def test_policies_that_agree_are_no_conflict(load_files: LoadFiles) -> None:
+    same = [policy(name, "{selector: {}, snapshot_retention: 7}") for name in ("one", "two")]
+    assert load_files({"a.yaml": volume("data") + "".join(same)}).diagnostics == ()
+
+
+def test_an_explicit_value_settles_a_conflict_of_policies(load_files: LoadFiles) -> None:
+    policies = [policy(f"p{days}", f"{{selector: {{}}, snapshot_retention: {days}}}") for days in (1, 2)]
+    text = volume("data", "{snapshot_retention: 9}") + "".join(policies)
+    assert load_files({"a.yaml": text}).diagnostics == ()
+
+
+def test_an_unused_policy_is_not_blamed_while_documents_are_missing(load_files: LoadFiles) -> None:
+    unused = policy("other", "{selector: {app: other}, snapshot_retention: 7}")
+    assert codes(load_files({"a.yaml": unused})) == ["unused-policy"]
+    assert codes(load_files({"a.yaml": unused, "b.yaml": "a: ["})) == ["yaml-syntax"]
+
+
+def test_the_garbage_collector_runs_again_after_loading(load_files: LoadFiles) -> None:
+    assert gc.isenabled()
+    load_files({"a.yaml": "a: ["})
+    assert gc.isenabled()

@@ -1,0 +1,1 @@
+"""The emulated platform, in process and over HTTP."""

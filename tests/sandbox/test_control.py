@@ -1,0 +1,236 @@
+"""Control verbs, faults, the log and the clock. Source: DESIGN, 7."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.errors import StoreError
+from reconciler.sandbox.clock import WorldClock
+from tests.sandbox.platform import NOON, Platform
+
+VOLUMES = "/v1/apps/shop/volumes"
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": "sandbox"}])
+def test_the_platform_wants_the_token_and_the_control_verbs_do_not(
+    platform: Platform, headers: dict[str, str]
+) -> None:
+    refused = platform.call("POST", "/v1/postgres", {}, headers)
+    assert (refused.status, refused.json()) == (401, {"error": "unauthorized"})
+    assert platform.call("GET", "/_sandbox/world", headers=headers).status == 200
+
+
+def test_the_log_tells_what_changed_the_world(platform: Platform) -> None:
+    id = platform.volume()["id"]
+    platform.ok("GET", VOLUMES)
+    platform.call("PUT", f"{VOLUMES}/{id}/extend", {"size_gb": 1})
+    first, *rest = platform.log()
+    assert first == {
+        "seq": 1,
+        "at": "2026-03-01T12:00:00.000Z",
+        "method": "POST",
+        "path": VOLUMES,
+        "status": 200,
+        "effect": True,
+    }
+    assert [(entry["status"], entry["effect"]) for entry in rest] == [(200, False), (422, False)]
+    assert [entry["seq"] for entry in platform.ok("GET", "/_sandbox/log?since=2")] == [3]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "cut", "effect"),
+    [
+        ({"action": "status", "status": 503}, 503, "", False),
+        ({"action": "status", "status": 503, "after": True}, 503, "", True),
+        ({"action": "html"}, 502, "", False),
+        ({"action": "drop_before"}, 0, "drop", False),
+        ({"action": "drop_after"}, 0, "drop", True),
+        ({"action": "truncate"}, 200, "truncate", True),
+        ({"action": "delay", "delay_s": 2.5}, 200, "", True),
+    ],
+)
+def test_a_fault_spoils_one_request(
+    platform: Platform, fault: dict[str, Any], status: int, cut: str, effect: bool
+) -> None:
+    platform.fault(method="POST", path="/v1/apps/*/volumes", **fault)
+    platform.ok("GET", VOLUMES)
+    spoiled = platform.call("POST", VOLUMES, {"name": "data"})
+    assert (spoiled.status, spoiled.cut, spoiled.delay_s) == (status, cut, fault.get("delay_s", 0))
+    assert len(platform.world()["volumes"]) == effect
+    assert platform.log()[-1]["effect"] is effect
+    assert platform.log()[-1]["status"] == status
+    assert platform.volume()["state"] == "created"
+    assert platform.ok("GET", "/_sandbox/faults") == []
+
+
+def test_a_status_fault_can_say_when_to_come_back(platform: Platform) -> None:
+    platform.fault(action="status", status=429, headers={"retry-after": "3"}, body={"error": "slow down"})
+    limited = platform.call("GET", VOLUMES)
+    assert (limited.status, limited.headers["retry-after"]) == (429, "3")
+    assert limited.json() == {"error": "slow down"}
+
+
+def test_a_fault_without_an_end_stays_until_it_is_cleared(platform: Platform) -> None:
+    platform.fault(action="status", status=500, times=None)
+    assert [platform.call("GET", VOLUMES).status for _ in range(3)] == [500] * 3
+    platform.ok("DELETE", "/_sandbox/faults")
+    assert platform.call("GET", VOLUMES).status == 200
+
+
+def test_a_stale_list_misses_what_came_after_the_fault(platform: Platform) -> None:
+    old = platform.volume()["id"]
+    platform.fault(method="GET", path="/v1/apps/*/volumes", action="stale_list")
+    new = platform.volume()["id"]
+    lists = [[each["id"] for each in platform.ok("GET", VOLUMES)] for _ in range(2)]
+    assert lists == [[old], [old, new]]
+
+
+@pytest.mark.parametrize(
+    "fault", [{"action": "explode"}, {"action": "status", "sttus": 1}, {"action": "status", "status": 99}, 7]
+)
+def test_a_misspelt_fault_is_refused(platform: Platform, fault: Any) -> None:
+    assert platform.call("POST", "/_sandbox/faults", [fault]).status == 422
+
+
+@pytest.mark.parametrize("body", [{"zones_per_region": 0}, {"secret_status": 500}, {"nothing": 1}])
+def test_a_switch_takes_only_its_own_values(platform: Platform, body: dict[str, Any]) -> None:
+    before = platform.ok("GET", "/_sandbox/switches")
+    assert platform.call("POST", "/_sandbox/switches", body).status == 422
+    assert platform.ok("GET", "/_sandbox/switches") == before
+
+
+def test_registering_an_app_again_changes_only_what_is_given(platform: Platform) -> None:
+    platform.ok("POST", "/_sandbox/apps", {"name": "shop", "primary_region": "fra"})
+    again = platform.ok("POST", "/_sandbox/apps", {"name": "shop"})
+    assert again == {"name": "shop", "org_slug": "personal", "primary_region": "fra"}
+    assert platform.volume()["region"] == "fra"
+
+
+def test_a_human_edits_volumes_and_clusters_past_the_rules(platform: Platform) -> None:
+    id, cluster = platform.volume(size_gb=10)["id"], platform.cluster()["id"]
+    edited = platform.ok(
+        "PATCH", f"/_sandbox/world/volumes/{id}", {"size_gb": 5, "attached_machine_id": "m9"}
+    )
+    assert (edited["size_gb"], edited["attached_machine_id"], edited["app"]) == (5, "m9", "shop")
+    platform.ok("PATCH", f"/_sandbox/world/volumes/{id}", {"attached_machine_id": None})
+    assert platform.ok("GET", f"{VOLUMES}/{id}")["attached_machine_id"] is None
+    assert (
+        platform.ok("PATCH", f"/_sandbox/world/clusters/{cluster}", {"status": "failed"})["status"]
+        == "failed"
+    )
+    assert platform.call("PATCH", f"/_sandbox/world/volumes/{id}", {"id": "x"}).status == 422
+    assert platform.call("PATCH", f"/_sandbox/world/clusters/{cluster}", {"plan": "huge"}).status == 422
+
+
+def test_answers_carry_the_sandboxs_date_and_a_request_id(platform: Platform) -> None:
+    platform.advance(3600)
+    headers = platform.call("GET", VOLUMES).headers
+    assert headers["date"] == "Sun, 01 Mar 2026 13:00:00 GMT"
+    assert headers["x-request-id"]
+
+
+def test_unknown_paths_and_methods_are_told_apart(platform: Platform) -> None:
+    assert platform.call("GET", "/v1/nothing").status == 404
+    wrong = platform.call("PATCH", VOLUMES)
+    assert (wrong.status, wrong.headers["allow"]) == (405, "GET, HEAD, POST")
+    assert platform.call("HEAD", VOLUMES).status == 200
+    assert platform.call("GET", f"{VOLUMES}?region=ams&unknown=1").status == 200
+
+
+def test_an_encoded_name_is_decoded_once(platform: Platform) -> None:
+    reply = platform.ok("POST", "/v1/apps/shop/secrets/A%2FB%2541", {"value": "x"})
+    assert reply["name"] == "A/B%41"
+
+
+def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
+    db = tmp_path / "world.db"
+    before = Platform(db)
+    before.volume()
+    before.cluster()
+    before.ok("POST", "/v1/apps/shop/secrets/A", {"value": "x"})
+    before.switch(zones_per_region=1)
+    before.fault(action="status", times=2, method="DELETE")
+    before.call("DELETE", VOLUMES)
+    before.advance(60)
+    world, log = before.world(), before.log()
+    before.sandbox.close()
+    after = Platform(db)
+    assert after.world() == world
+    assert after.log() == log
+    assert after.ok("GET", "/_sandbox/switches")["zones_per_region"] == 1
+    assert [fault["times"] for fault in after.ok("GET", "/_sandbox/faults")] == [1]
+    after.sandbox.close()
+
+
+def test_the_clock_stands_still_while_down_and_jumps_to_the_real_time(tmp_path: Path) -> None:
+    db = tmp_path / "world.db"
+    before = Platform(db)
+    before.volume()
+    id = before.cluster()["id"]
+    before.advance(3600)
+    before.sandbox.close()
+    earlier = Platform(db, wall=NOON)
+    assert earlier.ok("GET", "/_sandbox/clock")["now"] == "2026-03-01T13:00:00.000000Z"
+    earlier.ok("DELETE", f"/v1/postgres/{id}")
+    earlier.sandbox.close()
+    later = Platform(db, wall=NOON + 86400)
+    assert later.ok("GET", "/_sandbox/clock")["now"] == "2026-03-02T12:00:00.000000Z"
+    (gone,) = later.ok("GET", "/v1/postgres?include_deleted=1")["data"]
+    assert gone["deleted_at"] == "2026-03-01T13:01:00Z"
+    later.sandbox.close()
+
+
+def test_things_happen_when_the_clock_passes_them_without_a_reader(platform: Platform) -> None:
+    platform.cluster()
+    platform.sandbox.clock.advance(200)
+    platform.sandbox.tick()
+    assert platform.sandbox.world.next_due is None
+    assert platform.world()["clusters"][0]["status"] == "ready"
+
+
+@pytest.mark.parametrize(("setting", "passed"), [("real", 10), ("manual", 0), ("x600", 6000), ("x0.5", 5)])
+def test_the_clock_runs_as_set(setting: str, passed: float) -> None:
+    ticks = iter([0.0, 10.0])
+    clock = WorldClock(setting, wall=lambda: 1000.0, monotonic=lambda: next(ticks))
+    assert clock.now() == 1000 + passed
+
+
+@pytest.mark.parametrize("setting", ["fast", "x0", "x", "x-1"])
+def test_no_other_clock_exists(setting: str) -> None:
+    with pytest.raises(ValueError, match="is not a clock"):
+        WorldClock(setting)
+
+
+def test_the_world_of_one_sandbox_seeds_another(platform: Platform, tmp_path: Path) -> None:
+    id = platform.volume(size_gb=10)["id"]
+    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "volumes": [id]})
+    platform.ok("POST", f"{VOLUMES}/{id}/snapshots")
+    platform.cluster(name="orders")
+    platform.ok("POST", "/v1/apps/shop/secrets/A", {"value": "x"})
+    platform.advance(150)
+    seed = tmp_path / "seed.json"
+    seed.write_text(json.dumps(platform.world()))
+    planted = Platform(seed=seed, apps=(), wall=NOON + 150)
+    world, copy = platform.world(), planted.world()
+    for machine in (*world["machines"], *copy["machines"]):
+        for name in ("instance_id", "created_at", "updated_at"):
+            del machine[name]
+    assert copy == world
+    planted.sandbox.close()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"volumes": [{"app": "shop"}]}', '{"apps": [{}]}'])
+def test_an_unusable_seed_is_named(tmp_path: Path, text: str) -> None:
+    seed = tmp_path / "seed.json"
+    seed.write_text(text)
+    with pytest.raises(StoreError):
+        Platform(seed=seed, apps=())
+
+
+def test_a_file_that_is_no_sandboxs_is_refused(tmp_path: Path) -> None:
+    db = tmp_path / "world.db"
+    db.write_text("not a database, but longer than a page header needs to be" * 10)
+    with pytest.raises(StoreError, match="is not the database"):
+        Platform(db)

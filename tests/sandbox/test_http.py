@@ -1,0 +1,169 @@
+"""The HTTP front and the process around it, over real sockets."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from reconciler.errors import ReconcilerError
+from reconciler.sandbox import running_at, serve
+from tests.sandbox.platform import BEARER
+
+VOLUMES = "/v1/apps/shop/volumes"
+END_S = 10
+
+
+@contextmanager
+def served(**options: Any) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    options = {"apps": [{"name": "shop"}], "clock": "manual", "profile": "extended", **options}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.sandbox.child", json.dumps(options)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process, process.stdin, process.stdout:
+        url = process.stdout.readline().strip()
+        with httpx.Client(base_url=url, headers=BEARER, trust_env=False) as client:
+            yield process, client
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with served() as (_, client):
+        yield client
+
+
+def test_the_http_front_answers_as_the_one_in_process(client: httpx.Client) -> None:
+    created = client.post(VOLUMES, content=b'{"name": "data"}')
+    assert (created.status_code, created.json()["size_gb"]) == (200, 3)
+    assert created.headers["content-type"] == "application/json"
+    assert created.headers["x-request-id"]
+    assert "server" not in created.headers
+    assert client.head(VOLUMES).content == b""
+    assert client.options(VOLUMES).headers["allow"] == "GET, HEAD, POST"
+    assert client.get("/v1/nothing").json() == {"error": "there is nothing at this path"}
+    assert client.get(f"{VOLUMES}/").status_code == 404
+
+
+def test_the_date_is_the_sandboxs_alone(client: httpx.Client) -> None:
+    client.post("/_sandbox/clock", json={"advance_s": 366 * 24 * 3600}).raise_for_status()
+    now = client.get("/_sandbox/clock")
+    assert now.headers.get_list("date") == [now.headers["date"]]
+    assert now.json()["now"][:4] in now.headers["date"]
+
+
+def test_without_the_token_nothing_is_shown(client: httpx.Client) -> None:
+    refused = client.get(VOLUMES, headers={"authorization": "Bearer wrong"})
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    del client.headers["authorization"]
+    missing, control = client.get(VOLUMES), client.get("/_sandbox/log")
+    client.headers.update(BEARER)
+    assert (missing.status_code, control.status_code) == (401, 200)
+
+
+def test_a_malformed_body_is_refused_in_the_platforms_shape(client: httpx.Client) -> None:
+    refused = client.post("/v1/postgres", content=b"{")
+    assert (refused.status_code, refused.json()) == (400, {"error": "the request body is not valid JSON"})
+
+
+@pytest.mark.parametrize(("action", "landed"), [("drop_before", 0), ("drop_after", 1)])
+def test_a_dropped_connection_gives_no_answer(client: httpx.Client, action: str, landed: int) -> None:
+    fault = {"method": "POST", "path": VOLUMES, "action": action}
+    client.post("/_sandbox/faults", json=[fault]).raise_for_status()
+    with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+        client.post(VOLUMES, json={"name": action})
+    assert [volume["name"] for volume in client.get(VOLUMES).json()].count(action) == landed
+
+
+def test_a_truncated_answer_breaks_off_in_the_body(client: httpx.Client) -> None:
+    client.post("/_sandbox/faults", json=[{"method": "POST", "action": "truncate"}]).raise_for_status()
+    with (
+        pytest.raises(httpx.RemoteProtocolError),
+        client.stream("POST", VOLUMES, json={"name": "cut"}) as cut,
+    ):
+        assert cut.status_code == 200
+        cut.read()
+    assert "cut" in [volume["name"] for volume in client.get(VOLUMES).json()]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_delayed_answer_still_comes(client: httpx.Client, before: bool) -> None:
+    fault = {"method": "PUT", "action": "delay", "delay_s": 0.01, "before": before}
+    client.post("/_sandbox/faults", json=[fault]).raise_for_status()
+    assert client.put(f"{VOLUMES}/vol_none", json={}).status_code == 404
+
+
+def test_the_description_names_every_route_and_its_models(client: httpx.Client) -> None:
+    description = client.get("/openapi.json").json()
+    assert description["openapi"].startswith("3.1.")
+    assert description["info"]["version"] == "1.0"
+    assert set(description["paths"]["/v1/apps/{app_name}/volumes"]) == {"get", "post"}
+    schemas = description["components"]["schemas"]
+    references = set()
+
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            references.update({node["$ref"].rpartition("/")[2]} if "$ref" in node else ())
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                walk(value)
+
+    walk(description)
+    assert {"VolumeCreate", "Compute", "ClusterReply", "SecretSet", "Error"} <= references <= set(schemas)
+
+
+def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
+    db = str(tmp_path / "world.db")
+    with served(db=db) as (process, client):
+        ids = [client.post(VOLUMES, json={"name": f"data{n}"}).json()["id"] for n in range(20)]
+        process.kill()
+        process.wait(END_S)
+    assert running_at(Path(db)) is None
+    with served(db=db) as (_, client):
+        assert [volume["id"] for volume in client.get(VOLUMES).json()] == ids
+        assert len(client.get("/_sandbox/log").json()) == 21
+
+
+def test_a_second_process_finds_the_url_of_the_first(tmp_path: Path) -> None:
+    db = tmp_path / "world.db"
+    assert running_at(db) is None
+    with served(db=str(db)) as (_, client):
+        url = str(client.base_url).rstrip("/")
+        assert running_at(db) == url
+        with pytest.raises(ReconcilerError, match=f"another sandbox serves .* at {url}"):
+            serve(db=db, ready=pytest.fail)
+
+
+def test_a_port_in_use_is_named(client: httpx.Client) -> None:
+    with pytest.raises(ReconcilerError, match="cannot listen on 127.0.0.1 port"):
+        serve(port=client.base_url.port or 0, ready=pytest.fail)
+
+
+ENDINGS: dict[str, Callable[[subprocess.Popen[str]], object]] = {
+    "SIGTERM": lambda process: process.send_signal(signal.SIGTERM),
+    "SIGINT": lambda process: process.send_signal(signal.SIGINT),
+    "end of stdin": lambda process: process.stdin and process.stdin.close(),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_it_ends_cleanly_and_frees_the_lock(tmp_path: Path, ending: str) -> None:
+    db = tmp_path / "world.db"
+    with ExitStack() as stack:
+        process, client = stack.enter_context(served(db=str(db)))
+        client.get(VOLUMES).raise_for_status()
+        ENDINGS[ending](process)
+        assert process.wait(END_S) == 0
+    assert running_at(db) is None
