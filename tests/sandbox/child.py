@@ -1,4 +1,4 @@
-"""Serves a sandbox in a process of its own: prints its URL, ends with stdin. Arguments: keywords of `serve`, as JSON."""
+"""Serves a sandbox, prints its URL and ends with stdin. argv[1]: keywords of `serve`, as JSON."""
 
 import json
 import sys

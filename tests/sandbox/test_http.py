@@ -87,12 +87,10 @@ def test_a_dropped_connection_gives_no_answer(client: httpx.Client, action: str,
 
 def test_a_truncated_answer_breaks_off_in_the_body(client: httpx.Client) -> None:
     client.post("/_sandbox/faults", json=[{"method": "POST", "action": "truncate"}]).raise_for_status()
-    with (
-        pytest.raises(httpx.RemoteProtocolError),
-        client.stream("POST", VOLUMES, json={"name": "cut"}) as cut,
-    ):
+    with client.stream("POST", VOLUMES, json={"name": "cut"}) as cut:
         assert cut.status_code == 200
-        cut.read()
+        with pytest.raises(httpx.RemoteProtocolError):
+            cut.read()
     assert "cut" in [volume["name"] for volume in client.get(VOLUMES).json()]
 
 
@@ -109,7 +107,7 @@ def test_the_description_names_every_route_and_its_models(client: httpx.Client) 
     assert description["info"]["version"] == "1.0"
     assert set(description["paths"]["/v1/apps/{app_name}/volumes"]) == {"get", "post"}
     schemas = description["components"]["schemas"]
-    references = set()
+    references: set[str] = set()
 
     def walk(node: Any) -> None:
         if isinstance(node, dict):
@@ -147,7 +145,7 @@ def test_a_second_process_finds_the_url_of_the_first(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_named(client: httpx.Client) -> None:
-    with pytest.raises(ReconcilerError, match="cannot listen on 127.0.0.1 port"):
+    with pytest.raises(ReconcilerError, match="cannot listen on"):
         serve(port=client.base_url.port or 0, ready=pytest.fail)
 
 

@@ -1,0 +1,1 @@
+"""How fast and how large, beside Terraform on the same machine in the same run: `python -m bench`."""

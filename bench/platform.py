@@ -1,0 +1,71 @@
+"""A platform that costs next to nothing: every answer is built beforehand, and calls are counted.
+
+    python -m bench.platform SIZE    serves `workload.answers` until stdin ends
+
+The first line on stdout is `listening on URL`. `GET /calls` answers how many calls came since it
+was last asked, without counting itself.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+from bench.workload import answers
+
+_CALLS = b"/calls"
+
+
+class _Connection(asyncio.Protocol):
+    """GETs without a body, pipelined or not."""
+
+    calls = 0  # of all connections
+
+    def __init__(self, replies: Mapping[bytes, bytes]) -> None:
+        self._replies = replies
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *requests, self._received = (self._received + data).split(b"\r\n\r\n")
+        for request in requests:
+            self._transport.write(self._reply(request.split(b" ", 2)[1]))
+
+    def _reply(self, path: bytes) -> bytes:
+        if path == _CALLS:
+            calls, _Connection.calls = _Connection.calls, 0
+            return _reply(200, b"%d" % calls)
+        _Connection.calls += 1
+        return self._replies.get(path) or _reply(404, b'{"error": "not found"}')
+
+
+def _reply(status: int, body: bytes) -> bytes:
+    date = format_datetime(datetime.now(UTC), usegmt=True)
+    head = (
+        f"HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ndate: {date}\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def _serve(size: int) -> None:
+    replies = {path.encode(): _reply(200, body) for path, body in answers(size)}
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(replies), "127.0.0.1", 0)
+    print(f"listening on http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    await asyncio.to_thread(_until_stdin_ends)
+    server.close()
+
+
+def _until_stdin_ends() -> None:
+    while os.read(0, 4096):
+        continue
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(int(sys.argv[1])))

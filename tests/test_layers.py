@@ -1,0 +1,162 @@
+"""Imports go one way, and each driver has one home. Source: DESIGN, section 4.
+
+The checker reads the source and imports nothing, so that an import inside a function counts too.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+PACKAGE = "reconciler"
+SOURCE = Path(__file__).parent.parent / PACKAGE
+
+# From the bottom up. A module imports those below, and of its own level only itself.
+CORE = frozenset({"model", "steps", "diagnostics", "errors", "reporter", "clock", "transport"})
+LAYERS = (
+    {"wire"},
+    {"kinds"},
+    {"planning", "manifests"},
+    {"platform", "state", "secrets", "settings"},
+    {"observe"},
+    {"execution", "reports"},
+    {"pipeline"},
+    {"cli"},
+    {"__main__"},
+)
+LEVELS = {name: level for level, names in enumerate((CORE, *LAYERS)) for name in names}
+SANDBOX = "sandbox"  # stands beside the layers: it knows the platform, and nothing of what drives it
+
+HOMES = {
+    "httpx": {"transport"},
+    "yaml": {"manifests"},
+    "sqlite3": {"state", SANDBOX},
+    "psycopg": {"state"},
+    "obstore": {"state"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "fastapi": {SANDBOX},
+    "starlette": {SANDBOX},
+    "uvicorn": {SANDBOX},
+}
+PRINTS = {"cli"}
+
+
+def breaches(root: Path) -> list[str]:
+    """Every breach in the package at `root`, as `file:line: what`."""
+    found = []
+    for file in sorted(root.rglob("*.py")):
+        relative = file.relative_to(root)
+        if relative.parts == ("__init__.py",):
+            continue
+        owner = relative.parts[0].removesuffix(".py")
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        problems = [*_imports(tree, relative, owner), *_printing(tree, owner)]
+        found += [f"{relative}:{line}: {problem}" for line, problem in sorted(problems)]
+    return found
+
+
+def _imports(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]:
+    for line, name in _imported(tree, file):
+        library, _, rest = name.partition(".")
+        if library != PACKAGE:
+            if owner not in HOMES.get(library, {owner}):
+                yield line, f"{owner} imports {library}"
+        elif rest and not _allowed(owner, rest.split(".")[0]):
+            yield line, f"{owner} imports {rest.split('.')[0]}"
+
+
+def _imported(tree: ast.AST, file: Path) -> Iterator[tuple[int, str]]:
+    """Full names of all that is imported; a relative import is resolved against `file`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = (PACKAGE, *file.parts[:-1])
+                base = ".".join((*above[: len(above) - node.level + 1], *filter(None, [base])))
+            for alias in node.names:
+                yield node.lineno, f"{base}.{alias.name}"
+
+
+def _allowed(owner: str, imported: str) -> bool:
+    if owner == imported or imported in CORE:
+        return True
+    if owner == SANDBOX:
+        return imported == "wire"
+    if imported == SANDBOX:
+        return owner == "cli"
+    if owner not in LEVELS or imported not in LEVELS:
+        return False  # a new module has to be given its place above
+    return LEVELS[imported] < LEVELS[owner]
+
+
+def _printing(tree: ast.AST, owner: str) -> Iterator[tuple[int, str]]:
+    if owner in PRINTS:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "print":
+            yield node.lineno, f"{owner} prints"
+        if isinstance(node, ast.Attribute) and node.attr in ("stdout", "stderr"):
+            if isinstance(node.value, ast.Name) and node.value.id == "sys":
+                yield node.lineno, f"{owner} uses sys.{node.attr}"
+
+
+def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
+    assert breaches(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "problem"),
+    [
+        ("kinds/volume.py", "from reconciler.platform.client import Platform", "1: kinds imports platform"),
+        ("planning/match.py", "import reconciler.manifests.load", "1: planning imports manifests"),
+        ("model.py", "from reconciler.wire import volume", "1: model imports wire"),
+        ("observe.py", "from reconciler import pipeline", "1: observe imports pipeline"),
+        ("state/sqlite.py", "from ..execution import executor", "1: state imports execution"),
+        ("sandbox/core.py", "from reconciler.kinds.base import Kind", "1: sandbox imports kinds"),
+        ("pipeline/plan.py", "from reconciler.sandbox import serve", "1: pipeline imports sandbox"),
+        ("cli/new.py", "import reconciler.unplaced", "1: cli imports unplaced"),
+        ("unplaced.py", "import reconciler.wire", "1: unplaced imports wire"),
+        ("platform/client.py", "import httpx", "1: platform imports httpx"),
+        ("cli/state.py", "from sqlite3 import connect", "1: cli imports sqlite3"),
+        ("settings.py", "import yaml", "1: settings imports yaml"),
+        ("reports/text.py", "import click", "1: reports imports click"),
+        ("cli/serve.py", "import uvicorn.config", "1: cli imports uvicorn"),
+        ("reports/text.py", "print('done')", "1: reports prints"),
+        ("execution/executor.py", "import sys\nsys.stderr.write('no')", "2: execution uses sys.stderr"),
+        ("kinds/secret.py", "def late():\n    import httpx", "2: kinds imports httpx"),
+        (
+            "wire/base.py",
+            """
+            from typing import TYPE_CHECKING
+            if TYPE_CHECKING:
+                from reconciler.kinds import base
+            """,
+            "4: wire imports kinds",
+        ),
+    ],
+)
+def test_a_planted_breach_is_found(tmp_path: Path, file: str, source: str, problem: str) -> None:
+    _plant(tmp_path, file, dedent(source))
+    assert breaches(tmp_path) == [f"{file}:{problem}"]
+
+
+def test_what_the_design_allows_is_no_breach(tmp_path: Path) -> None:
+    _plant(tmp_path, "__main__.py", "from reconciler.cli.main import main")
+    _plant(tmp_path, "cli/main.py", "import click\nimport rich.console\nprint('from the cli')")
+    _plant(tmp_path, "cli/sandbox.py", "from reconciler.sandbox import serve\nfrom reconciler.model import X")
+    _plant(tmp_path, "sandbox/core.py", "import sqlite3\nimport fastapi\nfrom reconciler.wire import base")
+    _plant(tmp_path, "execution/a.py", "from .b import c\nfrom reconciler.planning import match")
+    _plant(tmp_path, "transport.py", "import httpx\nfrom reconciler.errors import Lost")
+    assert breaches(tmp_path) == []
+
+
+def _plant(root: Path, file: str, source: str) -> None:
+    path = root / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source, encoding="utf-8")
