@@ -19,7 +19,7 @@ class CouldNotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one process took, from its start to its end. `peak_mb`: most memory resident at once, in 10^6 bytes."""
+    """What one process took, from its start to its end. `peak_mb`: the most resident memory, in 10^6 bytes."""
 
     wall_s: float
     cpu_s: float

@@ -9,7 +9,7 @@ multiple of ten. The spellings agree, so that a plan over them finds nothing to 
 import json
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +28,22 @@ REGIONS = ("ams", "fra", "lhr", "iad", "sjc")
 CREATED_AT = "2026-01-31T12:00:00Z"
 
 
-def apps(size: int) -> Iterator[int]:
-    return iter(range(size // VOLUMES_PER_APP))
+def apps(size: int) -> range:
+    return range(size // VOLUMES_PER_APP)
 
 
-def clusters(size: int) -> Iterator[int]:
-    return iter(range(-(-size // (VOLUMES_PER_APP * APPS_PER_CLUSTER))))
+def clusters(size: int) -> range:
+    return range(-(-size // (VOLUMES_PER_APP * APPS_PER_CLUSTER)))
 
 
 def resources_in(size: int) -> int:
     """Volumes and clusters."""
-    return size + len(list(clusters(size)))
+    return size + len(clusters(size))
 
 
 def calls_for(size: int) -> int:
     """What reading them takes: one list an app, one GET a cluster."""
-    return len(list(apps(size))) + len(list(clusters(size)))
+    return len(apps(size)) + len(clusters(size))
 
 
 def app_name(app: int) -> str:
@@ -89,13 +89,13 @@ def cluster_fields(cluster: int) -> dict[str, Any]:
 # --- manifests ---
 
 
-def write_manifests(folder: Path, size: int) -> None:
+def write_manifests(folder: Path, size: int, *, with_clusters: bool = True) -> None:
     """One file an app with its ten documents, and one a cluster."""
     folder.mkdir(parents=True)
     for app in apps(size):
         documents = [_volume_manifest(app, number) for number in range(VOLUMES_PER_APP)]
         (folder / f"{app_name(app)}.yaml").write_text("---\n".join(documents))
-    for cluster in clusters(size):
+    for cluster in clusters(size) if with_clusters else ():
         (folder / f"{cluster_name(cluster)}.yaml").write_text(_cluster_manifest(cluster))
 
 
@@ -122,8 +122,10 @@ def _cluster_manifest(cluster: int) -> str:
 
 
 def _yaml(fields: dict[str, Any]) -> str:
-    return "".join(f"  {name}: {json.dumps(value)}\n" for name, value in fields.items()).replace(
-        f'"{fields["region"]}"', fields["region"]
+    """As a person writes it: only text that looks like a number is quoted."""
+    return "".join(
+        f"  {name}: {value if isinstance(value, str) and value.isalpha() else json.dumps(value)}\n"
+        for name, value in fields.items()
     )
 
 

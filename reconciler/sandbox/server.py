@@ -1,12 +1,10 @@
 """Running the sandbox as a process: its socket, its lock, its signals and its end."""
 
 import asyncio
-import fcntl
 import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,9 +15,9 @@ from uvicorn import Config, Server
 from reconciler.errors import ReconcilerError
 from reconciler.sandbox.core import DEFAULT_TOKEN, Sandbox
 from reconciler.sandbox.http import Connection, application
+from reconciler.sandbox.lock import locked
 
 _KEEP_ALIVE_S = 75
-_LOCK_NAP_S = 0.05
 _LONGEST_NAP_S = 0.5
 _SHORTEST_NAP_S = 0.01
 
@@ -43,7 +41,7 @@ def serve(
     `ready` is called with the URL once connections are accepted. Raises ReconcilerError when
     the port is taken or another process serves `db`, ValueError for an unknown clock or profile.
     """
-    with _locked(db) as announce, _listening(host, port) as listener:
+    with locked(db) as announce, _listening(host, port) as listener:
         sandbox = Sandbox(
             db=db, clock=clock, profile=profile, token=token, apps=apps, machines=machines, seed=seed
         )
@@ -58,17 +56,6 @@ def serve(
             asyncio.run(_serve(sandbox, listener, accepting, until_stdin_closes))
         finally:
             sandbox.close()
-
-
-def running_at(db: Path) -> str | None:
-    """The URL of the process that serves `db`; None when there is none, or it is not ready yet."""
-    try:
-        with _lock_path(db).open() as lock:
-            if _try_lock(lock.fileno(), fcntl.LOCK_SH):
-                return None
-            return lock.read().strip() or None
-    except FileNotFoundError:
-        return None
 
 
 class _Server(Server):
@@ -151,44 +138,3 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         except OSError as error:
             raise ReconcilerError(f"cannot listen on {host} port {port}: {error.strerror}") from error
         yield listener
-
-
-@contextmanager
-def _locked(db: Path | None) -> Iterator[Callable[[str], None]]:
-    """Hold the lock next to `db`, and give a function that writes the URL into it."""
-    if db is None:
-        yield lambda url: None
-        return
-    db.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(_lock_path(db), os.O_RDWR | os.O_CREAT, 0o600), "r+") as lock:
-        if not _try_lock(lock.fileno(), fcntl.LOCK_EX, attempts=3):
-            url = lock.read().strip()
-            raise ReconcilerError(
-                f"another sandbox serves {db}{f' at {url}' if url else ''}",
-                help="use that one, or end it first",
-            )
-
-        def announce(url: str) -> None:
-            lock.write(url)
-            lock.flush()
-
-        lock.truncate()
-        try:
-            yield announce
-        finally:
-            lock.truncate(0)
-
-
-def _lock_path(db: Path) -> Path:
-    return db.with_name(f"{db.name}.lock")
-
-
-def _try_lock(descriptor: int, kind: int, attempts: int = 1) -> bool:
-    """Several attempts outlast `running_at`, which holds the lock for an instant to see if it is free."""
-    for attempt in range(attempts):
-        if attempt:
-            time.sleep(_LOCK_NAP_S)
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-            return True
-    return False

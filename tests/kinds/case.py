@@ -1,0 +1,323 @@
+"""One case: manifests, records and the platform's answers in; the plan's JSON document out.
+
+A case is a YAML file. Everything but `manifests` and `expect` may be missing:
+
+    manifests: |        # text, so that lines and columns of diagnostics count in it
+    verb: plan          # or drift
+    now: 2026-06-01T12:00:00Z
+    capabilities: [postgres.list]
+    env: {DB_PASSWORD: canary}          # secret values: no report may hold them
+    files: {token.txt: canary}          # beside the manifests
+    records: {ADDRESS: {id, applied, lifecycle, created_at, source, obligations, inferred, value}}
+    intents: [{address, method, path, …}]       # calls of unknown outcome: `execution.intents.Intent`
+    live: {/v1/PATH: body}              # JSON, or text sent as it stands, or {status: 404, body: …}
+    expect: {changes, steps, owed, diagnostics, summary, reads}
+
+`value` in a record stands for the keyed fingerprint of that secret value. Lists in `expect` are
+complete and in order; keys that are not mentioned are not compared, except in `body`, `before` and
+`after`; `null` also means missing. `mentions: [TEXT]` asks for text anywhere in the item.
+Source of all answers: platform API and platform notes.
+"""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import anyio
+import yaml
+
+from reconciler.diagnostics import Diagnostic, has_errors
+from reconciler.errors import StoreError
+from reconciler.execution.executor import Limits
+from reconciler.execution.intents import Intent
+from reconciler.manifests.load import load
+from reconciler.model import Address, Deletion, Lifecycle, Obligation, StateRecord
+from reconciler.pipeline.drift import find_drift
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired, Project
+from reconciler.platform.client import Platform
+from reconciler.reporter import Reporter
+from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.documents import plan_document
+from reconciler.secrets.fingerprint import fingerprint
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.state.store import Event, JournalEntry, Lease, State
+from reconciler.steps import Plan
+from reconciler.transport import Answer
+
+MANIFEST = "manifests.yaml"
+KEY = bytes(range(32))
+NOW = "2026-06-01T12:00:00Z"
+LONG_AGO = "2026-01-01T00:00:00Z"
+BASE_URL = "https://platform.example"
+
+_KNOWN = {
+    *("manifests", "verb", "now", "capabilities", "env", "files", "records", "intents", "live", "expect")
+}
+_WHOLE = ("body", "before", "after")  # compared to the last key
+
+
+class _Loader(yaml.SafeLoader):
+    """Times stay text, as the platform sends them."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_case(path: Path) -> dict[str, Any]:
+    """The file's content. Raises ValueError for a key that nothing would look at."""
+    case = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    unknown = set(case) - _KNOWN
+    if unknown or not case.get("expect"):
+        raise ValueError(f"{path}: unknown keys {sorted(unknown)}, or nothing expected")
+    return dict(case)
+
+
+@dataclass(slots=True)
+class CaseClock:
+    moment: datetime
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return self.moment.timestamp()
+
+    async def sleep(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+
+
+@dataclass(slots=True)
+class LivePlatform:
+    """A transport that answers GETs from `live`; notes what was asked, and what nobody expected."""
+
+    live: Mapping[str, Any]
+    now: datetime
+    asked: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Answer:
+        path = url.removeprefix(BASE_URL)
+        self.asked.append(path)
+        if method != "GET" or path not in self.live:
+            self.unexpected.append(f"{method} {path}")
+            return Answer(400, {}, b'{"error": "the case holds no answer to this"}')
+        status, content = _answer(self.live[path])
+        return Answer(status, {"date": format_datetime(self.now, usegmt=True)}, content)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def _answer(given: Any) -> tuple[int, bytes]:
+    status = 200
+    if isinstance(given, dict) and given.keys() == {"status", "body"} and isinstance(given["status"], int):
+        status, given = given["status"], given["body"]
+    return status, (given if isinstance(given, str) else json.dumps(given)).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnlyStore:
+    """A state that can be looked at; planning must want nothing else of it."""
+
+    state: State
+
+    async def load(self) -> State:
+        return self.state
+
+    async def fingerprint_key(self) -> bytes:
+        return KEY
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        _refuse()
+
+    async def check(self, lease: Lease) -> None:
+        _refuse()
+
+    async def release(self, lease: Lease) -> None:
+        _refuse()
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        _refuse()
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _refuse() -> NoReturn:
+    raise StoreError("planning takes no lease and writes nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a case led to. `plan` is None when the manifests already hold errors."""
+
+    plan: Plan | None
+    diagnostics: tuple[Diagnostic, ...]
+    platform: LivePlatform
+
+    def document(self) -> dict[str, Any]:
+        reads = {"reads": sorted(self.platform.asked)}
+        if self.plan is None:
+            return {"diagnostics": diagnostic_documents(self.diagnostics), **reads}
+        return plan_document(self.plan) | reads
+
+
+def play(case: Mapping[str, Any], folder: Path) -> Played:
+    """Run the pipeline on `case`; `folder` is an empty directory for its files."""
+    for name, text in {MANIFEST: case["manifests"], **case.get("files", {})}.items():
+        folder.joinpath(name).write_text(text, encoding="utf-8")
+    now = datetime.fromisoformat(case.get("now", NOW))
+    platform = LivePlatform(case.get("live", {}), now)
+    loaded = load([str(folder / MANIFEST)], root=folder)
+    if has_errors(loaded.diagnostics):
+        return Played(None, loaded.diagnostics, platform)
+    clock = CaseClock(now)
+    project = Project(
+        store=ReadOnlyStore(_state(case)),
+        platform=Platform(platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
+        capabilities=frozenset(case.get("capabilities", ())),
+        limits=Limits(),
+        clock=clock,
+        reporter=Reporter(),
+        env=case.get("env", {}),
+        root=folder,
+        new_id=lambda: "plan-1",
+        holder="test",
+    )
+    desired = Desired(loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST)
+    work = find_drift if case.get("verb") == "drift" else make_plan
+    plan = anyio.run(work, project, desired)
+    return Played(plan, plan.diagnostics, platform)
+
+
+def _state(case: Mapping[str, Any]) -> State:
+    records = [_record(Address.parse(address), given) for address, given in case.get("records", {}).items()]
+    return State(
+        "lineage-1",
+        {record.address: record for record in records},
+        tuple(map(_intent, case.get("intents", ()))),
+        frozenset(),
+    )
+
+
+def _record(address: Address, given: Mapping[str, Any]) -> StateRecord:
+    applied = dict(given.get("applied", {}))
+    if "value" in given:
+        applied["fingerprint"] = fingerprint(KEY, address, Sensitive(given["value"]))
+    obligations = [
+        Obligation("restart", owed["because"], owed.get("certainty", "owed"), datetime.fromisoformat(NOW))
+        for owed in given.get("obligations", ())
+    ]
+    return StateRecord(
+        address,
+        given.get("id", ""),
+        address.app or "org/personal",
+        applied,
+        _lifecycle(given.get("lifecycle", {})),
+        datetime.fromisoformat(given.get("created_at", LONG_AGO)),
+        given.get("source", MANIFEST),
+        tuple(obligations),
+        given.get("inferred", False),
+        serial=1,
+    )
+
+
+def _lifecycle(given: Mapping[str, Any]) -> Lifecycle:
+    default = Lifecycle()
+    return Lifecycle(
+        Deletion(given.get("deletion", default.deletion)),
+        tuple(given.get("snapshot_before", default.snapshot_before)),
+        given.get("timeout_s", default.timeout_s),
+    )
+
+
+def _intent(given: Mapping[str, Any]) -> JournalEntry:
+    data = {
+        "if_unknown": "ask",
+        "creates": True,
+        "applied": {},
+        "scope": "shop",
+        "lifecycle": {},
+        "source": MANIFEST,
+        **given,
+    }
+    address = Address.parse(data.pop("address"))
+    sent_at = datetime.fromisoformat(data.pop("sent_at", LONG_AGO))
+    intent = Intent.from_json(data)
+    return JournalEntry("run-0", Event.INTENT, sent_at, address, f"{address}#create", data=intent.to_json())
+
+
+# --- comparing ---
+
+
+def differences(expected: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """A readable diff of what was expected and the same parts of `document`; "" when they are equal."""
+    found = _same_parts(document, expected)
+    if found == expected:
+        return ""
+    lines = difflib.unified_diff(
+        _pretty(expected).splitlines(), _pretty(found).splitlines(), "expected", "planned", lineterm="", n=30
+    )
+    return "\n".join(["", *lines])
+
+
+def _same_parts(found: Any, expected: Any, key: str = "") -> Any:
+    if key in _WHOLE:
+        return found
+    if isinstance(expected, Mapping) and isinstance(found, Mapping):
+        return {name: _part(found, name, value) for name, value in expected.items()}
+    if isinstance(expected, list) and isinstance(found, list):
+        paired = [_same_parts(item, want) for item, want in zip(found, expected, strict=False)]
+        return paired + found[len(expected) :]
+    return found
+
+
+def _part(found: Mapping[str, Any], name: str, expected: Any) -> Any:
+    if name == "mentions":
+        text = json.dumps(found, ensure_ascii=False)
+        return [word if word in text else f"not mentioned: {word}" for word in expected]
+    return _same_parts(found.get(name), expected, name)
+
+
+def _pretty(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+
+
+def never_read(case: Mapping[str, Any], played: Played) -> list[str]:
+    """Answers that the case holds and nobody asked for: a mistake in the case or in the plan."""
+    return sorted(set(case.get("live", {})) - set(played.platform.asked))
+
+
+def secret_values(case: Mapping[str, Any]) -> Iterator[str]:
+    """The values that no report may hold."""
+    yield from case.get("env", {}).values()
+    yield from case.get("files", {}).values()
+
+
+def find_cases() -> list[Path]:
+    """All case files below `tests`, by path."""
+    tests = Path(__file__).parent.parent
+    return sorted([*tests.glob("kinds/*/*.yaml"), *tests.glob("planning/*/*.yaml")])
+
+
+def case_name(path: Path) -> str:
+    return path.relative_to(Path(__file__).parent.parent).with_suffix("").as_posix()
+
+

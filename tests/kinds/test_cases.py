@@ -1,0 +1,66 @@
+"""Every case file leads to the plan that it expects. See `case.py` for what a case file holds."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.reports.diagnostics import render
+from reconciler.reports.text import render_drift, render_plan
+from tests.kinds.case import (
+    Played,
+    case_name,
+    differences,
+    find_cases,
+    never_read,
+    play,
+    read_case,
+    secret_values,
+)
+
+CASES = find_cases()
+
+each_case = pytest.mark.parametrize("path", CASES, ids=case_name)
+
+
+@each_case
+def test_the_plan_is_what_the_case_expects(path: Path, tmp_path: Path) -> None:
+    case = read_case(path)
+    played = play(case, tmp_path)
+    assert played.platform.unexpected == []
+    assert never_read(case, played) == []
+    difference = differences(case["expect"], played.document())
+    assert not difference, difference
+
+
+@each_case
+def test_no_rendering_of_a_case_holds_a_secret(path: Path, tmp_path: Path) -> None:
+    case = read_case(path)
+    played = play(case, tmp_path)
+    text = repr(played.document()) + render(played.diagnostics, lambda file, line: None)
+    if played.plan is not None:
+        text += render_plan(played.plan) + render_drift(played.plan)
+        text += repr(played.plan) + dump_plan(played.plan).decode()
+    assert [value for value in secret_values(case) if value and value in text] == []
+
+
+@each_case
+def test_a_saved_plan_of_a_case_comes_back_equal(path: Path, tmp_path: Path) -> None:
+    plan = play(read_case(path), tmp_path).plan
+    assert plan is None or load_plan(dump_plan(plan)) == plan
+
+
+@each_case
+def test_every_step_of_a_case_belongs_to_a_change_and_follows_steps_before_it(
+    path: Path, tmp_path: Path
+) -> None:
+    plan = play(read_case(path), tmp_path).plan
+    earlier: set[str] = set()
+    for step in plan.steps if plan is not None else ():
+        assert step.address in {change.address for change in plan.changes}  # type: ignore[union-attr]
+        assert step.id not in earlier
+        earlier.add(step.id)
+    for step in plan.steps if plan is not None else ():
+        assert set(step.after) < earlier
