@@ -1,13 +1,12 @@
 """A platform that costs next to nothing: every answer is built beforehand, and calls are counted.
 
-    python -m bench.platform SIZE    serves `workload.answers` until stdin ends
+    python -m bench.platform SIZE    serves `workload.answers` until it is terminated
 
 The first line on stdout is `listening on URL`. `GET /calls` answers how many calls came since it
 was last asked, without counting itself.
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -58,13 +57,7 @@ async def _serve(size: int) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(replies), "127.0.0.1", 0)
     print(f"listening on http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
-    await asyncio.to_thread(_until_stdin_ends)
-    server.close()
-
-
-def _until_stdin_ends() -> None:
-    while os.read(0, 4096):
-        continue
+    await server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class CouldNotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one process took, from its start to its end. `peak_mb`: the most resident memory, in 10^6 bytes."""
+    """What one process took from start to end. `peak_mb`: its most resident memory, in 10^6 bytes."""
 
     wall_s: float
     cpu_s: float
@@ -48,11 +48,8 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None,
 
 @contextmanager
 def serving(command: Sequence[str], cwd: Path) -> Iterator[str]:
-    """The URL of a server that says `listening on URL` first and ends when its stdin does."""
-    process = subprocess.Popen(
-        command, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert process.stdin is not None
+    """The URL of a server that says `listening on URL` first and runs until it is terminated."""
+    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     try:
         line = process.stdout.readline().strip()
@@ -60,6 +57,6 @@ def serving(command: Sequence[str], cwd: Path) -> Iterator[str]:
             raise CouldNotRun(f"{' '.join(command)} did not start")
         yield line.removeprefix("listening on ")
     finally:
-        process.stdin.close()
+        process.terminate()
         process.stdout.close()
         process.wait()

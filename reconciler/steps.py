@@ -132,6 +132,7 @@ class Step:
 
     `after`: ids of steps that must be done before.
     `id_path`: dotted path of the object's id in the reply; a 2xx without it is UNKNOWN. None: no id is due.
+    `known_id`: the new object's id where no reply tells it, because its name is its id.
     `object_path`: dotted path of the object in the reply, whose fields later steps may refer to.
     `applied`: what the record holds once the call succeeded (values may be OutputRef and SecretRef).
     `accepts`: refusals that mean done, by class (platform.outcome).
@@ -144,6 +145,7 @@ class Step:
     call: Call
     after: tuple[str, ...] = ()
     id_path: str | None = None
+    known_id: str = ""
     object_path: str | None = None
     applied: Mapping[str, Any] = field(default_factory=dict)
     accepts: tuple[str, ...] = ()

@@ -66,8 +66,8 @@ def command(
 
     if plan_file is not None and paths:
         raise click.UsageError("--plan runs a saved plan; it takes no PATH")
-    if plan_file is None and not auto_approve and not sys.stdin.isatty():
-        raise click.UsageError("not on a terminal: pass --auto-approve to apply without asking")
+    if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
+        raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
     found, reporter = settings_here(), make_reporter()
     saved = _load(plan_file) if plan_file is not None else None
     desired = load_desired(paths, found, reporter) if saved is None else Desired(())
@@ -151,11 +151,13 @@ def _report(applied: "Applied", output: str) -> None:
     from reconciler.reports.text import render_plan, render_results
 
     if output == "json":
-        echo_json(apply_document(applied.plan, applied.results, applied.owed))
+        told = (*applied.plan.diagnostics, *applied.questions)
+        echo_json(apply_document(applied.plan, applied.results, applied.owed, diagnostics=told))
     elif applied.declined:
         click.echo("Not applied; nothing was changed.")
     elif applied.results:
         click.echo(render_results(applied.results, applied.owed), nl=False)
+        echo_diagnostics(applied.questions)
     else:
         click.echo(render_plan(applied.plan), nl=False)
         echo_diagnostics(applied.plan.diagnostics)

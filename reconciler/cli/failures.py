@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reconciler.cli.sources import read_line
-from reconciler.diagnostics import Diagnostic
+from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
 from reconciler.reports.diagnostics import render
 from reconciler.reports.documents import failure_document
@@ -51,7 +51,8 @@ def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
 def _report(failure: ReconcilerError, *, as_json: bool) -> int:
     diagnostics = failure.diagnostics if isinstance(failure, ManifestError | Refused) else ()
     if as_json:
-        echo_json(failure_document(failure.message, diagnostics))
+        told = diagnostics or (error("failed", failure.message, help=failure.help),)
+        echo_json(failure_document(failure.message, told))
     else:
         echo_diagnostics(diagnostics)
     click.echo(f"error: {failure.message}", err=True)

@@ -57,13 +57,17 @@ def command(
             return await make_plan(project, desired)
 
     plan = anyio.run(work)
+    savable = not has_errors(plan.diagnostics)
+    if out is not None and savable:
+        _save(plan, out)
     if output == "json":
         echo_json(plan_document(plan))
     else:
         click.echo(render_plan(plan), nl=False)
         echo_diagnostics(plan.diagnostics)
     if out is not None:
-        _save(plan, out)
+        told = f"Saved the plan: reconcile apply --plan {out}"
+        click.echo(told if savable else "error: a plan with errors is not saved", err=True)
     return exit_code(plan, detailed=detailed_exitcode)
 
 
@@ -82,11 +86,9 @@ def exit_code(plan: Plan, *, detailed: bool) -> int:
 
 
 def _save(plan: Plan, out: Path) -> None:
-    from reconciler.errors import ReconcilerError, Refused
+    from reconciler.errors import ReconcilerError
     from reconciler.planning.saved import dump_plan
 
-    if has_errors(plan.diagnostics):
-        raise Refused("a plan with errors is not saved")
     try:
         descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -94,4 +96,3 @@ def _save(plan: Plan, out: Path) -> None:
             file.write(dump_plan(plan))
     except OSError as failure:
         raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure
-    click.echo(f"Saved the plan: reconcile apply --plan {out}", err=True)

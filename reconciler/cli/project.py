@@ -19,7 +19,7 @@ from reconciler.cli.sources import STDIN, read_stdin
 from reconciler.clock import SystemClock
 from reconciler.diagnostics import has_errors
 from reconciler.errors import ManifestError, ReconcilerError
-from reconciler.execution.executor import Limits
+from reconciler.execution.limits import Limits
 from reconciler.model import Resource, StateRecord
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform

@@ -1,12 +1,17 @@
 """`reconcile show`: one resource as the platform and the record have it."""
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli import options
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.state import document, parse_address
+from reconciler.model import owed_work
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.show import Shown
 
 
 @click.command("show", short_help="Show one resource: live fields, snapshots, what is owed.")
@@ -23,29 +28,37 @@ def command(address: str, output: str, state_url: str | None, sandbox: bool) -> 
 
     parsed = parse_address(address)
 
-    async def work() -> Any:
+    async def work() -> "Shown":
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(settings_here(), chosen, make_reporter()) as project:
             return await look_at(project, parsed)
 
-    record, live, details = anyio.run(work)
-    found = {
-        "format_version": "1",
-        "record": document(record),
-        "live": live,
-        **details,
-    }
+    shown = anyio.run(work)
     if output == "json":
-        echo_json(found)
+        echo_json(
+            {"format_version": "1", "record": document(shown.record), "live": shown.live, **shown.details}
+        )
     else:
-        import json
+        _echo(shown)
+    return FAILED if shown.readable and shown.live is None else DONE
 
-        click.echo(f"{address} ({record.id})")
-        click.echo(json.dumps(found["live"], indent=2, ensure_ascii=False))
-        for name, items in details.items():
-            click.echo(f"{name}:")
-            for item in items:
-                click.echo(f"  {json.dumps(item, ensure_ascii=False)}")
-        for owed in found["record"]["owed"]:
-            click.echo(f"owed: {owed['work']}, because {owed['because']} ({owed['certainty']})")
-    return DONE if live is not None else FAILED
+
+def _echo(shown: "Shown") -> None:
+    click.echo(f"{shown.record.address} {shown.record.id}".rstrip())
+    if shown.live is not None:
+        for name, value in shown.live.items():
+            click.echo(f"  {name}: {_json(value)}")
+    else:
+        click.echo(
+            "  not on the platform" if shown.readable else "  not readable on the platform (write-only)"
+        )
+    for name, items in shown.details.items():
+        click.echo(f"{name}:{'' if items else ' none'}")
+        for item in items:
+            click.echo(f"  {_json(item)}")
+    for owed in owed_work({shown.record.address: shown.record}):
+        click.echo(f"owed: {owed.work} ({owed.certainty}), because {owed.because}")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -18,12 +18,14 @@ def command(paths: Sequence[str], output: str) -> int:
     from reconciler.cli.project import given_paths, settings_here
     from reconciler.cli.sources import read_stdin
     from reconciler.manifests.load import load
-    from reconciler.reports.documents import failure_document
+    from reconciler.reports.diagnostics import diagnostic_documents
+    from reconciler.reports.documents import FORMAT_VERSION
 
     found = settings_here()
     loaded = load(given_paths(paths, found), root=found.root, stdin=read_stdin)
     if output == "json":
-        echo_json(failure_document("", loaded.diagnostics))
+        found_problems = diagnostic_documents(loaded.diagnostics)
+        echo_json({"format_version": FORMAT_VERSION, "diagnostics": found_problems})
     else:
         echo_diagnostics(loaded.diagnostics)
         if not has_errors(loaded.diagnostics):

@@ -1,7 +1,7 @@
 """Runs the steps of a plan: in order, side by side where nothing forbids it, each outcome durable at once."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from graphlib import TopologicalSorter
 from typing import Any
@@ -11,6 +11,7 @@ import anyio
 from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, StoreError
 from reconciler.execution.intents import Intent
+from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.settling import Settlement, settle
 from reconciler.execution.values import (
@@ -31,16 +32,12 @@ from reconciler.steps import Binding, Plan, Read, Result, SecretRef, Step
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
 REPEAT_AFTER_S = 1.0  # before an absolute call, whose repetition changes nothing, is sent again
+READ_LAG_S = 15  # a read may show the old size for 10 s. Source: platform notes, "Volumes"
 GRACE_S = 10.0  # how long calls under way may go on after the first signal
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`deadline_s` bounds one request, `settle_s` how late a lost create may still show up."""
-
-    concurrency: int = 8
-    deadline_s: float = 30.0
-    settle_s: float = 180.0
+class Unrecorded(StoreError):
+    """A call was sent, and its outcome could not be written down."""
 
 
 class Executor:
@@ -125,7 +122,8 @@ class Executor:
                 result = await self._wait(step, reply, baseline)
         except ReconcilerError as failure:
             # Raised before a call or by a read after it: what the call did is already recorded.
-            result = self._result(step, "failed", failure.message)
+            word = "unknown" if isinstance(failure, Unrecorded) else "failed"
+            result = self._result(step, word, failure.message)
             if isinstance(failure, StoreError):
                 self.stopping = True
         elapsed_s = self._clock.monotonic() - started
@@ -155,6 +153,9 @@ class Executor:
             if outcome.kind is Verdict.YES:
                 return self._result(step, "done"), outcome.reply, usable
             if outcome.kind is Verdict.NO:
+                if attempt > 1 and await self._holds_already(step):
+                    await self._landed(step, attempt, intent, "")
+                    return self._result(step, "done"), None, usable
                 return self._result(step, "failed", outcome.message), None, usable
             if attempt == ATTEMPTS and step.if_unknown == "repeat":
                 break
@@ -169,7 +170,7 @@ class Executor:
         return self._result(step, "unknown", outcome.message), None, usable
 
     async def _intend(self, step: Step, path: str, *, fresh: bool) -> tuple[Intent, frozenset[str]]:
-        """What is about to be sent, with the ids listed before; and those of them that are finished."""
+        """What is about to be sent, with the ids listed before; and those of them that are not under way."""
         binding = self._bindings.get(step.address)
         record = self._recorder.records.get(step.address)
         known = binding or record
@@ -194,7 +195,7 @@ class Executor:
             baseline=tuple(item.id for item in listed),
             owes=step.owes.because if step.owes is not None else "",
         )
-        return intent, frozenset(item.id for item in listed if getattr(item, "usable", True))
+        return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") != "running")
 
     async def _list(self, read: Read, *, fresh: bool) -> Sequence[Any]:
         """This run's observation serves all creates of an app; a second attempt looks again."""
@@ -228,6 +229,15 @@ class Executor:
         return outcome
 
     async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
+        """Raises Unrecorded when the store is gone: the open intent then makes the next run find out."""
+        try:
+            await self._commit(step, attempt, intent, outcome)
+        except StoreError as failure:
+            told = f" ({outcome.id})" if outcome.id else ""
+            message = f"the call was answered {outcome.kind}{told}, but the state cannot be written: "
+            raise Unrecorded(message + failure.message) from failure
+
+    async def _commit(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
         if outcome.kind is Verdict.NO:
             await self._recorder.failed(step, attempt, outcome.message, outcome.status)
         elif outcome.kind is Verdict.UNKNOWN:
@@ -276,6 +286,19 @@ class Executor:
             settle_s=self._limits.settle_s,
             tracked=self._recorder.tracked_ids,
         )
+
+    async def _holds_already(self, step: Step) -> bool:
+        """Whether a repetition was refused because its lost predecessor had landed after all."""
+        if step.wait is None:
+            return False
+        waited = await wait_for(
+            replace(step.wait, timeout_s=min(step.wait.timeout_s, READ_LAG_S)),
+            platform=self._platform,
+            outputs=self._outputs,
+            clock=self._clock,
+            stopping=lambda: self.stopping,
+        )
+        return waited.ended == "done"
 
     async def _landed(self, step: Step, attempt: int, intent: Intent, id: str) -> None:
         if step.id_path is not None:

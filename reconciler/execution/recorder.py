@@ -81,9 +81,9 @@ class Recorder:
             await self._commit([entry], remove=[step.address] if record is not None else [])
             return
         if record is None:
-            record = intent.record(step.address, id or "", self._clock.now(), inferred=inferred)
+            record = intent.record(step.address, id or step.known_id, self._clock.now(), inferred=inferred)
         if owed is not None:
-            record = replace(record, obligations=(*record.obligations, owed))
+            record = _owing(record, owed)
         await self._commit([entry], [replace(record, applied={**record.applied, **applied})])
 
     async def failed(self, step: Step, attempt: int, message: str, status: int) -> None:
@@ -94,7 +94,7 @@ class Recorder:
         record = self.records.get(step.address)
         put = []
         if owed is not None and record is not None:
-            put = [replace(record, obligations=(*record.obligations, owed))]
+            put = [_owing(record, owed)]
         await self._commit([entry], put)
 
     async def not_landed(self, step: Step, attempt: int) -> None:
@@ -137,3 +137,10 @@ class Recorder:
             self.records[record.address] = record
         for address in remove:
             self.records.pop(address, None)
+
+
+def _owing(record: StateRecord, owed: Obligation) -> StateRecord:
+    """`record` with `owed`. Of two obligations for the same reason, only the more certain one stays."""
+    others = [each for each in record.obligations if (each.work, each.because) != (owed.work, owed.because)]
+    same = [each for each in record.obligations if each not in others and each.certainty == "owed"]
+    return replace(record, obligations=(*others, *(same or [owed])))

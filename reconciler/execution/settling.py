@@ -44,6 +44,11 @@ def judge(found: Sequence[Any]) -> Settlement:
     return Settlement("undecided", why=f"several objects may be the one: {ids}")
 
 
+def left_of_window(sent_at: datetime, clock: Clock, settle_s: float) -> float:
+    """Seconds until a call sent at `sent_at` can no longer take effect; 0 when that time is over."""
+    return max(0.0, (sent_at + timedelta(seconds=settle_s) - clock.now()).total_seconds())
+
+
 async def settle(
     intent: Intent,
     sent_at: datetime,
@@ -56,8 +61,7 @@ async def settle(
     """What became of a call whose reply was lost, once the settle window has passed."""
     if intent.if_unknown != "find" or intent.find is None:
         return Settlement("undecided", why="the platform documents no way to find out")
-    window_ends = sent_at + timedelta(seconds=settle_s)
-    await clock.sleep(max(0.0, (window_ends - clock.now()).total_seconds()))
+    await clock.sleep(left_of_window(sent_at, clock, settle_s))
     assert isinstance(intent.find.path, str)
     settlement = Settlement("not_landed")
     for attempt in range(LISTS_WITHOUT_A_TRACE):

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 
 from reconciler.clock import Clock
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import PlatformError
 from reconciler.execution.intents import Intent
+from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
-from reconciler.execution.settling import Settlement, candidates, judge, settle
+from reconciler.execution.settling import Settlement, candidates, judge, left_of_window, settle
 from reconciler.model import Address, Obligation, StateRecord
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
@@ -28,7 +28,7 @@ async def settle_open(
     platform: Platform,
     clock: Clock,
     reporter: Reporter,
-    settle_s: float,
+    limits: Limits,
     holder: str,
     timeout_s: float,
 ) -> None:
@@ -45,17 +45,20 @@ async def settle_open(
                 continue
             recorder = Recorder(store, lease, opened.run, clock, (await store.load()).records)
             if intent.if_unknown == "repeat":
+                # The dead process's call may still be on its way: ours must come after it.
+                window_s = min(limits.deadline_s, limits.settle_s)
+                await clock.sleep(left_of_window(opened.at, clock, window_s))
                 await _close_absolute(recorder, opened, intent, clock)
                 continue
             assert opened.address is not None
             if intent.if_unknown == "find":
-                reporter.settling(opened.address, settle_s)
+                reporter.settling(opened.address, limits.settle_s)
             settlement = await settle(
                 intent,
                 opened.at,
                 platform=platform,
                 clock=clock,
-                settle_s=settle_s,
+                settle_s=limits.settle_s,
                 tracked=recorder.tracked_ids,
             )
             await _close(recorder, opened, intent, settlement)
@@ -79,8 +82,7 @@ async def overlay(
         settlement = Settlement("undecided", why="nothing on the platform can tell")
         if intent.if_unknown == "find" and intent.find is not None:
             settlement = await _look(intent, platform, {record.id for record in records.values()})
-            window_ends = opened.at + timedelta(seconds=settle_s)
-            if clock.now() < window_ends:
+            if left_of_window(opened.at, clock, settle_s):
                 settlement = Settlement("undecided", why="it may still show up; the next apply waits for it")
         if settlement.kind == "landed" and intent.creates:
             records[opened.address] = intent.record(opened.address, settlement.id, opened.at, inferred=True)

@@ -35,7 +35,7 @@ async def wait_for(
     on_seen: Callable[[str, float], None] = lambda seen, waited_s: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Waited:
-    """Read until `wait` is over. `baseline`: usable items listed before the call, which do not count.
+    """Read until `wait` is over. `baseline`: items that were finished before the call, which do not count.
 
     Never raises for a passing failure of the platform: the deadline ends the wait.
     """

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict
 
 from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.kinds.nested import nested_changes
 from reconciler.model import (
     Action,
     Address,
@@ -199,7 +200,8 @@ class Kind(ABC):
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         """Why a refused field cannot change, at its place, with the recipe."""
-        recipe = next((field.help for field in self.fields if field.name == change.path), "")
+        name = change.path.partition(".")[0]
+        recipe = next((field.help for field in self.fields if field.name == name), "")
         return error(
             "immutable-field",
             f"{self.name} `{subject.address.name}` cannot change `{change.path}` "
@@ -218,7 +220,7 @@ def compare_fields(fields: Iterable[Field], subject: Subject) -> list[FieldChang
     spec = subject.spec
     written = spec.model_fields_set
     recorded = subject.record.applied if subject.record is not None else {}
-    differing = []
+    differing: list[FieldChange] = []
     for field in fields:
         if field.name not in written:
             continue
@@ -232,7 +234,9 @@ def compare_fields(fields: Iterable[Field], subject: Subject) -> list[FieldChang
             continue
         if isinstance(want, BaseModel):
             want = want.model_dump(exclude_none=True)
-            if known == want:
+            if isinstance(known, Mapping):
+                if known != want:
+                    differing += nested_changes(field.name, known, want, field.effect)
                 continue
         differing.append(FieldChange(field.name, known, want, field.effect))
     return differing

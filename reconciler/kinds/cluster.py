@@ -41,8 +41,11 @@ def _point_in_time(value: str) -> str:
             "must be an RFC 3339 time with an explicit offset, such as 2026-01-31T12:00:00Z "
             "or 2026-01-31T14:00:00+02:00"
         )
-    moment = datetime.fromisoformat(value.upper())
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    try:
+        moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
+    except OverflowError:
+        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 class Restore(Spec):
@@ -204,9 +207,10 @@ class PostgresClusterKind(Kind):
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         differing = compare_fields(self.fields, subject)
         spec, record, live = subject.spec, subject.record, subject.live
+        # Only the record knows that `personal` was written; any other slug is what the platform shows.
         known_org = record.applied.get("org_slug") if record is not None else None
-        if known_org is None and live.organization is not None and spec.org_slug != "personal":
-            known_org = live.organization.slug
+        if spec.org_slug != "personal" and live.organization is not None:
+            known_org = live.organization.slug or known_org
         if spec.org_slug is not None and known_org is not None and known_org != spec.org_slug:
             differing.insert(0, FieldChange("org_slug", known_org, spec.org_slug, Effect.REFUSED))
         if spec.restore is not None and record is not None and "restore" in record.applied:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
-from reconciler.kinds.base import Kind, Moves, Spec, Subject, path_of, segment
+from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, path_of, segment
 from reconciler.model import (
     SENSITIVE,
     Action,
@@ -25,6 +25,7 @@ from reconciler.steps import Call, OutputRef, Read, SecretRef, Step
 
 _PLACEHOLDER = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<inner>[^{}]*)\}|(?P<open>\$\{)")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RENAMED = "write a second Secret manifest for the new name; the old one stays set until it is unset"
 
 
 class ValueSource(Spec):
@@ -58,6 +59,7 @@ class SecretKind(Kind):
     in_app = True
     name_pattern = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
     remake_missing = True
+    fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
 
     # --- while loading ---
 
@@ -106,7 +108,8 @@ class SecretKind(Kind):
     # --- deciding ---
 
     def create(self, subject: Subject) -> Moves:
-        return self._set(subject, (), "not set by us yet")
+        reason = "not set by us yet" if subject.record is None else "no longer set on the platform"
+        return self._set(subject, (), reason)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         assert subject.record is not None
@@ -118,9 +121,10 @@ class SecretKind(Kind):
             and recorded.get("digest") is not None
             and known_digest != recorded["digest"]
         )
-        if not differing and not overwritten:
-            return ()
-        return (FieldChange("value", SENSITIVE, SENSITIVE, Effect.WRITE_ONLY),)
+        fields = compare_fields(self.fields, subject)
+        if differing or overwritten:
+            fields.append(FieldChange("value", SENSITIVE, SENSITIVE, Effect.WRITE_ONLY))
+        return fields
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         return self._set(subject, fields, "the value differs") if fields else Moves(Action.NOOP)
@@ -134,6 +138,7 @@ class SecretKind(Kind):
             id=step_id,
             address=subject.address,
             call=Call("POST", f"/v1/apps/{subject.address.app}/secrets/{segment(name)}", {"value": value}),
+            known_id=name,
             object_path="",
             applied={
                 "name": name,

@@ -273,6 +273,11 @@ class VolumeKind(Kind):
         in_place = {field.path: field.after for field in fields if field.effect is Effect.IN_PLACE}
         grow = next((field for field in fields if field.effect is Effect.GROW), None)
         stale = self._snapshot_due(subject)
+        running = [item for item in _listed(subject) if item.progress == "running"]
+        if stale is not None and running:
+            steps.append(_await_snapshot(subject, running[-1].id))
+            reasons.append(f"{stale}, but one is running")
+            stale = None
         if stale is not None:
             action = Action.SNAPSHOT
             reasons.append(stale)
@@ -327,7 +332,7 @@ class VolumeKind(Kind):
         limit_h = subject.resource.objectives.get("snapshot_max_age_h")
         if limit_h is None:
             return None
-        moments = [parse_time(item.created_at) for item in subject.extra[0] if item.usable]
+        moments = [parse_time(item.created_at) for item in _listed(subject) if item.usable]
         newest = max((moment for moment in moments if moment is not None), default=None)
         since = newest or parse_time(subject.live.created_at)
         if since is not None and subject.now - since <= timedelta(hours=limit_h):
@@ -395,23 +400,37 @@ def _extend_step(subject: Subject, grow: FieldChange) -> Step:
     )
 
 
+def _listed(subject: Subject) -> Sequence[Any]:
+    """The snapshots that `extra_reads` asked for, if it did."""
+    return subject.extra[0] if subject.extra else ()
+
+
+def _await_snapshot(subject: Subject, id: str) -> Step:
+    wait = _usable(subject, id)
+    return Step(f"{subject.address}#wait-snapshot", subject.address, Call("GET", wait.read.path), wait=wait)
+
+
+def _usable(subject: Subject, item: str | OutputRef) -> Wait:
+    return Wait(
+        Read(_volume_path(subject.address, subject.known_id(), "/snapshots"), "snapshots"),
+        Condition("progress", any_of=("usable",), fails=("failed",)),
+        subject.lifecycle.timeout_s,
+        item=item,
+    )
+
+
 def _snapshot_step(subject: Subject) -> Step:
     """A running snapshot counts: the platform takes one at a time, and refuses a second one meanwhile."""
     step_id = f"{subject.address}#snapshot"
-    listing = Read(_volume_path(subject.address, subject.known_id(), "/snapshots"), "snapshots")
+    wait = _usable(subject, OutputRef(step_id, "Msg.backup.graph_id"))
     return Step(
         id=step_id,
         address=subject.address,
-        call=Call("POST", listing.path),
+        call=Call("POST", wait.read.path),
         accepts=("snapshot_scheduled",),
         if_unknown="find",
-        find=Find(listing),
-        wait=Wait(
-            listing,
-            Condition("progress", any_of=("usable",), fails=("failed",)),
-            subject.lifecycle.timeout_s,
-            item=OutputRef(step_id, "Msg.backup.graph_id"),
-        ),
+        find=Find(wait.read),
+        wait=wait,
     )
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 
 from reconciler.diagnostics import Diagnostic, error, has_errors
-from reconciler.errors import Refused
+from reconciler.errors import Refused, SecretUnavailable
 from reconciler.execution.executor import Executor
 from reconciler.execution.recorder import Recorder
-from reconciler.execution.unsettled import settle_open
+from reconciler.execution.unsettled import describe, parse_intent, settle_open
 from reconciler.execution.values import Outputs
 from reconciler.model import Action, Address, Observation, Owed
 from reconciler.pipeline.plan import make_plan
@@ -23,13 +23,17 @@ from reconciler.steps import OutputRef, Plan, Read, Result, SecretRef
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A plan and what became of it. `declined`: a person said no, and nothing was sent."""
+    """A plan and what became of it. `declined`: a person said no, and nothing was sent.
+
+    `questions`: what only a person can say about calls whose outcome is unknown.
+    """
 
     plan: Plan
     results: Sequence[Result] = ()
     owed: tuple[Owed, ...] = ()
     declined: bool = False
     interrupted: bool = False
+    questions: tuple[Diagnostic, ...] = ()
 
 
 async def apply(
@@ -46,7 +50,7 @@ async def apply(
         platform=project.platform,
         clock=project.clock,
         reporter=project.reporter,
-        settle_s=project.limits.settle_s,
+        limits=project.limits,
         holder=project.holder,
         timeout_s=project.lock_timeout_s,
     )
@@ -130,6 +134,9 @@ async def _run_under(
                 for address, how in moved.items()
             ],
         )
+    unreadable = _unreadable_sources(project, plan)
+    if unreadable:
+        raise Refused("a secret's source is not readable here; nothing was changed", unreadable)
     outputs = Outputs()
     for source, read in plan.inputs:
         record = state.records.get(Address.parse(source))
@@ -167,7 +174,27 @@ async def _run_under(
         for change in plan.changes
         if change.action in (Action.ADOPT, Action.FORGET)
     ]
-    return Applied(plan, (*adopted, *results), recorder.owed(), interrupted=executor.stopping)
+    questions = await _questions(project, results)
+    return Applied(
+        plan,
+        (*adopted, *results),
+        recorder.owed(),
+        interrupted=executor.stopping,
+        questions=questions,
+    )
+
+
+async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagnostic, ...]:
+    """One per call that no later run will settle, repeat or find out about by itself."""
+    unknown = {result.address: result.error for result in results if result.outcome == "unknown"}
+    if not unknown:
+        return ()
+    opened = [entry for entry in (await project.store.load()).open_intents if entry.address in unknown]
+    return tuple(
+        describe(entry, intent, unknown[entry.address])
+        for entry in opened
+        if entry.address is not None and (intent := parse_intent(entry)).if_unknown != "repeat"
+    )
 
 
 def _refuse_unless_current(plan: Plan, state: State) -> None:
@@ -177,6 +204,20 @@ def _refuse_unless_current(plan: Plan, state: State) -> None:
         )
     if plan.lineage and state.lineage and plan.lineage != state.lineage:
         raise Refused("this plan was made for another state", help="check --state, or make a new plan")
+
+
+def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
+    """The secret sources that give no value here: found before the first call, not in the middle."""
+    problems = []
+    for step in plan.steps:
+        for value in (step.call.body or {}).values():
+            if isinstance(value, SecretRef):
+                try:
+                    secret_value(project, value, lambda ref: "not known yet")
+                except SecretUnavailable as missing:
+                    problem = f"`{step.address}`: source not readable here: {missing.message}"
+                    problems.append(error("secret-source", problem, help="provide it where apply runs"))
+    return problems
 
 
 async def _observe_again(project: Project, plan: Plan) -> Mapping[Read, Observation]:

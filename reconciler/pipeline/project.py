@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.clock import Clock
 from reconciler.diagnostics import Diagnostic
-from reconciler.execution.executor import Limits
+from reconciler.execution.limits import Limits
 from reconciler.model import Observation, Resource, StateRecord
 from reconciler.observe import observe
 from reconciler.platform.client import Platform

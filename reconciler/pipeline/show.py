@@ -1,6 +1,7 @@
 """One resource as the platform and the record have it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.errors import NotFound, ReconcilerError
@@ -9,27 +10,39 @@ from reconciler.model import Address, StateRecord
 from reconciler.pipeline.project import Project
 
 
-async def look_at(
-    project: Project, address: Address
-) -> tuple[StateRecord, dict[str, Any] | None, Mapping[str, Sequence[dict[str, Any]]]]:
-    """The record, the live object (None: not on the platform, or not readable) and its details by name."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`live` is None when the object is not on the platform, or (not `readable`) nothing shows it.
+
+    `details` are lists of JSON objects by name, such as a volume's `snapshots`.
+    """
+
+    record: StateRecord
+    readable: bool
+    live: Mapping[str, Any] | None = None
+    details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+
+async def look_at(project: Project, address: Address) -> Shown:
+    """Raises ReconcilerError when `address` is not recorded."""
     record = (await project.store.load()).records.get(address)
     kind = find_kinds().get(address.kind)
     if record is None or kind is None:
         raise ReconcilerError(f"`{address}` is not recorded", help="`reconcile state list` shows what is")
     read = kind.read(address, record.id, project.capabilities)
-    live = None
-    if read is not None:
-        assert isinstance(read.path, str)
-        try:
-            objects = (await project.platform.read(read.path, read.shape)).objects
-        except NotFound:
-            objects = ()
-        live = next((item for item in objects if item.id == record.id), None)
+    if read is None:
+        return Shown(record, readable=False)
+    assert isinstance(read.path, str)
+    try:
+        objects = (await project.platform.read(read.path, read.shape)).objects
+    except NotFound:
+        objects = ()
+    live = next((item for item in objects if item.id == record.id), None)
+    if live is None:
+        return Shown(record, readable=True)
     details = {}
     for name, detail in kind.details(address, record.id, project.capabilities).items():
         assert isinstance(detail.path, str)
-        if live is not None:
-            answer = await project.platform.read(detail.path, detail.shape)
-            details[name] = [item.model_dump() for item in answer.objects]
-    return record, live.model_dump() if live is not None else None, details
+        answer = await project.platform.read(detail.path, detail.shape)
+        details[name] = [item.model_dump() for item in answer.objects]
+    return Shown(record, True, live.model_dump(), details)

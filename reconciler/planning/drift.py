@@ -11,14 +11,18 @@ _ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect
 def drift_of(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> Change | None:
     """The change that brings the object back to its record; None when nothing moved.
 
-    `before` is the record, `after` is live. Growth inside the manifest's range is not drift.
+    `before` is the record, `after` is live. Growth inside the manifest's range is not drift,
+    nor is what the manifest no longer says.
     """
     if live is None or not live.present:
         state = "not on the platform" if live is None else (getattr(live, "state", None) or live.status)
         gone = FieldChange("id", record.id, None, Effect.REFUSED)
         return Change(record.address, Action.REFUSED, (gone,), reason=f"{state}", id=record.id)
     fields = []
+    managed = resource.spec.model_fields_set if resource is not None else record.applied.keys()
     for field in kind.fields:
+        if field.name not in managed:
+            continue
         recorded = record.applied.get(field.name)
         now = getattr(live, field.name, None) if field.source == "live" else None
         if recorded is None or now is None or now == recorded:

@@ -25,19 +25,19 @@ def match_objects(
     kind: Kind,
     resources: Sequence[Resource],
     records: Mapping[Address, StateRecord],
-    owned: frozenset[str] | set[str],
+    owned: Mapping[str, Address],
     objects: Sequence[Any],
 ) -> dict[Address, Matched]:
-    """One entry per resource. `owned`: the ids that records or `metadata.id` of any resource claim."""
+    """One entry per resource. `owned`: who claims an id, by its record or by `metadata.id`."""
     by_id = {item.id: item for item in objects}
     found: dict[Address, Matched] = {}
     groups: dict[tuple[tuple[str, Any], ...], list[Resource]] = {}
     for resource in resources:
         record = records.get(resource.address)
         if record is not None:
-            found[resource.address] = Matched(by_id.get(record.id))
+            found[resource.address] = _recorded(resource, record, by_id)
         elif resource.adopt_id is not None:
-            found[resource.address] = _adopt_by_id(resource, by_id)
+            found[resource.address] = _adopt_by_id(resource, by_id, owned)
         else:
             match = kind.match(resource.spec, resource.address)
             if match is None:
@@ -77,8 +77,32 @@ def _ambiguous(resource: Resource, ids: str) -> Diagnostic:
     )
 
 
-def _adopt_by_id(resource: Resource, by_id: Mapping[str, Any]) -> Matched:
-    live = by_id.get(resource.adopt_id or "")
+def _recorded(resource: Resource, record: StateRecord, by_id: Mapping[str, Any]) -> Matched:
+    if resource.adopt_id in (None, record.id):
+        return Matched(by_id.get(record.id))
+    return Matched(
+        problem=error(
+            "adopt-conflict",
+            f"`{resource.address}` is recorded as {record.id}, but `metadata.id` names {resource.adopt_id}",
+            resource.span("metadata", "id"),
+            help=f"remove `metadata.id`, or run `reconcile state forget {resource.address}` first",
+        )
+    )
+
+
+def _adopt_by_id(resource: Resource, by_id: Mapping[str, Any], owned: Mapping[str, Address]) -> Matched:
+    id = resource.adopt_id or ""
+    owner = owned.get(id, resource.address)
+    if owner != resource.address:
+        return Matched(
+            problem=error(
+                "adopt-conflict",
+                f"`{resource.address}` shall adopt `{id}`, which is recorded as `{owner}`",
+                resource.span("metadata", "id"),
+                help=f"remove `metadata.id`, or run `reconcile state forget {owner}` first",
+            )
+        )
+    live = by_id.get(id)
     if live is not None and live.present:
         return Matched(live)
     return Matched(

@@ -2,9 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from graphlib import TopologicalSorter
 
-from reconciler.model import Address
+from reconciler.model import Address, Resource
 from reconciler.steps import Step
+
+
+def referenced_first(resources: Sequence[Resource]) -> list[Resource]:
+    """Each resource after those of `resources` that it refers to, else in their order. Holds no cycles."""
+    by_address = {resource.address: resource for resource in resources}
+    graph = {
+        address: [to.address for to in resource.references if to.address in by_address]
+        for address, resource in by_address.items()
+    }
+    return [by_address[address] for address in TopologicalSorter(graph).static_order()]
 
 
 def order_steps(

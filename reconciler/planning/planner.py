@@ -9,7 +9,7 @@ A hundred thousand resources are thus never held together with their live state.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -27,8 +27,9 @@ from reconciler.model import (
 )
 from reconciler.planning.decide import decide, decide_left, retained
 from reconciler.planning.fingerprint import digest_absence, digest_object
+from reconciler.planning.known import fill_known
 from reconciler.planning.match import Matched, match_objects
-from reconciler.planning.order import order_steps
+from reconciler.planning.order import order_steps, referenced_first
 from reconciler.steps import Binding, Expectation, Plan, Read, Step
 
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that this plan's own steps will change
@@ -76,12 +77,13 @@ class Planner:
         self._now = now
         self._resources = {resource.address: resource for resource in resources}
         self._referenced = {to.address for resource in resources for to in resource.references}
-        self._owned = {record.id for record in records.values()}
-        self._owned |= {resource.adopt_id for resource in resources if resource.adopt_id}
+        self._owned = {item.adopt_id: item.address for item in resources if item.adopt_id}
+        self._owned |= {record.id: address for address, record in records.items()}
         self._groups: dict[Read, _Group] = {}
         self._unlisted: list[Resource] = []
         self._waiting: list[_Waiting] = []
         self._extra: dict[Read, Sequence[Any]] = {}
+        self._unread: dict[Read, str] = {}
         self._changes: dict[Address, Change] = {}
         self._steps: dict[Address, tuple[Step, ...]] = {}
         self._expectations: list[Expectation] = []
@@ -131,7 +133,7 @@ class Planner:
         if observation.complete:
             self._extra[read] = observation.objects
         else:
-            self._diagnostics.append(error("unreadable", f"cannot read {read.path}: {observation.problem}"))
+            self._unread[read] = f"cannot read {read.path}: {observation.problem}"
 
     # --- deciding ---
 
@@ -145,19 +147,23 @@ class Planner:
     ) -> Plan:
         """The plan. `fingerprints`: of the desired secret values that could be read."""
         # What others refer to comes first: whether it is made anew decides about their values.
-        for resource in sorted(self._unlisted, key=lambda resource: bool(resource.references)):
+        for resource in referenced_first(self._unlisted):
             kind = self._kinds[resource.address.kind]
             fingerprint = self._fingerprint(resource, fingerprints)
             subject = self._subject(resource.address, None, self._now, fingerprint=fingerprint)
             self._take(kind, subject, decide(kind, subject, Matched(), listed=False), None)
         for waiting in self._waiting:
-            if all(read in self._extra for read in waiting.extra):
+            problem = next((self._unread[read] for read in waiting.extra if read in self._unread), None)
+            if problem is None:
                 self._decide_waiting(waiting, fingerprints)
+            else:
+                self._refuse(waiting.subject.address, problem, waiting.subject.resource)
         references = {
             address: [to.address for to in self._resources[address].references]
             for address in self._steps
             if address in self._resources
         }
+        known = {str(to): self._known(to, live) for to, live in self.live.items() if live.present}
         rank = {address: position for position, address in enumerate(self._resources)}
         order = sorted(self._changes, key=lambda address: (rank.get(address, len(rank)), str(address)))
         return Plan(
@@ -166,7 +172,12 @@ class Planner:
             created_at=self._now,
             changes=tuple(self._changes[address] for address in order),
             steps=order_steps(
-                [self._steps[address] for address in order if address in self._steps], references
+                [
+                    [fill_known(step, known) for step in self._steps[address]]
+                    for address in order
+                    if address in self._steps
+                ],
+                references,
             ),
             expectations=tuple(self._expectations),
             bindings=tuple(self._bindings),
@@ -179,6 +190,10 @@ class Planner:
             ),
             unchanged=self._noops,
         )
+
+    def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
+        """What steps may refer to and this plan does not change: the id, or all of an object left as it is."""
+        return {"id": live.id} if to in self._steps else live.model_dump()
 
     def _needed(self, to: Address) -> bool:
         return any(
@@ -268,13 +283,19 @@ class Planner:
         self._take(waiting.kind, subject, moves, waiting.read, waiting.candidates)
 
     def _fingerprint(self, resource: Resource, fingerprints: Mapping[Address, str]) -> str | None:
-        """A value made from an object that this plan creates is known to change, whatever it will be."""
+        """A value made from an object that this plan creates is known to change, whatever it will be.
+
+        So is one that is not known yet because the plan first waits for the object.
+        """
         made = (Action.CREATE, Action.RESTORE)
+        known = fingerprints.get(resource.address)
         for to in resource.references:
             change = self._changes.get(to.address)
             if change is not None and change.action in made:
                 return PENDING_VALUE
-        return fingerprints.get(resource.address)
+            if known is None and any(step.wait is not None for step in self._steps.get(to.address, ())):
+                return PENDING_VALUE
+        return known
 
     def _unreadable(self, group: _Group, problem: str) -> None:
         for resource in group.resources:
@@ -284,8 +305,15 @@ class Planner:
 
     def _refuse(self, address: Address, problem: str, resource: Resource | None) -> None:
         span = resource.span("metadata", "app" if address.app else "name") if resource else None
-        self._diagnostics.append(error("unreadable", f"cannot read `{address}`: {problem}", span))
-        self._changes[address] = Change(address, Action.REFUSED, reason=problem)
+        self._report(address, error("unreadable", f"cannot read `{address}`: {problem}", span))
+        record = self._records.get(address)
+        id = record.id if record is not None else None
+        self._changes[address] = Change(address, Action.REFUSED, reason=problem, id=id or None)
+
+    def _report(self, address: Address, *problems: Diagnostic) -> None:
+        """A line of a manifest that holds secrets is never quoted: a literal may stand beside the mistake."""
+        hide = type(self._kinds[address.kind]).secret is not Kind.secret
+        self._diagnostics += (replace(item, hide_source=item.hide_source or hide) for item in problems)
 
     # --- assembling ---
 
@@ -293,7 +321,7 @@ class Planner:
         self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
     ) -> None:
         address, resource, record = subject.address, subject.resource, subject.record
-        self._diagnostics += moves.diagnostics
+        self._report(address, *moves.diagnostics)
         if moves.action is Action.NOOP and not moves.steps:
             self._noops += 1
         id = subject.live.id if subject.live is not None else record.id if record is not None else None

@@ -98,7 +98,7 @@ class Snapshot(Wire):
 
     @property
     def progress(self) -> str:
-        """"usable", "running" or "failed"."""
+        """ "usable", "running" or "failed"."""
         if self.usable:
             return "usable"
         return "failed" if self.status == "failed" else "running"

@@ -43,6 +43,21 @@ def still(_standing_still: Sandbox) -> Iterator[Sandbox]:
 
 
 @pytest.fixture
+def extended() -> Iterator[Sandbox]:
+    """A platform with the endpoints that the API document does not show."""
+    with serving("--clock", "x600", "--profile", "extended") as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def extended_project(extended: Sandbox, tmp_path: Path) -> Project:
+    """A project that says which of those endpoints there are."""
+    project = _project(tmp_path, extended.url)
+    project.env["RECONCILE_CAPABILITIES"] = "extended"
+    return project
+
+
+@pytest.fixture
 def app(sandbox: Sandbox) -> str:
     return sandbox.app(f"shop{next(_numbers)}")
 

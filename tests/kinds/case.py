@@ -7,7 +7,8 @@ A case is a YAML file. Everything but `manifests` and `expect` may be missing:
     now: 2026-06-01T12:00:00Z
     capabilities: [postgres.list]
     env: {DB_PASSWORD: canary}          # secret values: no report may hold them
-    files: {token.txt: canary}          # beside the manifests
+    files: {token.txt: canary}          # beside the manifests; also secret values
+    literals: [canary]                  # parts of the manifests that no report may hold either
     records: {ADDRESS: {id, applied, lifecycle, created_at, source, obligations, inferred, value}}
     intents: [{address, method, path, …}]       # calls of unknown outcome: `execution.intents.Intent`
     live: {/v1/PATH: body}              # JSON, or text sent as it stands, or {status: 404, body: …}
@@ -33,8 +34,8 @@ import yaml
 
 from reconciler.diagnostics import Diagnostic, has_errors
 from reconciler.errors import StoreError
-from reconciler.execution.executor import Limits
 from reconciler.execution.intents import Intent
+from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.pipeline.drift import find_drift
@@ -57,7 +58,19 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 BASE_URL = "https://platform.example"
 
 _KNOWN = {
-    *("manifests", "verb", "now", "capabilities", "env", "files", "records", "intents", "live", "expect")
+    *(
+        "manifests",
+        "verb",
+        "now",
+        "capabilities",
+        "env",
+        "files",
+        "literals",
+        "records",
+        "intents",
+        "live",
+        "expect",
+    )
 }
 _WHOLE = ("body", "before", "after")  # compared to the last key
 
@@ -309,6 +322,7 @@ def secret_values(case: Mapping[str, Any]) -> Iterator[str]:
     """The values that no report may hold."""
     yield from case.get("env", {}).values()
     yield from case.get("files", {}).values()
+    yield from case.get("literals", ())
 
 
 def find_cases() -> list[Path]:
@@ -319,5 +333,3 @@ def find_cases() -> list[Path]:
 
 def case_name(path: Path) -> str:
     return path.relative_to(Path(__file__).parent.parent).with_suffix("").as_posix()
-
-

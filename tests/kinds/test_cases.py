@@ -1,8 +1,6 @@
 """Every case file leads to the plan that it expects. See `case.py` for what a case file holds."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +8,6 @@ from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.reports.diagnostics import render
 from reconciler.reports.text import render_drift, render_plan
 from tests.kinds.case import (
-    Played,
     case_name,
     differences,
     find_cases,
@@ -32,14 +29,16 @@ def test_the_plan_is_what_the_case_expects(path: Path, tmp_path: Path) -> None:
     assert played.platform.unexpected == []
     assert never_read(case, played) == []
     difference = differences(case["expect"], played.document())
-    assert not difference, difference
+    if difference:
+        pytest.fail(difference, pytrace=False)
 
 
 @each_case
 def test_no_rendering_of_a_case_holds_a_secret(path: Path, tmp_path: Path) -> None:
     case = read_case(path)
     played = play(case, tmp_path)
-    text = repr(played.document()) + render(played.diagnostics, lambda file, line: None)
+    lines = case["manifests"].splitlines()
+    text = repr(played.document()) + render(played.diagnostics, lambda file, line: lines[line - 1])
     if played.plan is not None:
         text += render_plan(played.plan) + render_drift(played.plan)
         text += repr(played.plan) + dump_plan(played.plan).decode()

@@ -1,0 +1,89 @@
+"""The exit codes of DESIGN, section 3. 3, 4, 5, 130 and 143 stand with what brings them about."""
+
+import pytest
+
+from tests.cli.harness import Project, Sandbox, volume
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-verb"],
+        ["plan", "--no-such-option"],
+        ["plan", "--output", "xml"],
+        ["apply"],
+        ["apply", "--plan", "saved.plan", "manifests"],
+        ["resolve", "not-an-address", "--restarted"],
+        ["resolve", "Volume/shop/data"],
+        ["resolve", "Volume/shop/data", "--restarted", "--not-created"],
+        ["sandbox", "--clock", "backwards"],
+    ],
+)
+def test_a_mistake_in_the_command_line_exits_64(project: Project, arguments: list[str]) -> None:
+    assert project.run(*arguments, code=64).out == ""
+
+
+def test_a_mistyped_verb_is_guessed(project: Project) -> None:
+    assert "did you mean `apply`?" in project.run("aply", code=64).err
+
+
+def test_apply_off_a_terminal_asks_for_auto_approve(project: Project, app: str) -> None:
+    project.write(volume(app))
+    assert "--auto-approve" in project.run("apply", code=64).err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["apply", "--help"], ["state", "--help"], ["--version"]])
+def test_asking_for_help_is_a_success(project: Project, arguments: list[str]) -> None:
+    assert project.run(*arguments).out
+
+
+def test_plan_exits_2_only_when_asked_and_only_for_changes(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.run("plan", code=0)
+    project.run("plan", "--detailed-exitcode", code=2)
+    project.apply()
+    project.run("plan", "--detailed-exitcode", code=0)
+
+
+def test_an_error_outweighs_changes(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app, spec="region: ams, size_gb: 20"))
+    project.apply()
+    project.write(volume(app, spec="region: ams, size_gb: 10") + volume(app, "more"))
+    project.run("plan", "--detailed-exitcode", code=1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "Volume/shop/none"],
+        ["state", "show", "Volume/shop/none"],
+        ["state", "forget", "Volume/shop/none"],
+        ["resolve", "Volume/shop/none", "--not-created"],
+        ["resolve", "Volume/shop/none", "--restarted"],
+        ["apply", "--plan", "no-such-file"],
+        ["plan", "no-such-path"],
+    ],
+)
+def test_what_does_not_exist_exits_1_with_a_sentence(project: Project, arguments: list[str]) -> None:
+    assert project.run(*arguments, code=1).err.startswith("error")
+
+
+def test_an_unreadable_setting_exits_1_at_its_place(project: Project) -> None:
+    project.write("execution: {concurrency: many}\n", "reconcile.yaml")
+    assert "reconcile.yaml:1:26" in project.run("plan", code=1).err
+
+
+def test_a_retained_record_and_an_owed_restart_do_not_count_as_changes(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    sandbox.switch(extend_needs_restart="always")
+    project.write(volume(app) + volume(app, "kept"))
+    project.apply()
+    project.write(volume(app, spec="region: ams, size_gb: 11"))
+    applied = project.apply()
+    sandbox.switch(extend_needs_restart="attached")
+    assert applied.json["summary"]["retain"] == 1
+    assert len(applied.json["owed"]) == 1
+    assert "Owed:" in project.run("plan", "--detailed-exitcode", code=0).out

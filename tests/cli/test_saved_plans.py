@@ -1,0 +1,147 @@
+"""Saved plans: what was reviewed is what runs, once, and only while it is still true."""
+
+import stat
+
+from tests.cli.harness import MUTATIONS, Project, Sandbox, secret, volume
+
+
+def test_a_saved_plan_is_private_and_runs_as_it_stands(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    saved = project.root / "saved.plan"
+    saved.write_text("old and readable by all")
+    saved.chmod(0o644)
+    project.run("plan", "--out", "saved.plan")
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+    project.write(volume(app, spec="region: ams, size_gb: 99"))
+    applied = project.json("apply", "--plan", "saved.plan")
+    assert applied.outcomes() == {f"Volume/{app}/data#create": "done"}
+    assert sandbox.volume(app)["size_gb"] == 10
+
+
+def test_a_plan_runs_once(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "saved.plan")
+    project.run("apply", "--plan", "saved.plan")
+    with sandbox.recording() as requests:
+        again = project.run("apply", "--plan", "saved.plan", code=1)
+    assert "a plan runs once" in again.err
+    assert not [request for request in requests if request[0] in MUTATIONS]
+    assert len(sandbox.volumes(app)) == 1
+
+
+def test_a_plan_is_refused_naming_the_object_that_moved(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app) + volume(app, "logs"))
+    project.apply()
+    project.write(volume(app, spec="region: ams, size_gb: 20") + volume(app, "logs", "region: ams, size_gb: 20"))
+    project.run("plan", "--out", "saved.plan")
+    logs = next(item for item in sandbox.volumes(app) if item["name"] == "logs")
+    sandbox.edit_volume(logs["id"], size_gb=15)
+    with sandbox.recording() as requests:
+        refused = project.json("apply", "--plan", "saved.plan", code=1)
+    assert not [request for request in requests if request[0] in MUTATIONS]
+    (problem,) = refused.json["diagnostics"]
+    assert f"Volume/{app}/logs" in problem["message"]
+
+
+def test_a_planned_create_is_refused_when_such_an_object_appeared(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "saved.plan")
+    sandbox.make_volume(app, "data")
+    refused = project.run("apply", "--plan", "saved.plan", code=1)
+    assert f"Volume/{app}/data" in refused.err
+    assert len(sandbox.volumes(app)) == 1
+
+
+def test_a_plan_is_refused_when_somebody_else_applied_meanwhile(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "saved.plan")
+    project.apply()
+    sandbox_volumes = sandbox.volumes(app)
+    refused = project.run("apply", "--plan", "saved.plan", code=1)
+    assert f"Volume/{app}/data" in refused.err
+    assert sandbox.volumes(app) == sandbox_volumes
+
+
+def test_changes_elsewhere_do_not_matter(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    project.write(volume(app, spec="region: ams, size_gb: 20"))
+    project.run("plan", "--out", "saved.plan")
+    sandbox.make_volume(app, "somebody-elses")
+    mine = next(item for item in sandbox.volumes(app) if item["name"] == "data")
+    sandbox.edit_volume(mine["id"], snapshot_retention=40)
+    applied = project.json("apply", "--plan", "saved.plan")
+    assert applied.outcomes() == {f"Volume/{app}/data#extend": "done"}
+
+
+def test_a_saved_plan_runs_from_another_directory_of_the_project(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(secret(app, "PASSWORD", "file: password.txt"))
+    project.write("the-password\n", "manifests/password.txt")
+    project.run("plan", "--out", "saved.plan")
+    elsewhere = project.root / "else" / "where"
+    elsewhere.mkdir(parents=True)
+    project.run("apply", "--plan", "../../saved.plan", cwd=elsewhere)
+    assert project.json("plan").json["changes"] == []
+    assert "the-password" not in (project.root / "saved.plan").read_text()
+
+
+def test_a_plan_of_one_state_does_not_run_on_another(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    project.write(volume(app) + volume(app, "more"))
+    project.run("plan", "--out", "saved.plan")
+    refused = project.run("apply", "--plan", "saved.plan", "--state", "sqlite:other.db", code=1)
+    assert "another state" in refused.err
+    assert len(sandbox.volumes(app)) == 1
+
+
+def test_a_plan_with_errors_is_not_saved(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app, spec="region: ams, size_gb: 20"))
+    project.apply()
+    project.write(volume(app))
+    refused = project.json("plan", "--out", "saved.plan", code=1)
+    assert "a plan with errors is not saved" in refused.err
+    assert refused.json["summary"]["refused"] == 1
+    assert not (project.root / "saved.plan").exists()
+
+
+def test_a_plan_that_cannot_be_written_is_one_failure(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    failed = project.json("plan", "--out", "no/such/folder/saved.plan", code=1)
+    assert "cannot write" in failed.json["diagnostics"][0]["message"]
+
+
+def test_a_saved_delete_needs_its_approval_when_it_runs(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app, rest="lifecycle: {deletion: delete, snapshot_before: []}\n"))
+    project.apply()
+    project.remove()
+    project.run("plan", "--out", "saved.plan")
+    refused = project.run("apply", "--plan", "saved.plan", code=1)
+    assert f"--approve-delete Volume/{app}/data" in refused.err
+    assert sandbox.volume(app)["state"] == "created"
+    project.run("apply", "--plan", "saved.plan", "--approve-delete", f"Volume/{app}/data")
+    assert sandbox.volume(app)["state"] == "pending_destroy"
+
+
+def test_a_saved_plan_without_changes_does_nothing(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    project.run("plan", "--out", "saved.plan")
+    with sandbox.recording() as requests:
+        project.run("apply", "--plan", "saved.plan")
+    assert not [request for request in requests if request[0] in MUTATIONS]
+
+
+def test_a_damaged_plan_file_is_refused(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write("not a plan", "saved.plan")
+    assert "not JSON" in project.run("apply", "--plan", "saved.plan", code=1).err

@@ -1,0 +1,72 @@
+"""A secret value leaves memory only in the call that sets it."""
+
+from pathlib import Path
+
+from tests.cli.harness import Project, Sandbox, lines_with, secret, volume
+
+CANARY = "canary-4711-value"
+
+
+def test_no_value_reaches_any_output_or_file(
+    project: Project, sandbox: Sandbox, app: str, sandbox_db: Path
+) -> None:
+    project.write(
+        secret(app, "FROM_ENV", "env: SHOP_PASSWORD")
+        + secret(app, "FROM_FILE", "file: password.txt")
+        + secret(app, "FROM_TEMPLATE", 'template: "user:${env:SHOP_PASSWORD}@host"')
+        + volume(app)
+    )
+    (project.root / "manifests" / "password.txt").write_text(f"{CANARY}-file\n", encoding="utf-8")
+    env = {"SHOP_PASSWORD": CANARY}
+    ran = [
+        project.run("-vv", "plan", "--out", "saved.plan", env=env),
+        project.json("plan", env=env),
+        project.run("-vv", "apply", "--plan", "saved.plan", env=env),
+        project.apply(env={"SHOP_PASSWORD": f"{CANARY}-2"}),
+        project.run("-vv", "drift", env=env),
+        project.json("state", "show", f"Secret/{app}/FROM_ENV"),
+        project.run("show", f"Secret/{app}/FROM_FILE", code=None),
+    ]
+    assert len(sandbox.secrets(app)) == 3
+    assert CANARY not in "".join(each.out + each.err for each in ran)
+    assert lines_with(ran[2].err, "http.request")
+    written = [file for file in project.root.rglob("*") if file.is_file() and file.name != "password.txt"]
+    assert {"state.db", "saved.plan"} <= {file.name for file in written}
+    for file in [*written, *sandbox_db.parent.iterdir()]:
+        assert CANARY.encode() not in file.read_bytes(), file
+
+
+def test_a_refused_call_does_not_quote_the_value(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD"))
+    echoed = {"error": f"bad value {CANARY}", "status": "invalid", "details": {"value": CANARY}}
+    sandbox.fault("POST", f"/v1/apps/{app}/secrets/*", "status", status=422, body=echoed)
+    failed = project.run("-vv", "apply", "--auto-approve", env={"SHOP_PASSWORD": CANARY}, code=1)
+    assert CANARY not in failed.out + failed.err
+    for file in (project.root / ".reconcile").iterdir():
+        assert CANARY.encode() not in file.read_bytes(), file
+
+
+def test_plan_warns_about_a_source_that_is_not_readable_here_and_apply_refuses(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD") + volume(app))
+    plan = project.json("plan")
+    assert [(item["code"], item["severity"]) for item in plan.json["diagnostics"]] == [
+        ("secret-source", "warning")
+    ]
+    with sandbox.recording() as requests:
+        project.apply(code=1)
+    assert {method for method, _ in requests} <= {"GET"}
+    project.run("plan", "--out", "saved.plan")
+    with sandbox.recording() as requests:
+        failed = project.run("apply", "--plan", "saved.plan", code=1)
+    assert {method for method, _ in requests} <= {"GET"}
+    assert "SHOP_PASSWORD" in failed.err
+
+
+def test_the_state_is_readable_by_its_owner_only(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    folder = project.root / ".reconcile"
+    assert folder.stat().st_mode & 0o077 == 0
+    assert [file for file in folder.iterdir() if file.stat().st_mode & 0o077] == []
