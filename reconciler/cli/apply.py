@@ -23,6 +23,7 @@ from reconciler.cli.failures import (
 from reconciler.steps import Plan
 
 if TYPE_CHECKING:
+    from reconciler.cli.signals import Interrupted
     from reconciler.pipeline.apply import Applied, PlanRefused
 
 _CODES = {"failed": FAILED, "skipped": FAILED, "unknown": DECIDE, "pending": PENDING, "done": DONE}
@@ -91,8 +92,7 @@ def command(
     except PlanRefused as refused:
         return _report_refused(refused, output)
     except Interrupted as interrupted:
-        click.echo("interrupted; nothing was changed", err=True)
-        return interrupted.code
+        return _report_interrupted(interrupted, output)
     _report(applied, output)
     return 128 + signal_number if signal_number else exit_code(applied)
 
@@ -144,6 +144,17 @@ def _report_refused(refused: "PlanRefused", output: str) -> int:
         _show(replace(refused.plan, diagnostics=refused.diagnostics), output)
     click.echo(f"error: {refused.message}", err=True)
     return code_of(refused.diagnostics, FAILED)
+
+
+def _report_interrupted(interrupted: "Interrupted", output: str) -> int:
+    from reconciler.diagnostics import error
+    from reconciler.reports.documents import failure_document
+
+    told = "interrupted; nothing was changed"
+    if output == "json":
+        echo_json(failure_document(told, [error("interrupted", told)]))
+    click.echo(told, err=True)
+    return interrupted.code
 
 
 def _report(applied: "Applied", output: str) -> None:

@@ -1,5 +1,6 @@
 """Source lines for excerpts: read again from the files, or from what came in by stdin."""
 
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +22,8 @@ def _lines(file: str) -> list[str]:
         data = read_stdin() if file == STDIN else (project_root(Path.cwd()) / file).read_bytes()
     except OSError:
         return []
-    return data.decode("utf-8-sig", errors="replace").splitlines()
+    # Not splitlines(), which also breaks at form feeds and other characters that editors do not count.
+    return re.split("\r\n|\r|\n", data.decode("utf-8-sig", errors="replace"))
 
 
 def read_line(file: str, line: int) -> str | None:

@@ -106,7 +106,8 @@ class _Loader:
         composed = compose(data, file, self.table)
         if not composed.complete:
             self.complete = False
-            hide = any(name in data for name in self.secret_kinds)
+            # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same.
+            hide = any(word in data for word in (*self.secret_kinds, b"value"))
             self.problems += (replace(problem, hide_source=hide) for problem in composed.diagnostics)
         for document in composed.documents:
             self.document(document, file)

@@ -192,7 +192,7 @@ class Planner:
         )
 
     def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
-        """What steps may refer to and this plan does not change: the id, or all of an object left as it is."""
+        """What this plan does not change of an object: its id, or all of one that it leaves as it is."""
         return {"id": live.id} if to in self._steps else live.model_dump()
 
     def _needed(self, to: Address) -> bool:

@@ -92,7 +92,7 @@ def _plan_verb(action: Action) -> str:
 
 
 def _change_lines(change: Change, steps: Sequence[Step]) -> Iterator[str]:
-    id = f" ({change.id})" if change.id else ""
+    id = f" ({change.id})" if change.id and change.id != change.address.name else ""
     impact = f", impact: {change.impact.value}" if change.action in _TOUCHING else ""
     reason = f"  # {change.reason}" if change.reason else ""
     mark = _MARKS.get(change.action, "~")

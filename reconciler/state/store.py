@@ -10,8 +10,9 @@ from reconciler.model import Address, StateRecord
 
 
 class Event(StrEnum):
-    """`RUN_*` and DECIDED (a person's word) have no step. An INTENT is open until a later entry of its run, step and attempt closes it.
+    """What an entry says. `RUN_*` and DECIDED (a person's word) have no step.
 
+    An INTENT is open until a later entry of its run, step and attempt closes it.
     DONE, FAILED, SETTLED and PENDING close: PENDING says that the call succeeded and its wait is not
     over. UNKNOWN does not.
     """

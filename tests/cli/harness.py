@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
 TOKEN = "sandbox"
 PATIENCE_S = 60  # for a process that should end by itself; only a bug uses it up
 MUTATIONS = ("POST", "PUT", "PATCH", "DELETE")
@@ -176,6 +174,11 @@ class Running:
             if self.process.poll() is not None:
                 assert condition(), self.ended()
 
+    def until_told(self, text: str) -> None:
+        """Read stderr up to the line that holds `text`."""
+        assert self.process.stderr is not None
+        assert any(text in line for line in self.process.stderr)
+
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
@@ -260,7 +263,7 @@ class Project:
 def environment(base_url: str | None, **more: str) -> dict[str, str]:
     """Only what a verb needs: nothing of the tester's own settings gets in."""
     env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "VIRTUAL_ENV") if name in os.environ}
-    env |= {"RECONCILE_TOKEN": TOKEN, "RECONCILE_SETTLE_S": "1", "PYTHONPATH": str(_source()), **more}
+    env |= {"RECONCILE_TOKEN": TOKEN, "RECONCILE_SETTLE_S": "0.2", "PYTHONPATH": str(_source()), **more}
     if base_url is not None:
         env["RECONCILE_BASE_URL"] = base_url
     return env
@@ -300,5 +303,3 @@ def only(items: Sequence[Any]) -> Any:
     assert len(items) == 1, items
     return items[0]
 
-
-skip_off_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs a Linux pseudo terminal")

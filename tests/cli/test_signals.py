@@ -1,0 +1,119 @@
+"""Signals and locks: calls under way end, no new ones start, and nobody applies beside somebody else."""
+
+import signal
+
+import pytest
+
+from tests.cli.harness import MUTATIONS, Project, Running, Sandbox, cluster, only, volume
+
+INTERRUPTED = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+@pytest.mark.parametrize(("number", "code"), INTERRUPTED, ids=["int", "term"])
+def test_the_first_signal_lets_the_call_under_way_end_and_starts_no_other(
+    project: Project, sandbox: Sandbox, app: str, number: int, code: int
+) -> None:
+    project.write(volume(app, spec="region: ams, size_gb: 10, count: 2"))
+    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=1)
+    with project.started_apply() as running:
+        running.until(sandbox.fault_taken)
+        running.signal(number)
+        ended = running.ended()
+    assert ended.code == code, ended.err
+    assert ended.outcomes() == {
+        f"Volume/{app}/data#create": "done",
+        f"Volume/{app}/data[1]#create": "skipped",
+    }
+    assert sandbox.mutations_of(app) == [("POST", "volumes")]
+    project.apply()
+    assert len(sandbox.volumes(app)) == 2
+
+
+def test_the_second_signal_ends_at_once_and_the_next_run_settles(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=600)
+    with project.started_apply() as running:
+        running.until(sandbox.fault_taken)
+        running.signal(signal.SIGINT)
+        running.until_told("interrupted")
+        running.signal(signal.SIGINT)
+        ended = running.ended()
+    assert ended.code == 130
+    assert ended.out == ""  # it did not wait for the outcome
+    project.apply()
+    assert len(sandbox.volumes(app)) == 1
+    assert sandbox.mutations_of(app) == [("POST", "volumes")]
+
+
+def test_a_signal_while_waiting_leaves_it_to_the_next_run(
+    still_project: Project, still: Sandbox
+) -> None:
+    still_project.write(cluster("interrupted"))
+    with still_project.started_apply() as running:
+        running.until(lambda: bool(still.clusters("interrupted")) and still.seen("GET", "/v1/postgres/"))
+        running.signal(signal.SIGTERM)
+        ended = running.ended()
+    assert ended.code == 143
+    assert ended.outcomes() == {"PostgresCluster/interrupted#create": "pending"}
+    still.advance(3600)
+    still_project.apply()
+    assert len(still.clusters("interrupted")) == 1
+
+
+@pytest.mark.parametrize(("number", "code"), INTERRUPTED, ids=["int", "term"])
+def test_a_signal_before_the_first_call_changes_nothing(
+    project: Project, sandbox: Sandbox, app: str, number: int, code: int
+) -> None:
+    project.write(volume(app))
+    sandbox.fault("GET", f"/v1/apps/{app}/volumes", "delay", delay_s=30)
+    with project.started_apply() as running:
+        running.until(sandbox.fault_taken)
+        running.signal(number)
+        ended = running.ended()
+    assert ended.code == code
+    assert "nothing was changed" in ended.err
+    assert only(ended.json["diagnostics"])["code"] == "interrupted"
+    assert sandbox.mutations_of(app) == []
+
+
+def test_a_second_apply_of_a_scope_is_told_who_holds_it(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=600)
+    with project.started_apply() as running:
+        running.until(sandbox.fault_taken)
+        locked = project.apply(code=5)
+        assert running.process.poll() is None
+        message = only(locked.json["diagnostics"])["message"]
+        assert f"`{app}`" in message
+        assert f"(pid {running.process.pid})" in message
+        with sandbox.recording() as requests:
+            project.run("apply", "--auto-approve", code=5)
+        assert not [request for request in requests if request[0] in MUTATIONS]
+
+
+def test_with_a_lock_timeout_the_second_apply_waits_its_turn(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=1)
+    with project.started_apply() as running:
+        running.until(sandbox.fault_taken)
+        project.apply("--lock-timeout", "30")
+        assert running.ended().code == 0
+    assert sandbox.mutations_of(app) == [("POST", "volumes")]
+
+
+def test_another_app_is_applied_side_by_side(project: Project, sandbox: Sandbox, app: str) -> None:
+    other = sandbox.app(f"{app}-other")
+    project.write(volume(app), "one/main.yaml")
+    project.write(volume(other), "two/main.yaml")
+    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=600)
+    with project.started("apply", "one", "--auto-approve") as running:
+        running.until(sandbox.fault_taken)
+        project.apply("two")
+        assert running.process.poll() is None
+    assert len(sandbox.volumes(other)) == 1

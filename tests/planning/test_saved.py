@@ -1,0 +1,77 @@
+"""Saved plans: what is read is what was written, or is refused."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.errors import ReconcilerError
+from reconciler.planning.saved import dump_plan, load_plan
+from tests.planning.plans import plan_of
+
+# It has references, a secret, a template in a path, a wait, an obligation, diagnostics and an input.
+RICH = (
+    "kinds/secret/a_template_over_a_new_cluster_waits_for_it",
+    "kinds/cluster/restore_from_a_cluster_of_the_manifests",
+    "kinds/volume/grow_and_change_retention",
+    "kinds/volume/shrink_is_refused_at_its_place",
+    "planning/owed/a_restart_is_shown_until_it_is_done",
+)
+
+
+@pytest.mark.parametrize("case", RICH)
+def test_writing_what_was_read_gives_the_same_bytes(case: str) -> None:
+    text = dump_plan(plan_of(case))
+    assert dump_plan(load_plan(text)) == text
+
+
+def test_references_come_back_as_references() -> None:
+    plan = load_plan(dump_plan(plan_of(RICH[0])))
+    secret = plan.steps[0].call.body
+    assert secret == plan_of(RICH[0]).steps[0].call.body
+    assert str(plan.steps[1].wait.read.path) == "/v1/postgres/${PostgresCluster/orders:id}"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"{", b"null", b"[]", b"{}", b'{"format": "other-1"}'])
+def test_a_file_that_is_no_plan_is_refused(text: bytes) -> None:
+    with pytest.raises(ReconcilerError, match="plan file is not") as refused:
+        load_plan(text)
+    assert "reconcile plan" in refused.value.help
+
+
+@pytest.mark.parametrize("case", RICH)
+def test_a_plan_that_was_cut_short_is_refused(case: str) -> None:
+    text = dump_plan(plan_of(case))
+    for end in range(0, len(text) - 1, 97):
+        with pytest.raises(ReconcilerError):
+            load_plan(text[:end])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["id", "lineage", "created_at", "changes", "steps", "expectations", "bindings", "owed", "diagnostics"],
+)
+@pytest.mark.parametrize("damage", ["missing", 7])
+def test_a_damaged_part_is_refused_and_named(name: str, damage: Any) -> None:
+    document = json.loads(dump_plan(plan_of(RICH[2])))
+    if damage == "missing":
+        del document["plan"][name]
+    else:
+        document["plan"][name] = damage
+    if (name, damage) == ("created_at", 7):  # a number is a moment
+        return
+    with pytest.raises(ReconcilerError, match=name):
+        load_plan(json.dumps(document).encode())
+
+
+@given(st.data())
+def test_a_step_with_another_method_is_refused(data: st.DataObject) -> None:
+    document = json.loads(dump_plan(plan_of(RICH[2])))
+    step = data.draw(st.sampled_from(document["plan"]["steps"]))
+    step["call"]["method"] = data.draw(
+        st.text().filter(lambda text: text not in ("GET", "POST", "PUT", "DELETE"))
+    )
+    with pytest.raises(ReconcilerError, match="damaged"):
+        load_plan(json.dumps(document).encode())
