@@ -5,7 +5,10 @@ import sys
 
 import structlog
 
+from reconciler.model import Address
+from reconciler.reporter import Reporter
 from reconciler.secrets.redaction import redact_event
+from reconciler.steps import Step
 
 
 def log_to_stderr(*, debug: bool) -> None:
@@ -24,3 +27,32 @@ def log_to_stderr(*, debug: bool) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+class LogReporter(Reporter):
+    """Progress as events, for machines that read logs."""
+
+    def __init__(self) -> None:
+        self._log = structlog.get_logger("reconciler")
+
+    def loading(self, files: int) -> None:
+        self._log.info("manifests.loaded", files=files)
+
+    def observing(self, done: int, total: int) -> None:
+        if done == total:
+            self._log.info("platform.observed", reads=total)
+
+    def note(self, message: str) -> None:
+        self._log.info("note", message=message)
+
+    def step_started(self, step: Step) -> None:
+        self._log.info("step.started", step=step.id, method=step.call.method, path=str(step.call.path))
+
+    def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
+        self._log.debug("step.waiting", step=step.id, seen=seen, waited_s=round(waited_s, 1))
+
+    def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
+        self._log.info(f"step.{outcome}", step=step.id, elapsed_s=round(elapsed_s, 3), detail=detail)
+
+    def settling(self, address: Address, wait_s: float) -> None:
+        self._log.info("outcome.settling", address=str(address), wait_s=wait_s)

@@ -1,5 +1,6 @@
 """Progress on stderr: a live line on a terminal, plain lines elsewhere. Names are never cut."""
 
+import logging
 import os
 import sys
 import time
@@ -16,13 +17,14 @@ _WAITING_EVERY_S = 10.0  # how often a plain log repeats that something is still
 
 
 def make_reporter() -> Reporter:
+    """For a terminal, for a log of CI or cron, or (with --verbose) structured events."""
+    if logging.getLogger("reconciler").isEnabledFor(logging.INFO):
+        from reconciler.cli.logs import LogReporter
+
+        return LogReporter()
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         return LiveReporter()
     return PlainReporter()
-
-
-def use_colour() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
 
 
 class PlainReporter(Reporter):

@@ -6,12 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -159,11 +161,23 @@ def _base_url(found: Found, options: Options) -> Iterator[str]:
     from reconciler.sandbox import running_at
 
     running = running_at(db)
-    if running is not None:
-        yield running
-        return
+    while running is not None:
+        if _accepts(running):
+            yield running
+            return
+        time.sleep(0.05)  # it is ending: its command was killed a moment ago
+        running = running_at(db)
     with _started_sandbox(db) as url:
         yield url
+
+
+def _accepts(url: str) -> bool:
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 80), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

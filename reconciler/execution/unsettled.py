@@ -1,6 +1,6 @@
 """Intents that an earlier run left without an outcome: settled before anything else is planned or sent."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from reconciler.clock import Clock
@@ -31,9 +31,14 @@ async def settle_open(
     limits: Limits,
     holder: str,
     timeout_s: float,
+    concerned: Callable[[State], Collection[str]],
 ) -> None:
-    """Close every open intent that evidence can close, under the leases of their scopes."""
-    scopes = {parse_intent(opened).scope for opened in (await store.load()).open_intents}
+    """Close every open intent that evidence can close, under the leases of their scopes.
+
+    `concerned`: the scopes that this run is about; a process at work on another one is left alone.
+    """
+    state = await store.load()
+    scopes = {parse_intent(opened).scope for opened in state.open_intents} & set(concerned(state))
     if not scopes:
         return
     lease = await store.lease(sorted(scopes), holder, timeout_s=timeout_s)
@@ -67,17 +72,18 @@ async def settle_open(
 
 
 async def overlay(
-    state: State, *, platform: Platform, clock: Clock, settle_s: float
+    state: State, *, platform: Platform, clock: Clock, settle_s: float, concerned: Collection[str]
 ) -> tuple[Mapping[Address, StateRecord], Mapping[Address, Diagnostic]]:
     """The records as they would be once open intents are settled, and what cannot be settled yet.
 
-    For verbs that only read: looks once, waits for nothing and writes nothing.
+    For verbs that only read: looks once, waits for nothing and writes nothing. `concerned`: the
+    scopes to look at.
     """
     records = dict(state.records)
     undecided: dict[Address, Diagnostic] = {}
     for opened in state.open_intents:
         intent = parse_intent(opened)
-        if opened.address is None or intent.if_unknown == "repeat":
+        if opened.address is None or intent.if_unknown == "repeat" or intent.scope not in concerned:
             continue
         settlement = Settlement("undecided", why="nothing on the platform can tell")
         if intent.if_unknown == "find" and intent.find is not None:
@@ -127,7 +133,7 @@ async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settl
 
 
 async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Intent, clock: Clock) -> None:
-    """An absolute call may simply be planned again; but a restart that its lost answer asked for stays owed."""
+    """An absolute call is simply planned again; a restart that its lost answer asked for stays owed."""
     assert opened.address is not None
     record = recorder.records.get(opened.address)
     put = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -13,7 +14,7 @@ from reconciler.execution.recorder import Recorder
 from reconciler.execution.unsettled import describe, parse_intent, settle_open
 from reconciler.execution.values import Outputs
 from reconciler.model import Action, Address, Observation, Owed
-from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.project import Desired, Project, read_all, secret_value
 from reconciler.planning.fingerprint import digest_now
 from reconciler.secrets.sensitive import Sensitive
@@ -53,6 +54,7 @@ async def apply(
         limits=project.limits,
         holder=project.holder,
         timeout_s=project.lock_timeout_s,
+        concerned=partial(concerned_scopes, desired),
     )
     plan = await make_plan(project, desired, need_secrets=True)
     refuse_unless_runnable(plan, approved_deletes)
@@ -124,6 +126,7 @@ async def _run_under(
 ) -> Applied:
     state = await project.store.load()
     _refuse_unless_current(plan, state)
+    _refuse_while_unknown(plan, state)
     observed = await _observe_again(project, plan)
     moved = _moved(plan, state, observed)
     if moved:
@@ -204,6 +207,18 @@ def _refuse_unless_current(plan: Plan, state: State) -> None:
         )
     if plan.lineage and state.lineage and plan.lineage != state.lineage:
         raise Refused("this plan was made for another state", help="check --state, or make a new plan")
+
+
+def _refuse_while_unknown(plan: Plan, state: State) -> None:
+    """A call that was lost after the plan was made: to send it again could make its object twice."""
+    touched = {step.address for step in plan.steps}
+    unknown = [
+        describe(opened, intent, "it was sent after this plan was made")
+        for opened in state.open_intents
+        if opened.address in touched and (intent := parse_intent(opened)).if_unknown != "repeat"
+    ]
+    if unknown:
+        raise Refused("a call's outcome is unknown; nothing was changed", unknown)
 
 
 def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:

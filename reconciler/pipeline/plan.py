@@ -5,13 +5,14 @@ from typing import Any
 
 from reconciler.diagnostics import Diagnostic, error, warning
 from reconciler.errors import SecretUnavailable
-from reconciler.execution.unsettled import overlay
+from reconciler.execution.unsettled import overlay, parse_intent
 from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.model import Address, Resource, StateRecord
 from reconciler.pipeline.project import Desired, Project, read_all, secret_value
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
+from reconciler.state.store import State
 from reconciler.steps import OutputRef, Plan
 
 
@@ -19,7 +20,11 @@ async def make_plan(project: Project, desired: Desired, *, need_secrets: bool = 
     """What apply would do. `need_secrets`: an unreadable secret source is an error, not a warning."""
     state = await project.store.load()
     records, undecided = await overlay(
-        state, platform=project.platform, clock=project.clock, settle_s=project.limits.settle_s
+        state,
+        platform=project.platform,
+        clock=project.clock,
+        settle_s=project.limits.settle_s,
+        concerned=concerned_scopes(desired, state),
     )
     planner = Planner(
         find_kinds(),
@@ -41,6 +46,25 @@ async def make_plan(project: Project, desired: Desired, *, need_secrets: bool = 
         fingerprints=fingerprints,
         diagnostics=(*desired.diagnostics, *problems),
     )
+
+
+def concerned_scopes(desired: Desired, state: State) -> frozenset[str]:
+    """The scopes of open calls that the given manifests are about, also by what has left them."""
+    if not state.open_intents:
+        return frozenset()
+    kinds = find_kinds()
+    scopes = {
+        kinds[resource.address.kind].scope(resource.spec, resource.address) for resource in desired.resources
+    }
+    for opened in state.open_intents:
+        intent = parse_intent(opened)
+        if opened.address is not None and desired.selected(
+            intent.record(opened.address, "", opened.at, inferred=False)
+        ):
+            scopes.add(intent.scope)
+    wanted = {resource.address for resource in desired.resources}
+    scopes |= {record.scope for record in state.records.values() if record.address in wanted}
+    return frozenset(scopes)
 
 
 async def _fingerprint_secrets(

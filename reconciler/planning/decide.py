@@ -1,6 +1,6 @@
 """What one address needs, from everything known about it. What is not certain is refused or left alone."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from reconciler.diagnostics import Diagnostic, error, warning
 from reconciler.kinds.base import Kind, Moves, Subject
@@ -11,8 +11,8 @@ from reconciler.planning.match import Matched
 NOT_VISIBLE_YET = timedelta(seconds=180)
 
 
-def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool) -> Moves:
-    """What a wanted resource needs.
+def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now: datetime) -> Moves:
+    """What a wanted resource needs. `now` is our clock's time, which records are dated by.
 
     `listed`: whether a read shows objects of this kind; without one, the record stands for the object.
     """
@@ -21,7 +21,7 @@ def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool) -> M
     if subject.record is None:
         return kind.create(subject) if subject.live is None else _adopt(kind, subject)
     if listed and (subject.live is None or not subject.live.present):
-        return _missing(kind, subject)
+        return _missing(kind, subject, now)
     return _compare(kind, subject)
 
 
@@ -83,7 +83,7 @@ def _compare(kind: Kind, subject: Subject) -> Moves:
     return kind.change(subject, fields)
 
 
-def _missing(kind: Kind, subject: Subject) -> Moves:
+def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
     record = subject.record
     assert record is not None
     if kind.remake_missing:
@@ -100,7 +100,7 @@ def _missing(kind: Kind, subject: Subject) -> Moves:
                 "one, or give a new manifest the data of one of its snapshots",
             )
         )
-    age = subject.now - record.created_at
+    age = now - record.created_at
     if age < NOT_VISIBLE_YET:
         seconds = int(age.total_seconds())
         note = warning(

@@ -151,7 +151,7 @@ class Planner:
             kind = self._kinds[resource.address.kind]
             fingerprint = self._fingerprint(resource, fingerprints)
             subject = self._subject(resource.address, None, self._now, fingerprint=fingerprint)
-            self._take(kind, subject, decide(kind, subject, Matched(), listed=False), None)
+            self._take(kind, subject, decide(kind, subject, Matched(), listed=False, now=self._now), None)
         for waiting in self._waiting:
             problem = next((self._unread[read] for read in waiting.extra if read in self._unread), None)
             if problem is None:
@@ -267,7 +267,9 @@ class Planner:
         if extra or kind.secret(resource) is not None:
             self._waiting.append(_Waiting(kind, subject, matched, read, candidates, extra))
         else:
-            self._take(kind, subject, decide(kind, subject, matched, listed=True), read, candidates)
+            self._take(
+                kind, subject, decide(kind, subject, matched, listed=True, now=self._now), read, candidates
+            )
 
     def _decide_waiting(self, waiting: _Waiting, fingerprints: Mapping[Address, str]) -> None:
         resource = waiting.subject.resource
@@ -279,7 +281,7 @@ class Planner:
             extra=tuple(self._extra[read] for read in waiting.extra),
             fingerprint=self._fingerprint(resource, fingerprints),
         )
-        moves = decide(waiting.kind, subject, waiting.matched, listed=True)
+        moves = decide(waiting.kind, subject, waiting.matched, listed=True, now=self._now)
         self._take(waiting.kind, subject, moves, waiting.read, waiting.candidates)
 
     def _fingerprint(self, resource: Resource, fingerprints: Mapping[Address, str]) -> str | None:

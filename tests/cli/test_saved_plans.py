@@ -2,7 +2,7 @@
 
 import stat
 
-from tests.cli.harness import MUTATIONS, Project, Sandbox, secret, volume
+from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, secret, volume
 
 
 def test_a_saved_plan_is_private_and_runs_as_it_stands(project: Project, sandbox: Sandbox, app: str) -> None:
@@ -66,6 +66,18 @@ def test_a_plan_is_refused_when_somebody_else_applied_meanwhile(
     refused = project.run("apply", "--plan", "saved.plan", code=1)
     assert f"Volume/{app}/data" in refused.err
     assert sandbox.volumes(app) == sandbox_volumes
+
+
+def test_a_saved_create_is_refused_while_another_ones_outcome_is_unknown(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(cluster(f"db-{app}"))
+    project.run("plan", "--out", "saved.plan")
+    sandbox.fault("POST", "/v1/postgres", "drop_after")
+    project.apply(code=3)
+    refused = project.run("apply", "--plan", "saved.plan", code=3)
+    assert f"reconcile resolve PostgresCluster/db-{app} --adopt ID" in refused.err
+    assert len(sandbox.clusters(f"db-{app}")) == 1
 
 
 def test_changes_elsewhere_do_not_matter(project: Project, sandbox: Sandbox, app: str) -> None:

@@ -7,13 +7,8 @@ from hypothesis import strategies as st
 from reconciler.model import Address
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True)
-addresses = st.builds(
-    Address,
-    st.from_regex(r"[A-Z][A-Za-z]{0,20}", fullmatch=True),
-    names,
-    st.none() | names,
-    st.integers(0, 999),
-)
+kinds = st.from_regex(r"[A-Z][A-Za-z]{0,20}", fullmatch=True)
+addresses = st.builds(Address, kinds, names, st.none() | names, st.integers(0, 999))
 
 
 @given(addresses)

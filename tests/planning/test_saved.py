@@ -53,15 +53,13 @@ def test_a_plan_that_was_cut_short_is_refused(case: str) -> None:
     "name",
     ["id", "lineage", "created_at", "changes", "steps", "expectations", "bindings", "owed", "diagnostics"],
 )
-@pytest.mark.parametrize("damage", ["missing", 7])
+@pytest.mark.parametrize("damage", ["missing", [[]]])
 def test_a_damaged_part_is_refused_and_named(name: str, damage: Any) -> None:
     document = json.loads(dump_plan(plan_of(RICH[2])))
     if damage == "missing":
         del document["plan"][name]
     else:
         document["plan"][name] = damage
-    if (name, damage) == ("created_at", 7):  # a number is a moment
-        return
     with pytest.raises(ReconcilerError, match=name):
         load_plan(json.dumps(document).encode())
 

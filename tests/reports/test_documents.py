@@ -1,0 +1,136 @@
+"""The JSON documents of plan, drift and apply. Source: DESIGN, section 3."""
+
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.model import Action
+from reconciler.reports.documents import (
+    apply_document,
+    drift_document,
+    failure_document,
+    plan_document,
+    shown,
+    summarise,
+)
+from reconciler.steps import OutputRef, SecretRef, Template
+from tests.reports.plans import CHANGES, DIAGNOSTICS, EMPTY, OWED, PLAN, RESULTS
+
+SUMMARY = (
+    "create restore adopt update extend snapshot set suspend start restart delete retain forget noop refused"
+)
+
+
+def test_a_plan_document_has_the_keys_of_the_contract() -> None:
+    document = plan_document(PLAN)
+    assert list(document) == ["format_version", "changes", "steps", "owed", "diagnostics", "summary"]
+    assert document["format_version"] == "1"
+    assert list(document["summary"]) == SUMMARY.split()
+
+
+@pytest.mark.parametrize("document", [plan_document(PLAN), apply_document(PLAN, RESULTS, OWED)])
+def test_a_document_is_plain_json(document: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_changes_hold_their_fields_and_an_id_only_where_one_is_known() -> None:
+    extend = next(item for item in plan_document(PLAN)["changes"] if item["action"] == "extend")
+    assert extend == {
+        "address": "Volume/shop/data[1]",
+        "action": "extend",
+        "fields": [
+            {"path": "size_gb", "before": 10, "after": 20, "effect": "grow"},
+            {"path": "snapshot_retention", "before": None, "after": 14, "effect": "in_place"},
+        ],
+        "impact": "restart",
+        "reason": "the attached machine may have to restart to use the added space",
+        "id": "vol_1",
+    }
+    assert "id" not in plan_document(PLAN)["changes"][0]
+
+
+def test_a_step_that_waits_and_owes_says_for_what() -> None:
+    extend = next(step for step in plan_document(PLAN)["steps"] if step["id"].endswith("#extend"))
+    assert extend == {
+        "id": "Volume/shop/data[1]#extend",
+        "address": "Volume/shop/data[1]",
+        "method": "PUT",
+        "path": "/v1/apps/shop/volumes/vol_1/extend",
+        "body": {"size_gb": 20},
+        "after": [],
+        "wait": {
+            "path": "/v1/apps/shop/volumes/vol_1",
+            "field": "size_gb",
+            "until": {"at_least": 20},
+            "timeout_s": 600,
+        },
+        "owes": {"work": "restart", "when": "needs_restart"},
+    }
+
+
+def test_references_are_shown_as_templates() -> None:
+    restore = plan_document(PLAN)["steps"][1]
+    assert restore["path"] == "/v1/postgres/${PostgresCluster/orders:id}/restore"
+    assert restore["after"] == ["PostgresCluster/orders#create"]
+
+
+def test_the_summary_counts_changes_and_what_needs_nothing() -> None:
+    counts = summarise(PLAN)
+    assert sum(counts.values()) == len(CHANGES) + PLAN.unchanged
+    assert {name for name, count in counts.items() if count != 1} == {"noop"}
+    assert counts["noop"] == 1 + PLAN.unchanged
+    assert summarise(EMPTY) == dict.fromkeys(SUMMARY.split(), 0) | {"noop": 3}
+
+
+def test_every_action_is_counted() -> None:
+    assert set(summarise(PLAN)) == {action.value for action in Action}
+
+
+def test_drift_has_no_steps() -> None:
+    assert drift_document(PLAN) == {
+        name: part for name, part in plan_document(PLAN).items() if name != "steps"
+    }
+
+
+def test_an_apply_document_adds_results() -> None:
+    document = apply_document(PLAN, RESULTS, OWED[:1])
+    assert len(document["owed"]) == 1
+    assert document["results"][1] == {
+        "address": "PostgresCluster/copy",
+        "step": "PostgresCluster/copy#restore",
+        "outcome": "pending",
+        "id": "pg_10",
+        "error": "still creating",
+    }
+    assert document["results"][0].keys() == {"address", "step", "outcome", "id"}
+
+
+def test_diagnostics_say_where_they_are_and_what_helps() -> None:
+    first, second = plan_document(PLAN)["diagnostics"]
+    assert first == {
+        "code": "volume-shrink",
+        "severity": "error",
+        "message": "volume `shrunk` cannot shrink from 20 GB to 10 GB",
+        "file": "manifests/orders.yaml",
+        "line": 7,
+        "column": 12,
+        "help": "set `size_gb: 20`",
+    }
+    assert (second["severity"], second["file"], second["line"]) == ("warning", None, None)
+    assert "help" not in second
+    assert plan_document(PLAN, diagnostics=DIAGNOSTICS[:1])["diagnostics"] == [first]
+
+
+def test_a_failure_without_diagnostics_is_one() -> None:
+    assert failure_document("it broke", ())["diagnostics"][0]["message"] == "it broke"
+    assert failure_document("it broke", DIAGNOSTICS)["diagnostics"][0]["code"] == "volume-shrink"
+
+
+def test_secrets_are_hidden_wherever_they_stand() -> None:
+    secret = SecretRef("env", "NAME")
+    nested = {"a": [secret, {"b": secret}], "c": (secret,)}
+    hidden = "(sensitive)"
+    assert shown(nested) == {"a": [hidden, {"b": hidden}], "c": [hidden]}
+    assert shown(Template(("/v1/", OutputRef("x#y", "id")))) == "/v1/${x#y:id}"
+    assert plan_document(PLAN)["steps"][3]["body"] == {"value": hidden}

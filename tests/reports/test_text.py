@@ -1,0 +1,53 @@
+"""Reports for people, as recorded in the text files beside this test."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.model import Action
+from reconciler.reports.text import render_drift, render_plan, render_results
+from tests.reports.plans import DRIFT, EMPTY, OWED, PLAN, RESULTS
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a_plan_with_every_action", render_plan(PLAN)),
+        ("drift_in_two_objects", render_drift(DRIFT)),
+        ("results_with_every_outcome", render_results(RESULTS, OWED)),
+    ],
+)
+def test_a_report_reads_as_recorded(name: str, text: str) -> None:
+    assert text == HERE.joinpath(f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_the_plan_under_test_has_every_action() -> None:
+    assert {change.action for change in PLAN.changes} == set(Action)
+
+
+def test_a_plan_without_changes_is_one_line() -> None:
+    assert render_plan(EMPTY) == "No changes: 3 resources are as declared.\n"
+
+
+def test_no_drift_is_one_line() -> None:
+    assert render_drift(EMPTY) == "No drift: 3 objects are as recorded.\n"
+
+
+def test_a_run_without_steps_wrote_records_only() -> None:
+    assert render_results((), ()) == "Applied: records only.\n"
+
+
+@pytest.mark.parametrize(
+    "text", [render_plan(PLAN), render_plan(EMPTY), render_drift(DRIFT), render_results(RESULTS, OWED)]
+)
+def test_a_report_ends_with_one_newline_and_no_line_with_a_space(text: str) -> None:
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_every_address_of_a_plan_is_shown_uncut() -> None:
+    text = render_plan(PLAN)
+    assert [str(change.address) for change in PLAN.changes if str(change.address) not in text] == []
