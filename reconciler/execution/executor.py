@@ -158,7 +158,7 @@ class Executor:
                     return self._result(step, "done"), None, usable
                 return self._result(step, "failed", outcome.message), None, usable
             if attempt == ATTEMPTS and step.if_unknown == "repeat":
-                break
+                return self._result(step, "unknown", outcome.message), None, usable
             settlement = await self._settle(step, intent, sent_at)
             if settlement.kind == "landed":
                 await self._landed(step, attempt, intent, settlement.id)
@@ -167,7 +167,8 @@ class Executor:
                 why = f"{outcome.message}; {settlement.why}"
                 return self._result(step, "unknown", why), None, usable
             await self._recorder.not_landed(step, attempt)
-        return self._result(step, "unknown", outcome.message), None, usable
+        why = f"{outcome.message}; it did not land, and is not sent again in this run"
+        return self._result(step, "failed", why), None, usable
 
     async def _intend(self, step: Step, path: str, *, fresh: bool) -> tuple[Intent, frozenset[str]]:
         """What is about to be sent, with the ids listed before; and those of them that are not under way."""

@@ -234,7 +234,8 @@ class PostgresClusterKind(Kind):
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
         wait = _ready(subject, reply_path=None)
         step = Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
-        return Moves(Action.NOOP, (step,), reason=f"still {status}")
+        reason = f"still {status}" if status else "its status is not known"
+        return Moves(Action.NOOP, (step,), reason=reason)
 
     def remove(self, subject: Subject) -> Moves:
         if "postgres.delete" not in subject.capabilities:

@@ -61,7 +61,9 @@ def matching(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
 
 
 def _assign(resources: Sequence[Resource], candidates: Sequence[Any]) -> dict[Address, Matched]:
-    if len(candidates) > len(resources):
+    """As many candidates as one manifest's `count` asks for, or fewer; several manifests share none."""
+    manifests = {resource.address._replace(ordinal=0) for resource in resources}
+    if candidates and (len(manifests) > 1 or len(candidates) > len(resources)):
         ids = ", ".join(sorted(item.id for item in candidates))
         return {resource.address: Matched(problem=_ambiguous(resource, ids)) for resource in resources}
     live: list[Any] = [*candidates, *[None] * (len(resources) - len(candidates))]
@@ -71,7 +73,7 @@ def _assign(resources: Sequence[Resource], candidates: Sequence[Any]) -> dict[Ad
 def _ambiguous(resource: Resource, ids: str) -> Diagnostic:
     return error(
         "ambiguous-match",
-        f"more than one unowned object on the platform may be `{resource.address}`: {ids}",
+        f"it is not clear which unowned object on the platform is `{resource.address}`: {ids}",
         resource.span("metadata", "name"),
         help="set `metadata.id` to the one you mean, or `spec.count` to how many there should be",
     )

@@ -163,6 +163,7 @@ class Planner:
             for address in self._steps
             if address in self._resources
         }
+        needed = {to for targets in references.values() for to in targets}
         known = {str(to): self._known(to, live) for to, live in self.live.items() if live.present}
         rank = {address: position for position, address in enumerate(self._resources)}
         order = sorted(self._changes, key=lambda address: (rank.get(address, len(rank)), str(address)))
@@ -183,25 +184,13 @@ class Planner:
             bindings=tuple(self._bindings),
             owed=owed_work(self._records),
             diagnostics=(*diagnostics, *self._diagnostics),
-            inputs=tuple(
-                (str(to), self._sources[to])
-                for to in sorted(self._referenced)
-                if to in self._sources and self._needed(to)
-            ),
+            inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=self._noops,
         )
 
     def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
         """What this plan does not change of an object: its id, or all of one that it leaves as it is."""
         return {"id": live.id} if to in self._steps else live.model_dump()
-
-    def _needed(self, to: Address) -> bool:
-        return any(
-            to == reference.address
-            for address in self._steps
-            if address in self._resources
-            for reference in self._resources[address].references
-        )
 
     def _place(self, resource: Resource) -> None:
         address = resource.address

@@ -1,4 +1,4 @@
-"""Real processes: a sandbox that serves, projects in directories of their own, and `reconcile` run in them."""
+"""Real processes: a sandbox that serves, projects in directories of their own, `reconcile` run in them."""
 
 import json
 import os
@@ -136,7 +136,7 @@ class Sandbox:
 
     def fault_taken(self) -> bool:
         """Whether all faults have hit a request."""
-        return self.call("GET", "/_sandbox/faults") == []
+        return not self.call("GET", "/_sandbox/faults")
 
     def _log(self, since: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("GET", f"/_sandbox/log?since={since}")
@@ -234,9 +234,7 @@ class Project:
     def json(self, *arguments: str, code: int | None = 0, env: Mapping[str, str] | None = None) -> Ran:
         return self.run(*arguments, "--output", "json", code=code, env=env)
 
-    def apply(
-        self, *arguments: str, code: int | None = 0, env: Mapping[str, str] | None = None
-    ) -> Ran:
+    def apply(self, *arguments: str, code: int | None = 0, env: Mapping[str, str] | None = None) -> Ran:
         return self.json("apply", "--auto-approve", *arguments, code=code, env=env)
 
     @contextmanager
@@ -302,4 +300,3 @@ def lines_with(text: str, part: str) -> Sequence[str]:
 def only(items: Sequence[Any]) -> Any:
     assert len(items) == 1, items
     return items[0]
-

@@ -62,11 +62,3 @@ def test_a_verb_works_from_a_folder_below_the_project(project: Project, app: str
     project.run("apply", "--auto-approve", cwd=below)
     assert f"Volume/{app}/data" in project.run("state", "list").out
     assert not (below / ".reconcile").exists()
-
-
-def test_a_connection_that_is_refused_is_no_absent_object(project: Project, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    failed = project.json("plan", code=1, env={"RECONCILE_BASE_URL": "http://127.0.0.1:1"})
-    assert failed.actions() == {f"Volume/{app}/data": "refused"}
-    assert failed.json["steps"] == []

@@ -43,9 +43,7 @@ def assert_plan(document: dict[str, Any], keys: set[str]) -> None:
     assert_diagnostics(document["diagnostics"])
 
 
-def test_plan_drift_and_apply_have_the_documented_shape(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
+def test_plan_drift_and_apply_have_the_documented_shape(project: Project, sandbox: Sandbox, app: str) -> None:
     env = {"SHOP_PASSWORD": "secret-value"}
     project.write(
         volume(app, spec="region: ams, size_gb: 10, snapshot_retention: 7")

@@ -89,9 +89,7 @@ def test_a_delete_needs_the_approval_of_exactly_its_address(
     approved = ["--approve-delete", f"Volume/{app}/data", "--approve-delete", f"Volume/{app}/logs"]
     deleted = project.apply(*approved)
     assert deleted.outcomes() == {
-        f"Volume/{app}/{name}#{call}": "done"
-        for name in ("data", "logs")
-        for call in ("snapshot", "delete")
+        f"Volume/{app}/{name}#{call}": "done" for name in ("data", "logs") for call in ("snapshot", "delete")
     }
     assert {item["state"] for item in sandbox.volumes(app)} == {"pending_destroy"}
     assert len(sandbox.snapshots(app)) == 2

@@ -29,12 +29,12 @@ def test_a_plan_runs_once(project: Project, sandbox: Sandbox, app: str) -> None:
     assert len(sandbox.volumes(app)) == 1
 
 
-def test_a_plan_is_refused_naming_the_object_that_moved(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
+def test_a_plan_is_refused_naming_the_object_that_moved(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app) + volume(app, "logs"))
     project.apply()
-    project.write(volume(app, spec="region: ams, size_gb: 20") + volume(app, "logs", "region: ams, size_gb: 20"))
+    project.write(
+        volume(app, spec="region: ams, size_gb: 20") + volume(app, "logs", "region: ams, size_gb: 20")
+    )
     project.run("plan", "--out", "saved.plan")
     logs = next(item for item in sandbox.volumes(app) if item["name"] == "logs")
     sandbox.edit_volume(logs["id"], size_gb=15)
@@ -131,9 +131,7 @@ def test_a_plan_that_cannot_be_written_is_one_failure(project: Project, sandbox:
     assert "cannot write" in failed.json["diagnostics"][0]["message"]
 
 
-def test_a_saved_delete_needs_its_approval_when_it_runs(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
+def test_a_saved_delete_needs_its_approval_when_it_runs(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app, rest="lifecycle: {deletion: delete, snapshot_before: []}\n"))
     project.apply()
     project.remove()

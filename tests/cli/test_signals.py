@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.cli.harness import MUTATIONS, Project, Running, Sandbox, cluster, only, volume
+from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, only, volume
 
 INTERRUPTED = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
@@ -47,9 +47,7 @@ def test_the_second_signal_ends_at_once_and_the_next_run_settles(
     assert sandbox.mutations_of(app) == [("POST", "volumes")]
 
 
-def test_a_signal_while_waiting_leaves_it_to_the_next_run(
-    still_project: Project, still: Sandbox
-) -> None:
+def test_a_signal_while_waiting_leaves_it_to_the_next_run(still_project: Project, still: Sandbox) -> None:
     still_project.write(cluster("interrupted"))
     with still_project.started_apply() as running:
         running.until(lambda: bool(still.clusters("interrupted")) and still.seen("GET", "/v1/postgres/"))
@@ -78,9 +76,7 @@ def test_a_signal_before_the_first_call_changes_nothing(
     assert sandbox.mutations_of(app) == []
 
 
-def test_a_second_apply_of_a_scope_is_told_who_holds_it(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
+def test_a_second_apply_of_a_scope_is_told_who_holds_it(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
     sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=600)
     with project.started_apply() as running:

@@ -137,9 +137,7 @@ def test_a_hand_made_change_is_drift_with_field_before_and_after(
     assert sandbox.volume(app)["snapshot_retention"] == 7
 
 
-def test_a_new_secret_value_is_set_and_shown_nowhere(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
+def test_a_new_secret_value_is_set_and_shown_nowhere(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD"))
     project.apply(env={"SHOP_PASSWORD": "first-value"})
     before = only(sandbox.secrets(app))

@@ -73,7 +73,10 @@ def test_what_depends_on_a_pending_step_is_skipped_until_it_is_done(
     copy = "region: ams, size_gb: 5, from: {volume: data}"
     still_project.write(volume(app, spec=spec, rest=SOON) + volume(app, "copy", spec=copy, rest=SOON))
     first = still_project.apply(code=None)
-    assert first.outcomes() == {f"Volume/{app}/data#create": "pending", f"Volume/{app}/copy#create": "skipped"}
+    assert first.outcomes() == {
+        f"Volume/{app}/data#create": "pending",
+        f"Volume/{app}/copy#create": "skipped",
+    }
     still.advance(600)
     still_project.apply(code=4)
     still.advance(600)

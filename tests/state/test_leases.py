@@ -126,6 +126,7 @@ async def test_a_holder_whose_lock_was_lost_can_no_longer_write(
 ) -> None:
     """As on a file system that forgets locks, or when somebody removes the lock file."""
     stale = await store.lease(["shop"], "anna")
+    await store.check(stale)
     (number,) = [number for _, number in store._held.values()]
     locks.unlock(path.with_name("state.db.lock"), number)
     await another().lease(["shop"], "ben")

@@ -1,0 +1,245 @@
+"""A whole apply in one process and in simulated time: the sandbox's core behind a Transport."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from reconciler.errors import Lost, StoreError
+from reconciler.execution.executor import Executor
+from reconciler.execution.limits import Limits
+from reconciler.manifests.load import load
+from reconciler.model import Address, StateRecord
+from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.project import Desired, Project
+from reconciler.platform.client import Platform
+from reconciler.reporter import Reporter
+from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.exchange import Request
+from reconciler.state.sqlite import SqliteStore
+from reconciler.state.store import Event, JournalEntry, Lease, State, Store
+from reconciler.transport import Answer
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SETTLE_S = 60.0
+TOKEN = "sandbox"
+BASE_URL = "http://127.0.0.1:9"
+
+
+class Time:
+    """Only sleeping moves it. `at` sets what happens meanwhile."""
+
+    def __init__(self) -> None:
+        self.elapsed_s = 0.0
+        self._due: list[tuple[float, Callable[[], object]]] = []
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.elapsed_s)
+
+    def monotonic(self) -> float:
+        return self.elapsed_s
+
+    def at(self, elapsed_s: float, what: Callable[[], object]) -> None:
+        self._due.append((elapsed_s, what))
+
+    async def sleep(self, seconds: float) -> None:
+        until = self.elapsed_s + seconds
+        for moment, what in [due for due in self._due if due[0] <= until]:
+            self._due.remove((moment, what))
+            self.elapsed_s = moment
+            what()
+        self.elapsed_s = until
+        await checkpoint()
+
+
+class Line:
+    """The sandbox's core as a Transport.
+
+    A cut connection is Lost. Answers to a method in `hangs` never come. No mutation is carried
+    out before `together` of them are under way.
+    """
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self.sent: list[tuple[str, str]] = []
+        self.hangs: set[str] = set()
+        self.together = 1
+        self._gathered = anyio.Event()
+        self.reached = anyio.Event()
+        self.under_way = 0
+        self.most_under_way = 0
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Answer:
+        parts = urlsplit(url)
+        self.sent.append((method, parts.path))
+        if method != "GET":
+            self.under_way += 1
+            self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            if method != "GET":
+                if self.under_way >= self.together:
+                    self._gathered.set()
+                await self._gathered.wait()
+            answer = self._sandbox.handle(Request(method, parts.path, parts.query, headers, body or b""))
+            if method in self.hangs:
+                self.reached.set()
+                await anyio.sleep_forever()
+        finally:
+            if method != "GET":
+                self.under_way -= 1
+        if answer.cut:
+            raise Lost("the connection failed before the answer was complete")
+        return Answer(answer.status, answer.headers, answer.body)
+
+    async def aclose(self) -> None:
+        return None
+
+    @property
+    def mutations(self) -> list[str]:
+        return [method for method, _ in self.sent if method != "GET"]
+
+
+@dataclass
+class FailingStore:
+    """A store whose disk fills up at the first commit of `event`."""
+
+    store: Store
+    event: Event
+
+    async def load(self) -> State:
+        return await self.store.load()
+
+    async def fingerprint_key(self) -> bytes:
+        return await self.store.fingerprint_key()
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        return await self.store.lease(scopes, holder, timeout_s=timeout_s)
+
+    async def check(self, lease: Lease) -> None:
+        await self.store.check(lease)
+
+    async def release(self, lease: Lease) -> None:
+        await self.store.release(lease)
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        if any(entry.event is self.event for entry in entries):
+            raise StoreError("the disk is full")
+        return await self.store.commit(lease, entries, put, remove)
+
+    async def close(self) -> None:
+        await self.store.close()
+
+
+@dataclass
+class Stage:
+    """One app `shop` on one platform, one project, one state."""
+
+    root: Path
+    time: Time = field(default_factory=Time)
+
+    def __post_init__(self) -> None:
+        self.sandbox = Sandbox(
+            clock="real",
+            apps=[{"name": "shop"}],
+            wall=START.timestamp,
+            monotonic=self.time.monotonic,
+        )
+        self.line = Line(self.sandbox)
+        self.store: Store = SqliteStore(self.root / "state.db", self.time)
+        self.limits = Limits(settle_s=SETTLE_S)
+        self._ids = count(1)
+
+    async def close(self) -> None:
+        await self.store.close()
+        self.sandbox.close()
+
+    def project(self) -> Project:
+        platform = Platform(self.line, BASE_URL, lambda: TOKEN, self.time, jitter=lambda: 1.0)
+        return Project(
+            store=self.store,
+            platform=platform,
+            capabilities=frozenset(),
+            limits=self.limits,
+            clock=self.time,
+            reporter=Reporter(),
+            env={"PASSWORD": "value"},
+            root=self.root,
+            new_id=lambda: f"id{next(self._ids)}",
+            holder="the test",
+        )
+
+    async def apply(
+        self, manifests: str, on_executor: Callable[[Executor], None] = lambda executor: None
+    ) -> Applied:
+        loaded = load(["-"], root=self.root, stdin=manifests.encode)
+        assert loaded.diagnostics == ()
+        desired = Desired(loaded.resources)
+        return await apply(self.project(), desired, approve=lambda plan: True, on_executor=on_executor)
+
+    def fault(self, **fault: Any) -> None:
+        self.call("POST", "/_sandbox/faults", fault)
+
+    def call(self, method: str, path: str, body: Any) -> Any:
+        import json
+
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        answer = self.sandbox.handle(Request(method, path, "", headers, json.dumps(body).encode()))
+        assert answer.status < 300, answer.body
+        return answer.json()
+
+    def make_volume(self, name: str = "data") -> str:
+        body = {"name": name, "region": "ams", "size_gb": 10}
+        found: str = self.call("POST", "/v1/apps/shop/volumes", body)["id"]
+        return found
+
+    def volumes(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.call("GET", "/_sandbox/world", {})["volumes"]
+        return found
+
+    async def record(self, address: str = "Volume/shop/data") -> StateRecord:
+        return (await self.store.load()).records[Address.parse(address)]
+
+    async def open_steps(self) -> list[str]:
+        return [entry.step for entry in (await self.store.load()).open_intents]
+
+    def fail_at(self, event: Event) -> None:
+        self.store = FailingStore(self.store, event)
+
+    def mend(self) -> None:
+        assert isinstance(self.store, FailingStore)
+        self.store = self.store.store
+
+    def limit(self, **limits: Any) -> None:
+        self.limits = replace(self.limits, **limits)
+
+
+def outcomes(applied: Applied) -> dict[str, str]:
+    return {result.step: result.outcome for result in applied.results}
+
+
+def volume(name: str = "data", spec: str = "region: ams, size_gb: 10", rest: str = "") -> str:
+    return (
+        f"---\napiVersion: reconciler/v1\nkind: Volume\nmetadata: {{name: {name}, app: shop}}\n"
+        f"spec: {{{spec}}}\n{rest}"
+    )
+
+
+def cluster(rest: str = "") -> str:
+    return (
+        "---\napiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {name: orders}\n"
+        f"spec: {{org_slug: personal, plan: starter, region: ams}}\n{rest}"
+    )

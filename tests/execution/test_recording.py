@@ -1,0 +1,128 @@
+"""Intent before the call, outcome after it, whatever happens to the store or to the task."""
+
+import anyio
+import pytest
+
+from reconciler.errors import StoreError
+from reconciler.execution import executor as executor_module
+from reconciler.execution.executor import Executor
+from reconciler.model import Action
+from reconciler.pipeline.apply import PlanRefused
+from reconciler.state.store import Event
+from tests.execution.stage import Stage, outcomes, volume
+
+pytestmark = pytest.mark.anyio
+
+CREATE = "Volume/shop/data#create"
+
+
+async def test_a_platform_that_cannot_be_read_shows_nothing_absent(stage: Stage) -> None:
+    await stage.apply(volume())
+    stage.fault(method="GET", path="*", action="drop_before", times=None)
+    with pytest.raises(PlanRefused) as refused:
+        await stage.apply(volume())
+    assert [change.action for change in refused.value.plan.changes] == [Action.REFUSED]
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_when_the_intent_cannot_be_stored_nothing_is_sent(stage: Stage) -> None:
+    stage.fail_at(Event.INTENT)
+    applied = await stage.apply(volume() + volume("more"))
+    assert stage.line.mutations == []
+    assert set(outcomes(applied).values()) <= {"failed", "skipped"}
+    assert any("the disk is full" in result.error for result in applied.results)
+
+
+async def test_when_the_run_cannot_be_begun_nothing_is_sent(stage: Stage) -> None:
+    stage.fail_at(Event.RUN_STARTED)
+    with pytest.raises(StoreError, match="the disk is full"):
+        await stage.apply(volume())
+    assert stage.line.mutations == []
+
+
+async def test_an_outcome_that_cannot_be_stored_is_unknown_and_found_by_the_next_run(stage: Stage) -> None:
+    stage.fail_at(Event.DONE)
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "unknown"}
+    assert stage.line.mutations == ["POST"]
+    stage.mend()
+    assert await stage.open_steps() == [CREATE]
+    await stage.apply(volume())
+    assert stage.line.mutations == ["POST"]
+    assert (await stage.record()).id == stage.volumes()[0]["id"]
+
+
+async def test_after_a_store_failure_no_further_step_is_sent(stage: Stage) -> None:
+    stage.limit(concurrency=1)
+    stage.fail_at(Event.DONE)
+    applied = await stage.apply(volume() + volume("more"))
+    assert sorted(outcomes(applied).values()) == ["skipped", "unknown"]
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_a_lease_that_is_no_longer_ours_sends_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def taken(lease: object) -> None:
+        raise StoreError("the lease of `shop` is no longer ours")
+
+    monkeypatch.setattr(stage.store, "check", taken)
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "failed"}
+    assert stage.line.mutations == []
+
+
+async def test_a_cancelled_call_is_recorded_as_unknown(stage: Stage) -> None:
+    stage.line.hangs.add("POST")
+    async with anyio.create_task_group() as group:
+        group.start_soon(stage.apply, volume())
+        await stage.line.reached.wait()
+        group.cancel_scope.cancel()
+    assert await stage.open_steps() == [CREATE]
+    stage.line.hangs.clear()
+    await stage.apply(volume())
+    assert stage.line.mutations == ["POST"]
+    assert (await stage.record()).inferred
+
+
+async def test_a_call_that_outlasts_the_grace_period_is_unknown(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "GRACE_S", 0)
+    stage.line.hangs.add("POST")
+    executors: list[Executor] = []
+    applied = []
+
+    async def run() -> None:
+        applied.append(await stage.apply(volume() + volume("later", rest=""), executors.append))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await stage.line.reached.wait()
+        executors[0].stop()
+    assert outcomes(applied[0])[CREATE] == "unknown"
+    assert applied[0].interrupted
+    assert CREATE in await stage.open_steps()
+
+
+async def test_the_journal_tells_intent_before_outcome_and_holds_no_secret(stage: Stage) -> None:
+    secret = (
+        "apiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: PASSWORD, app: shop}\n"
+        "spec: {value_from: {env: PASSWORD}}\n"
+    )
+    committed: list[tuple[Event, str]] = []
+    commit = stage.store.commit
+
+    async def watching(lease: object, entries: object, *rest: object) -> object:
+        committed.extend((entry.event, repr(entry.data)) for entry in entries)  # type: ignore[attr-defined]
+        return await commit(lease, entries, *rest)  # type: ignore[arg-type]
+
+    stage.store.commit = watching  # type: ignore[method-assign,assignment]
+    await stage.apply(secret)
+    assert [event for event, _ in committed] == [
+        Event.RUN_STARTED,
+        Event.INTENT,
+        Event.DONE,
+        Event.RUN_FINISHED,
+    ]
+    assert not any("'value'" in data for _, data in committed)

@@ -1,0 +1,126 @@
+"""What became of a create whose answer was lost, decided from evidence and never by sending blindly."""
+
+import pytest
+
+from tests.execution.stage import SETTLE_S, Stage, outcomes, volume
+
+pytestmark = pytest.mark.anyio
+
+VOLUMES = "/v1/apps/shop/volumes"
+CREATE = "Volume/shop/data#create"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"action": "drop_after"},
+        {"action": "truncate"},
+        {"action": "status", "status": 408, "after": True},
+        {"action": "status", "status": 503, "after": True},
+        {"action": "status", "status": 200, "after": True, "body": {}},
+        {"action": "status", "status": 307, "after": True, "headers": {"location": VOLUMES}},
+        {"action": "html", "status": 422, "after": True},
+    ],
+    ids=["dropped", "truncated", "408", "503", "no-id", "redirect", "html"],
+)
+async def test_one_new_volume_is_taken_as_the_lost_one(stage: Stage, fault: dict[str, object]) -> None:
+    stage.fault(method="POST", path=VOLUMES, **fault)
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "done"}
+    assert stage.line.mutations == ["POST"]
+    record = await stage.record()
+    assert (record.id, record.inferred) == (stage.volumes()[0]["id"], True)
+
+
+async def test_nothing_is_concluded_before_the_settle_window_has_passed(stage: Stage) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    stage.time.at(SETTLE_S * 0.9, stage.make_volume)  # the request was only slow
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "done"}
+    assert stage.line.mutations == ["POST"]
+    assert len(stage.volumes()) == 1
+
+
+async def test_one_that_shows_up_between_the_lists_is_still_taken(stage: Stage) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    stage.time.at(SETTLE_S + 7, stage.make_volume)
+    await stage.apply(volume())
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_without_a_trace_in_three_lists_it_is_sent_once_more(stage: Stage) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "done"}
+    first, second = (at for at, (method, _) in enumerate(stage.line.sent) if method == "POST")
+    # Three lists to settle, and one more that is the second attempt's baseline.
+    assert [method for method, _ in stage.line.sent[first + 1 : second]] == ["GET"] * 4
+    assert len(stage.volumes()) == 1
+    assert not (await stage.record()).inferred
+
+
+async def test_lost_twice_it_is_left_to_another_run(stage: Stage) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_before", times=2)
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "failed"}
+    assert stage.line.mutations == ["POST", "POST"]
+    assert await stage.open_steps() == []
+    assert outcomes(await stage.apply(volume())) == {CREATE: "done"}
+    assert len(stage.volumes()) == 1
+
+
+async def test_two_candidates_are_a_question_and_nothing_is_sent(stage: Stage) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_after")
+    stage.time.at(1, stage.make_volume)
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "unknown"}
+    (question,) = applied.questions
+    assert all(item["id"] in question.message for item in stage.volumes())
+    assert stage.line.mutations == ["POST"]
+    assert await stage.open_steps() == [CREATE]
+
+
+async def test_a_volume_that_a_machine_holds_is_not_taken(stage: Stage) -> None:
+    def somebody_elses() -> None:
+        stage.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": [stage.make_volume()]})
+
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    stage.time.at(1, somebody_elses)
+    await stage.apply(volume())
+    assert stage.line.mutations == ["POST", "POST"]
+    mine = (await stage.record()).id
+    assert {item["id"]: item["attached_machine_id"] for item in stage.volumes()}[mine] is None
+
+
+async def test_a_volume_listed_before_the_call_is_not_taken(stage: Stage) -> None:
+    stage.make_volume()
+    both = volume(spec="region: ams, size_gb: 10, count: 2")
+    stage.fault(method="POST", path=VOLUMES, action="drop_after")
+    await stage.apply(both)
+    taken = {(await stage.record(address)).id for address in ("Volume/shop/data", "Volume/shop/data[1]")}
+    assert taken == {item["id"] for item in stage.volumes()}
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_creates_that_a_list_cannot_tell_apart_run_one_after_another(stage: Stage) -> None:
+    applied = await stage.apply(volume(spec="region: ams, size_gb: 10, count: 3"))
+    first, second, third = applied.plan.steps
+    assert (second.after, third.after) == ((first.id,), (second.id,))
+    assert stage.line.most_under_way == 1
+    assert len(stage.volumes()) == 3
+
+
+async def test_other_creates_run_side_by_side_up_to_the_limit(stage: Stage) -> None:
+    stage.limit(concurrency=3)
+    stage.line.together = 3
+    await stage.apply("".join(volume(f"data{number}") for number in range(9)))
+    assert stage.line.most_under_way == 3
+    assert len(stage.volumes()) == 9
+
+
+async def test_an_unreadable_list_decides_nothing(stage: Stage) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    stage.time.at(1, lambda: stage.fault(method="GET", path=VOLUMES, action="status", status=403))
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "unknown"}
+    assert stage.line.mutations == ["POST"]

@@ -1,0 +1,64 @@
+"""Waits in simulated time: they end with the condition, the failure or the deadline."""
+
+import pytest
+
+from tests.execution.stage import Stage, cluster, outcomes, volume
+
+pytestmark = pytest.mark.anyio
+
+CREATE = "PostgresCluster/orders#create"
+WAIT = "PostgresCluster/orders#wait"
+
+
+async def test_a_cluster_is_read_until_it_is_ready(stage: Stage) -> None:
+    applied = await stage.apply(cluster())
+    assert outcomes(applied) == {CREATE: "done"}
+    assert stage.time.elapsed_s > 60
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_reads_get_rarer_but_never_rarer_than_every_five_seconds(stage: Stage) -> None:
+    await stage.apply(cluster())
+    reads = len(stage.line.sent) - 1
+    assert stage.time.elapsed_s / 5 < reads < stage.time.elapsed_s / 5 + 15
+
+
+async def test_the_deadline_leaves_it_pending_and_later_runs_go_on(stage: Stage) -> None:
+    soon = cluster("lifecycle: {timeout_s: 10}\n")
+    first = await stage.apply(soon)
+    assert outcomes(first) == {CREATE: "pending"}
+    assert stage.time.elapsed_s <= 10
+    assert (await stage.record("PostgresCluster/orders")).id
+    assert await stage.open_steps() == []
+    assert outcomes(await stage.apply(soon)) == {WAIT: "pending"}
+    assert outcomes(await stage.apply(cluster())) == {WAIT: "done"}
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_failed_reads_do_not_end_a_wait(stage: Stage) -> None:
+    stage.fault(method="GET", path="/v1/postgres/*", action="status", status=503, times=30)
+    assert outcomes(await stage.apply(cluster())) == {CREATE: "done"}
+
+
+@pytest.mark.parametrize("status", ["failed", "error"])
+async def test_a_failed_cluster_ends_the_wait_and_keeps_its_id(stage: Stage, status: str) -> None:
+    stage.call("POST", "/_sandbox/switches", {"cluster_outcome": status})
+    applied = await stage.apply(cluster())
+    (result,) = applied.results
+    assert result.outcome == "failed"
+    assert status in result.error
+    assert (await stage.record("PostgresCluster/orders")).id == result.id
+
+
+async def test_stopping_ends_a_wait_as_pending(stage: Stage) -> None:
+    applied = await stage.apply(cluster(), on_executor=lambda executor: stage.time.at(20, executor.stop))
+    assert outcomes(applied) == {CREATE: "pending"}
+    assert applied.interrupted
+
+
+async def test_an_extend_is_waited_for_until_reads_show_it(stage: Stage) -> None:
+    await stage.apply(volume())
+    stage.call("POST", "/_sandbox/switches", {"read_lag_s": 8})
+    before_s = stage.time.elapsed_s
+    await stage.apply(volume(spec="region: ams, size_gb: 20"))
+    assert stage.time.elapsed_s >= before_s + 8

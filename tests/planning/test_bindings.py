@@ -1,0 +1,42 @@
+"""What a plan writes into records beside the outcomes of calls."""
+
+from reconciler.model import Deletion
+from reconciler.steps import Binding
+from tests.planning.plans import plan_of
+
+
+def binding_of(case: str) -> Binding:
+    (binding,) = plan_of(case).bindings
+    return binding
+
+
+def test_what_is_as_recorded_binds_nothing() -> None:
+    assert plan_of("kinds/volume/a_volume_like_its_manifest_needs_nothing").bindings == ()
+
+
+def test_an_adoption_records_the_id_and_the_live_values_of_what_is_managed() -> None:
+    binding = binding_of("kinds/volume/adopt_and_change_what_differs")
+    assert binding.id == "vol_z"
+    assert binding.scope == "shop"
+    assert binding.source == "manifests.yaml"
+    assert binding.applied == {"size_gb": 10, "region": "ams", "snapshot_retention": 5}
+
+
+def test_growth_inside_the_range_is_recorded_without_a_call() -> None:
+    plan = plan_of("kinds/volume/size_range_with_the_live_size_inside")
+    assert plan.steps == ()
+    assert plan.bindings[0].applied["size_gb"] == 37
+
+
+def test_a_lifecycle_that_changed_is_recorded_without_a_call() -> None:
+    plan = plan_of("planning/lifecycle/deletion_becomes_delete")
+    assert plan.steps == ()
+    assert plan.bindings[0].lifecycle.deletion is Deletion.DELETE
+
+
+def test_a_refused_change_records_nothing() -> None:
+    assert plan_of("kinds/volume/shrink_is_refused_at_its_place").bindings == ()
+
+
+def test_no_secret_value_is_bound() -> None:
+    assert binding_of("kinds/secret/set_from_the_environment").applied == {}
