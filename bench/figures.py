@@ -23,7 +23,7 @@ def planning(folder: Path, size: int, runs: int, *, most_time: float, most_memor
     """A plan that finds nothing to do, ours with HTTP and Terraform's without."""
     ours, peers, calls = [], [], []
     project, blocks = folder / f"project-{size}", folder / f"blocks-{size}"
-    terraform.prepare_applied(blocks, size)
+    _prepare("terraform", size, blocks)
     with _platform(project, size) as url:
         for _ in range(runs):
             peers.append(terraform.plan(blocks))
@@ -89,10 +89,14 @@ def starting(folder: Path, runs: int, *, most_help_s: float, most_validate_s: fl
 def _platform(project: Path, size: int) -> Iterator[str]:
     """The static platform for `size` volumes; the project that knows them all is written once."""
     if not project.exists():
-        # In a process of its own: what a parent held at its largest counts as its child's memory too.
-        run([sys.executable, "-m", "bench.workload", str(size), str(project)], _REPOSITORY)
+        _prepare("workload", size, project)
     with serving([sys.executable, "-m", "bench.platform", str(size)], _REPOSITORY) as url:
         yield url
+
+
+def _prepare(module: str, size: int, folder: Path) -> None:
+    """In a process of its own: the most that a parent ever held counts as its children's peak memory."""
+    run([sys.executable, "-m", f"bench.{module}", str(size), str(folder)], _REPOSITORY)
 
 
 def _plan(project: Path, url: str, size: int) -> Cost:

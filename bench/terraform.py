@@ -1,4 +1,7 @@
-"""Terraform over the same volumes: `terraform_data` blocks and local state, so without any network."""
+"""Terraform over the same volumes: `terraform_data` blocks and local state, so without any network.
+
+python -m bench.terraform SIZE FOLDER    writes blocks, and a state in which all are applied
+"""
 
 import json
 import os
@@ -69,3 +72,7 @@ def _terraform(folder: Path, *arguments: str, expect: str = "") -> Cost:
     command = [sys.executable, "-P", str(_CLI), *arguments, "-no-color"]
     cost = run(command, folder, _ENV, expect=expect)
     return replace(cost, wall_s=float(cost.output.splitlines()[-1]))
+
+
+if __name__ == "__main__":
+    prepare_applied(Path(sys.argv[2]), int(sys.argv[1]))

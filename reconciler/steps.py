@@ -35,7 +35,7 @@ class OutputRef:
         return f"${{{self.source}:{self.path}}}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SecretRef:
     """A secret value, resolved when it is sent. Inside `Step.applied` it is stored as its keyed fingerprint.
 
@@ -46,7 +46,7 @@ class SecretRef:
     name: str = ""
     parts: "tuple[str | OutputRef | SecretRef, ...]" = ()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return SENSITIVE
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from reconciler.clock import Clock
 from reconciler.diagnostics import Diagnostic, error
@@ -83,7 +84,12 @@ async def overlay(
     undecided: dict[Address, Diagnostic] = {}
     for opened in state.open_intents:
         intent = parse_intent(opened)
-        if opened.address is None or intent.if_unknown == "repeat" or intent.scope not in concerned:
+        if opened.address is None or intent.scope not in concerned:
+            continue
+        if intent.if_unknown == "repeat":
+            record = records.get(opened.address)
+            if record is not None:
+                records[opened.address] = _owing(record, intent, clock.now())
             continue
         settlement = Settlement("undecided", why="nothing on the platform can tell")
         if intent.if_unknown == "find" and intent.find is not None:
@@ -136,12 +142,14 @@ async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Inte
     """An absolute call is simply planned again; a restart that its lost answer asked for stays owed."""
     assert opened.address is not None
     record = recorder.records.get(opened.address)
-    put = []
-    if intent.owes and record is not None and not _owes_already(record, intent):
-        owed = Obligation("restart", intent.owes, "unknown", clock.now())
-        put = [replace(record, obligations=(*record.obligations, owed))]
+    owing = _owing(record, intent, clock.now()) if record is not None else None
+    put = [owing] if owing is not None and owing is not record else []
     await recorder.settle(opened, {"absolute": True}, put)
 
 
-def _owes_already(record: StateRecord, intent: Intent) -> bool:
-    return any(owed.because == intent.owes for owed in record.obligations)
+def _owing(record: StateRecord, intent: Intent, now: datetime) -> StateRecord:
+    """`record` with the restart that the lost answer may have asked for."""
+    if not intent.owes or any(owed.because == intent.owes for owed in record.obligations):
+        return record
+    owed = Obligation("restart", intent.owes, "unknown", now)
+    return replace(record, obligations=(*record.obligations, owed))

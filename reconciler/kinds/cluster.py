@@ -179,7 +179,9 @@ class PostgresClusterKind(Kind):
             object_path="data",
             applied=body,
             wait=_ready(subject),
-            **_if_unknown(subject, body),
+            **_if_unknown(
+                subject, segment(body["org_slug"]), {"name": body["name"], "region": body["region"]}
+            ),
         )
         return Moves(Action.CREATE, (step,), reason="no recorded cluster")
 
@@ -200,6 +202,7 @@ class PostgresClusterKind(Kind):
             object_path="data",
             applied={"name": body["name"], "restore": origin},
             wait=_ready(subject),
+            **_if_unknown(subject, _organization(source), {"name": body["name"]}),
         )
         moment = restore.backup_id or restore.pitr_time
         return Moves(Action.RESTORE, (step,), reason=f"from {restore.from_} at {moment}")
@@ -280,17 +283,19 @@ def _id_segment(subject: Subject) -> str | OutputRef:
     return segment(known) if isinstance(known, str) else known
 
 
-def _if_unknown(subject: Subject, body: Mapping[str, Any]) -> dict[str, Any]:
+def _organization(source: str | OutputRef) -> OutputRef | None:
+    """The slug that a restored cluster's organization will have: its source's, where that is a manifest."""
+    return OutputRef(source.source, "organization.slug") if isinstance(source, OutputRef) else None
+
+
+def _if_unknown(
+    subject: Subject, org_slug: str | OutputRef | None, match: Mapping[str, Any]
+) -> dict[str, Any]:
     """Without a documented list nothing can show whether a lost create landed: a person decides."""
-    if "postgres.list" not in subject.capabilities:
+    if "postgres.list" not in subject.capabilities or org_slug is None:
         return {"if_unknown": "ask"}
-    listing = Read(f"/v1/postgres?org_slug={segment(body['org_slug'])}", "clusters")
-    return {
-        "if_unknown": "find",
-        "find": Find(
-            listing, {"name": body["name"], "region": body["region"]}, unattached=("attached_apps",)
-        ),
-    }
+    listing = Read(path_of("/v1/postgres?org_slug=", org_slug), "clusters")
+    return {"if_unknown": "find", "find": Find(listing, match, unattached=("attached_apps",))}
 
 
 KIND = PostgresClusterKind()

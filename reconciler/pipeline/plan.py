@@ -1,6 +1,7 @@
 """Planning: what apply would do."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from reconciler.diagnostics import Diagnostic, error, warning
@@ -99,14 +100,13 @@ async def _fingerprint_secrets(
             value = secret_value(project, ref, output)
         except SecretUnavailable as missing:
             report = error if need_secrets else warning
-            problems.append(
-                report(
-                    "secret-source",
-                    f"`{resource.address}`: source not readable here: {missing.message}",
-                    resource.span("spec", "value_from"),
-                    help="provide it where apply runs",
-                )
+            problem = report(
+                "secret-source",
+                f"`{resource.address}`: source not readable here: {missing.message}",
+                resource.span("spec", "value_from"),
+                help="provide it where apply runs",
             )
+            problems.append(replace(problem, hide_source=True))
             continue
         if resource.address in records and not not_yet:
             key = await project.store.fingerprint_key()

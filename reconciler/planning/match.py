@@ -56,8 +56,10 @@ def match_objects(
 
 
 def matching(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
-    """The objects whose fields equal `match`, in the platform's order."""
-    return [item for item in objects if all(getattr(item, name, None) == match[name] for name in match)]
+    """The objects whose fields equal `match`, in the platform's order. A field that is not told may equal."""
+    return [
+        item for item in objects if all(getattr(item, name, None) in (match[name], None) for name in match)
+    ]
 
 
 def _assign(resources: Sequence[Resource], candidates: Sequence[Any]) -> dict[Address, Matched]:

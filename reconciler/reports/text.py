@@ -25,6 +25,7 @@ _MARKS = {
 _VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
 # What touches an object that somebody may be using: its impact is always said.
 _TOUCHING = (Action.DELETE, Action.EXTEND, Action.UPDATE, Action.SUSPEND, Action.START, Action.RESTART)
+_CONTROL = dict.fromkeys([*range(32), *range(127, 160)])
 _WORTH_SAYING = tuple(action for action in Action if action is not Action.NOOP)
 
 
@@ -40,7 +41,7 @@ def render_plan(plan: Plan) -> str:
         lines.append("")
     lines += _owed_lines(plan.owed)
     lines.append(summary_line(plan))
-    return "\n".join(lines) + "\n"
+    return _joined(lines)
 
 
 def render_drift(plan: Plan) -> str:
@@ -56,7 +57,7 @@ def render_drift(plan: Plan) -> str:
     compared = plan.unchanged + len(plan.changes)
     drifted = f"Drift in {len(plan.changes)} of {compared} objects." if plan.changes else "No drift"
     lines.append(drifted if plan.changes else f"{drifted}: {compared} objects are as recorded.")
-    return "\n".join(lines) + "\n"
+    return _joined(lines)
 
 
 def render_results(results: Sequence[Result], owed: Sequence[Owed]) -> str:
@@ -73,7 +74,12 @@ def render_results(results: Sequence[Result], owed: Sequence[Owed]) -> str:
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     converged = all(result.outcome == "done" for result in results)
     lines.append(f"{'Applied' if converged else 'Not converged'}: {told or 'records only'}.")
-    return "\n".join(lines) + "\n"
+    return _joined(lines)
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """One text of all lines. What came from the platform may hold control characters: they are dropped."""
+    return "".join(f"{line.translate(_CONTROL)}\n" for line in lines)
 
 
 def summary_line(plan: Plan) -> str:

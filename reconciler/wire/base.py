@@ -12,7 +12,7 @@ _TIME = re.compile(
 
 
 class Wire(BaseModel):
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
+    model_config = ConfigDict(extra="allow", populate_by_name=True, coerce_numbers_to_str=True)
 
     @property
     def present(self) -> bool:

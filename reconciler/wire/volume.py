@@ -92,9 +92,10 @@ class Snapshot(Wire):
     def usable(self) -> bool:
         """Whether a volume can be created from it: unfinished ones are listed with year 1 or another status.
 
-        A missing status means usable. Source: platform notes, "Snapshots".
+        A missing status or time means usable. Source: platform notes, "Snapshots".
         """
-        return self.status in (None, "", "created") and parse_time(self.created_at) is not None
+        finished = self.created_at is None or parse_time(self.created_at) is not None
+        return finished and self.status in (None, "", "created")
 
     @property
     def progress(self) -> str:
