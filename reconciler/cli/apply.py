@@ -60,8 +60,9 @@ def command(
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, open_project, settings_here
+    from reconciler.cli.project import Options, load_desired, open_project
     from reconciler.cli.signals import Interrupted, Watch, run_watched
+    from reconciler.cli.sources import settings_here
     from reconciler.pipeline.apply import PlanRefused, apply, run_saved
     from reconciler.pipeline.project import Desired
 

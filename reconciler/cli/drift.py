@@ -27,7 +27,8 @@ def command(paths: Sequence[str], output: str, state_url: str | None, sandbox: b
     import anyio
 
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, open_project, settings_here
+    from reconciler.cli.project import Options, load_desired, open_project
+    from reconciler.cli.sources import settings_here
     from reconciler.pipeline.drift import find_drift
     from reconciler.reports.documents import drift_document
     from reconciler.reports.text import render_drift

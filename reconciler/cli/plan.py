@@ -43,7 +43,8 @@ def command(
     import anyio
 
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, open_project, settings_here
+    from reconciler.cli.project import Options, load_desired, open_project
+    from reconciler.cli.sources import settings_here
     from reconciler.pipeline.plan import make_plan
     from reconciler.reports.documents import plan_document
     from reconciler.reports.text import render_plan

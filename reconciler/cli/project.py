@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from reconciler.cli.sources import STDIN, read_stdin
+from reconciler.cli.sources import STDIN, given_paths, read_stdin
 from reconciler.clock import SystemClock
 from reconciler.diagnostics import has_errors
 from reconciler.errors import ManifestError, ReconcilerError
@@ -26,7 +26,7 @@ from reconciler.model import Resource, StateRecord
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
-from reconciler.settings import Found, Settings, find_settings
+from reconciler.settings import Found, Settings
 from reconciler.state import open_store
 from reconciler.transport import HttpxTransport
 
@@ -44,14 +44,6 @@ class Options:
     state_url: str | None = None
     lock_timeout_s: float = 0.0
     read_only: bool = False
-
-
-def settings_here() -> Found:
-    return find_settings(Path.cwd(), os.environ)
-
-
-def given_paths(paths: Sequence[str], found: Found) -> list[str]:
-    return list(paths) or [os.path.relpath(found.root / path) for path in found.settings.manifests]
 
 
 def load_desired(paths: Sequence[str], found: Found, reporter: Reporter) -> Desired:

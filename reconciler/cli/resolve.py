@@ -29,7 +29,8 @@ def command(
     import anyio
 
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, open_project, settings_here
+    from reconciler.cli.project import Options, open_project
+    from reconciler.cli.sources import settings_here
     from reconciler.pipeline.resolve import resolve_unknown, settle_restart
 
     if (adopt is not None) + not_created + restarted != 1:

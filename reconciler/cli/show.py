@@ -23,7 +23,8 @@ def command(address: str, output: str, state_url: str | None, sandbox: bool) -> 
     import anyio
 
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, open_project, settings_here
+    from reconciler.cli.project import Options, open_project
+    from reconciler.cli.sources import settings_here
     from reconciler.pipeline.show import look_at
 
     parsed = parse_address(address)

@@ -1,11 +1,13 @@
-"""Source lines for excerpts: read again from the files, or from what came in by stdin."""
+"""What a verb reads: the settings, the manifests' paths, stdin, and source lines for excerpts."""
 
+import os
 import re
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from reconciler.settings import project_root
+from reconciler.settings import Found, find_settings, project_root
 
 STDIN = "<stdin>"
 
@@ -30,3 +32,11 @@ def read_line(file: str, line: int) -> str | None:
     """Line `line` (from 1) of `file`, None when it cannot be had."""
     lines = _lines(file)
     return lines[line - 1] if 0 < line <= len(lines) else None
+
+
+def settings_here() -> Found:
+    return find_settings(Path.cwd(), os.environ)
+
+
+def given_paths(paths: Sequence[str], found: Found) -> list[str]:
+    return list(paths) or [os.path.relpath(found.root / path) for path in found.settings.manifests]

@@ -118,7 +118,7 @@ def _records(state_url: str | None) -> Any:
 def _with_store(state_url: str | None, work: Callable[[Store], Awaitable[Any]]) -> Any:
     import anyio
 
-    from reconciler.cli.project import settings_here
+    from reconciler.cli.sources import settings_here
     from reconciler.clock import SystemClock
     from reconciler.state import open_store
 

@@ -15,8 +15,7 @@ from reconciler.diagnostics import has_errors
 @reports_failures
 def command(paths: Sequence[str], output: str) -> int:
     """Check manifests: files, directories, or - for stdin. Exit 0 when they hold no error, else 1."""
-    from reconciler.cli.project import given_paths, settings_here
-    from reconciler.cli.sources import read_stdin
+    from reconciler.cli.sources import given_paths, read_stdin, settings_here
     from reconciler.manifests.load import load
     from reconciler.reports.diagnostics import diagnostic_documents
     from reconciler.reports.documents import FORMAT_VERSION

@@ -24,6 +24,7 @@ from reconciler.execution.values import (
 )
 from reconciler.execution.waiting import wait_for
 from reconciler.model import Address, Obligation, Observation
+from reconciler.planning.match import matching
 from reconciler.platform.client import Platform
 from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.reporter import Reporter
@@ -158,7 +159,8 @@ class Executor:
                     return self._result(step, "done"), None, usable
                 return self._result(step, "failed", outcome.message), None, usable
             if attempt == ATTEMPTS and step.if_unknown == "repeat":
-                return self._result(step, "unknown", outcome.message), None, usable
+                # Nobody has to decide: the next run finds out by sending it again.
+                return self._result(step, "pending", f"{outcome.message}; run again"), None, usable
             settlement = await self._settle(step, intent, sent_at)
             if settlement.kind == "landed":
                 await self._landed(step, attempt, intent, settlement.id)
@@ -193,7 +195,7 @@ class Executor:
             find=find,
             match=step.find.match if step.find is not None else None,
             unattached=step.find.unattached if step.find is not None else (),
-            baseline=tuple(item.id for item in listed),
+            baseline=tuple(item.id for item in matching(step.find.match, listed)) if step.find else (),
             owes=step.owes.because if step.owes is not None else "",
         )
         return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") != "running")

@@ -16,8 +16,9 @@ from reconciler.steps import Read
 class Intent:
     """One call that is about to be sent.
 
-    `baseline`: ids that the list at `find` showed before. `creates`: success brings a new object, whose
-    record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart may be owed.
+    `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings
+    a new object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart
+    may be owed.
     """
 
     method: str

@@ -9,12 +9,12 @@ A hundred thousand resources are thus never held together with their live state.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from reconciler.diagnostics import Diagnostic, error
-from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.kinds.base import Kind, Subject
 from reconciler.model import (
     Action,
     Address,
@@ -26,11 +26,12 @@ from reconciler.model import (
     owed_work,
 )
 from reconciler.planning.decide import decide, decide_left, retained
-from reconciler.planning.fingerprint import digest_absence, digest_object
+from reconciler.planning.draft import Draft
+from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.known import fill_known
 from reconciler.planning.match import Matched, match_objects
 from reconciler.planning.order import order_steps, referenced_first
-from reconciler.steps import Binding, Expectation, Plan, Read, Step
+from reconciler.steps import Plan, Read
 
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that this plan's own steps will change
 
@@ -84,19 +85,13 @@ class Planner:
         self._waiting: list[_Waiting] = []
         self._extra: dict[Read, Sequence[Any]] = {}
         self._unread: dict[Read, str] = {}
-        self._changes: dict[Address, Change] = {}
-        self._steps: dict[Address, tuple[Step, ...]] = {}
-        self._expectations: list[Expectation] = []
-        self._bindings: list[Binding] = []
-        self._diagnostics: list[Diagnostic] = []
+        self._draft = Draft(kinds)
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
-        self._noops = 0
         for address, question in (undecided or {}).items():
-            self._diagnostics.append(question)
-            self._changes[address] = Change(address, Action.REFUSED, reason="a call's outcome is unknown")
+            self._draft.refuse(address, "a call's outcome is unknown", question)
         for resource in resources:
-            if resource.address not in self._changes:
+            if resource.address not in self._draft.changes:
                 self._place(resource)
         for record in records.values():
             if record.address not in self._resources:
@@ -124,7 +119,7 @@ class Planner:
             live = next((item for item in observation.objects if item.id == record.id), None)
             kind = self._kinds[record.address.kind]
             subject = self._subject(record.address, live, observation.at)
-            self._take(kind, subject, decide_left(kind, subject, listed=True), read)
+            self._draft.take(kind, subject, decide_left(kind, subject, listed=True), read)
 
     def more_reads(self) -> Sequence[Read]:
         return list(dict.fromkeys(read for waiting in self._waiting for read in waiting.extra))
@@ -151,7 +146,9 @@ class Planner:
             kind = self._kinds[resource.address.kind]
             fingerprint = self._fingerprint(resource, fingerprints)
             subject = self._subject(resource.address, None, self._now, fingerprint=fingerprint)
-            self._take(kind, subject, decide(kind, subject, Matched(), listed=False, now=self._now), None)
+            self._draft.take(
+                kind, subject, decide(kind, subject, Matched(), listed=False, now=self._now), None
+            )
         for waiting in self._waiting:
             problem = next((self._unread[read] for read in waiting.extra if read in self._unread), None)
             if problem is None:
@@ -160,37 +157,37 @@ class Planner:
                 self._refuse(waiting.subject.address, problem, waiting.subject.resource)
         references = {
             address: [to.address for to in self._resources[address].references]
-            for address in self._steps
+            for address in self._draft.steps
             if address in self._resources
         }
         needed = {to for targets in references.values() for to in targets}
         known = {str(to): self._known(to, live) for to, live in self.live.items() if live.present}
         rank = {address: position for position, address in enumerate(self._resources)}
-        order = sorted(self._changes, key=lambda address: (rank.get(address, len(rank)), str(address)))
+        order = sorted(self._draft.changes, key=lambda address: (rank.get(address, len(rank)), str(address)))
         return Plan(
             id=id,
             lineage=lineage,
             created_at=self._now,
-            changes=tuple(self._changes[address] for address in order),
+            changes=tuple(self._draft.changes[address] for address in order),
             steps=order_steps(
                 [
-                    [fill_known(step, known) for step in self._steps[address]]
+                    [fill_known(step, known) for step in self._draft.steps[address]]
                     for address in order
-                    if address in self._steps
+                    if address in self._draft.steps
                 ],
                 references,
             ),
-            expectations=tuple(self._expectations),
-            bindings=tuple(self._bindings),
+            expectations=tuple(self._draft.expectations),
+            bindings=tuple(self._draft.bindings),
             owed=owed_work(self._records),
-            diagnostics=(*diagnostics, *self._diagnostics),
+            diagnostics=(*diagnostics, *self._draft.diagnostics),
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
-            unchanged=self._noops,
+            unchanged=self._draft.unchanged,
         )
 
     def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
         """What this plan does not change of an object: its id, or all of one that it leaves as it is."""
-        return {"id": live.id} if to in self._steps else live.model_dump()
+        return {"id": live.id} if to in self._draft.steps else live.model_dump()
 
     def _place(self, resource: Resource) -> None:
         address = resource.address
@@ -208,15 +205,15 @@ class Planner:
         kind = self._kinds.get(address.kind)
         if kind is None or not selected:
             reason = f"not in the manifests given; kept (its manifest was {record.source or 'unknown'})"
-            self._changes[address] = Change(address, Action.RETAIN, reason=reason, id=record.id or None)
+            self._draft.changes[address] = Change(address, Action.RETAIN, reason=reason, id=record.id or None)
             return
         if record.lifecycle.deletion is not Deletion.DELETE:
-            self._take(kind, self._subject(address, None, self._now), retained(), None)
+            self._draft.take(kind, self._subject(address, None, self._now), retained(), None)
             return
         read = kind.read(address, record.id, self._capabilities)
         if read is None:
             subject = self._subject(address, None, self._now)
-            self._take(kind, subject, decide_left(kind, subject, listed=False), None)
+            self._draft.take(kind, subject, decide_left(kind, subject, listed=False), None)
         else:
             self._groups.setdefault(read, _Group()).left.append(record)
 
@@ -256,7 +253,7 @@ class Planner:
         if extra or kind.secret(resource) is not None:
             self._waiting.append(_Waiting(kind, subject, matched, read, candidates, extra))
         else:
-            self._take(
+            self._draft.take(
                 kind, subject, decide(kind, subject, matched, listed=True, now=self._now), read, candidates
             )
 
@@ -271,7 +268,7 @@ class Planner:
             fingerprint=self._fingerprint(resource, fingerprints),
         )
         moves = decide(waiting.kind, subject, waiting.matched, listed=True, now=self._now)
-        self._take(waiting.kind, subject, moves, waiting.read, waiting.candidates)
+        self._draft.take(waiting.kind, subject, moves, waiting.read, waiting.candidates)
 
     def _fingerprint(self, resource: Resource, fingerprints: Mapping[Address, str]) -> str | None:
         """A value made from an object that this plan creates is known to change, whatever it will be.
@@ -281,10 +278,10 @@ class Planner:
         made = (Action.CREATE, Action.RESTORE)
         known = fingerprints.get(resource.address)
         for to in resource.references:
-            change = self._changes.get(to.address)
+            change = self._draft.changes.get(to.address)
             if change is not None and change.action in made:
                 return PENDING_VALUE
-            if known is None and any(step.wait is not None for step in self._steps.get(to.address, ())):
+            if known is None and any(step.wait is not None for step in self._draft.steps.get(to.address, ())):
                 return PENDING_VALUE
         return known
 
@@ -296,73 +293,6 @@ class Planner:
 
     def _refuse(self, address: Address, problem: str, resource: Resource | None) -> None:
         span = resource.span("metadata", "app" if address.app else "name") if resource else None
-        self._report(address, error("unreadable", f"cannot read `{address}`: {problem}", span))
         record = self._records.get(address)
-        id = record.id if record is not None else None
-        self._changes[address] = Change(address, Action.REFUSED, reason=problem, id=id or None)
-
-    def _report(self, address: Address, *problems: Diagnostic) -> None:
-        """A line of a manifest that holds secrets is never quoted: a literal may stand beside the mistake."""
-        hide = type(self._kinds[address.kind]).secret is not Kind.secret
-        self._diagnostics += (replace(item, hide_source=item.hide_source or hide) for item in problems)
-
-    # --- assembling ---
-
-    def _take(
-        self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
-    ) -> None:
-        address, resource, record = subject.address, subject.resource, subject.record
-        self._report(address, *moves.diagnostics)
-        if moves.action is Action.NOOP and not moves.steps:
-            self._noops += 1
-        id = subject.live.id if subject.live is not None else record.id if record is not None else None
-        if moves.action is not Action.NOOP or moves.steps:
-            self._changes[address] = Change(
-                address, moves.action, moves.fields, moves.impact, moves.reason, id or None
-            )
-        if moves.steps:
-            self._steps[address] = moves.steps
-        if any(step.mutates for step in moves.steps) or moves.action is Action.ADOPT:
-            self._expect(kind, subject, moves.action, read, candidates)
-        if resource is not None and moves.action is not Action.REFUSED:
-            self._bind(kind, subject, moves)
-
-    def _expect(
-        self, kind: Kind, subject: Subject, action: Action, read: Read | None, candidates: str
-    ) -> None:
-        serial = subject.record.serial if subject.record is not None else 0
-        if subject.live is not None:
-            fields = list(kind.guards(action))
-            if subject.resource is not None:
-                fields += [name for name in kind.managed(subject) if name not in fields]
-            digest = digest_object(subject.live, fields)
-            expected = Expectation(subject.address, read, subject.live.id, {}, tuple(fields), digest, serial)
-        else:
-            match = kind.match(subject.spec, subject.address) if subject.resource is not None else None
-            read = read if match is not None else None
-            expected = Expectation(subject.address, read, None, match or {}, (), candidates, serial)
-        self._expectations.append(expected)
-
-    def _bind(self, kind: Kind, subject: Subject, moves: Moves) -> None:
-        """Records follow the manifests: also a changed lifecycle, which sends nothing, must be kept."""
-        resource, record = subject.resource, subject.record
-        assert resource is not None
-        managed = kind.managed(subject) if subject.live is not None else {}
-        if (
-            record is not None
-            and not moves.steps
-            and record.lifecycle == resource.lifecycle
-            and record.source == resource.file
-            and all(name in record.applied and record.applied[name] == managed[name] for name in managed)
-        ):
-            return
-        self._bindings.append(
-            Binding(
-                subject.address,
-                record.scope if record is not None else kind.scope(resource.spec, subject.address),
-                resource.lifecycle,
-                resource.file,
-                subject.live.id if subject.live is not None else None,
-                managed,
-            )
-        )
+        question = error("unreadable", f"cannot read `{address}`: {problem}", span)
+        self._draft.refuse(address, problem, question, id=record.id if record is not None else None)

@@ -1,0 +1,91 @@
+"""The plan in the making: what was decided about each address, and what that relies on."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reconciler.diagnostics import Diagnostic
+from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.model import Action, Address, Change
+from reconciler.planning.fingerprint import digest_object
+from reconciler.steps import Binding, Expectation, Read, Step
+
+
+class Draft:
+    """Collects changes, steps, expectations, bindings and diagnostics; `unchanged` counts the rest."""
+
+    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+        self._kinds = kinds
+        self.changes: dict[Address, Change] = {}
+        self.steps: dict[Address, tuple[Step, ...]] = {}
+        self.expectations: list[Expectation] = []
+        self.bindings: list[Binding] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.unchanged = 0
+
+    def refuse(self, address: Address, why: str, *problems: Diagnostic, id: str | None = None) -> None:
+        self.report(address, *problems)
+        self.changes[address] = Change(address, Action.REFUSED, reason=why, id=id or None)
+
+    def report(self, address: Address, *problems: Diagnostic) -> None:
+        """A line of a manifest that holds secrets is never quoted: a literal may stand beside the mistake."""
+        hide = type(self._kinds[address.kind]).secret is not Kind.secret
+        self.diagnostics += (replace(item, hide_source=item.hide_source or hide) for item in problems)
+
+    def take(
+        self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
+    ) -> None:
+        address, resource, record = subject.address, subject.resource, subject.record
+        self.report(address, *moves.diagnostics)
+        if moves.action is Action.NOOP and not moves.steps:
+            self.unchanged += 1
+        id = subject.live.id if subject.live is not None else record.id if record is not None else None
+        if moves.action is not Action.NOOP or moves.steps:
+            self.changes[address] = Change(
+                address, moves.action, moves.fields, moves.impact, moves.reason, id or None
+            )
+        if moves.steps:
+            self.steps[address] = moves.steps
+        if any(step.mutates for step in moves.steps) or moves.action is Action.ADOPT:
+            self._expect(kind, subject, moves.action, read, candidates)
+        if resource is not None and moves.action is not Action.REFUSED:
+            self._bind(kind, subject, moves)
+
+    def _expect(
+        self, kind: Kind, subject: Subject, action: Action, read: Read | None, candidates: str
+    ) -> None:
+        serial = subject.record.serial if subject.record is not None else 0
+        if subject.live is not None:
+            fields = list(kind.guards(action))
+            if subject.resource is not None:
+                fields += [name for name in kind.managed(subject) if name not in fields]
+            digest = digest_object(subject.live, fields)
+            expected = Expectation(subject.address, read, subject.live.id, {}, tuple(fields), digest, serial)
+        else:
+            match = kind.match(subject.spec, subject.address) if subject.resource is not None else None
+            read = read if match is not None else None
+            expected = Expectation(subject.address, read, None, match or {}, (), candidates, serial)
+        self.expectations.append(expected)
+
+    def _bind(self, kind: Kind, subject: Subject, moves: Moves) -> None:
+        """Records follow the manifests: also a changed lifecycle, which sends nothing, must be kept."""
+        resource, record = subject.resource, subject.record
+        assert resource is not None
+        managed = kind.managed(subject) if subject.live is not None else {}
+        if (
+            record is not None
+            and not moves.steps
+            and record.lifecycle == resource.lifecycle
+            and record.source == resource.file
+            and all(name in record.applied and record.applied[name] == managed[name] for name in managed)
+        ):
+            return
+        self.bindings.append(
+            Binding(
+                subject.address,
+                record.scope if record is not None else kind.scope(resource.spec, subject.address),
+                resource.lifecycle,
+                resource.file,
+                subject.live.id if subject.live is not None else None,
+                managed,
+            )
+        )
