@@ -213,12 +213,15 @@ class Plan:
     unchanged: int = 0
 
 
+OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What became of one step. `error` is one sentence, also for a skipped step: why."""
 
     address: Address
     step: str
-    outcome: Literal["done", "pending", "unknown", "failed", "skipped"]
+    outcome: OutcomeWord
     id: str | None = None
     error: str = ""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from graphlib import TopologicalSorter
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
@@ -29,7 +29,7 @@ from reconciler.platform.client import Platform
 from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.reporter import Reporter
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.steps import Binding, Plan, Read, Result, SecretRef, Step
+from reconciler.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
 REPEAT_AFTER_S = 1.0  # before an absolute call, whose repetition changes nothing, is sent again
@@ -123,8 +123,8 @@ class Executor:
                 result = await self._wait(step, reply, baseline)
         except ReconcilerError as failure:
             # Raised before a call or by a read after it: what the call did is already recorded.
-            word = "unknown" if isinstance(failure, Unrecorded) else "failed"
-            result = self._result(step, word, failure.message)
+            unrecorded = isinstance(failure, Unrecorded)
+            result = self._result(step, "unknown" if unrecorded else "failed", failure.message)
             if isinstance(failure, StoreError):
                 self.stopping = True
         elapsed_s = self._clock.monotonic() - started
@@ -136,7 +136,7 @@ class Executor:
         self._reporter.step_finished(step, result.outcome, 0.0, why)
         return result
 
-    def _result(self, step: Step, outcome: Any, error: str = "") -> Result:
+    def _result(self, step: Step, outcome: OutcomeWord, error: str = "") -> Result:
         record = self._recorder.records.get(step.address)
         return Result(step.address, step.id, outcome, (record.id or None) if record else None, error)
 
@@ -266,8 +266,8 @@ class Executor:
         said = dig(reply, step.owes.when)
         if said is False:
             return None
-        certainty = "owed" if said is True else "unknown"
-        return Obligation(step.owes.work, step.owes.because, certainty, self._clock.now())  # type: ignore[arg-type]
+        certainty: Literal["owed", "unknown"] = "owed" if said is True else "unknown"
+        return Obligation(step.owes.work, step.owes.because, certainty, self._clock.now())
 
     def _applied(self, step: Step) -> dict[str, Any]:
         def print_of(ref: SecretRef) -> str:
@@ -292,7 +292,7 @@ class Executor:
 
     async def _holds_already(self, step: Step) -> bool:
         """Whether a repetition was refused because its lost predecessor had landed after all."""
-        if step.wait is None:
+        if step.wait is None or step.if_unknown != "repeat":
             return False
         waited = await wait_for(
             replace(step.wait, timeout_s=min(step.wait.timeout_s, READ_LAG_S)),
