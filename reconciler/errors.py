@@ -11,6 +11,7 @@
     ├── TransportError     a request got no complete answer
     │   ├── NotSent        provably nothing left this machine
     │   └── Lost           it was sent, or may have been
+    │       └── TooLarge   the answer is over the limit, and would be again
     ├── StoreError         the state cannot be read or written
     ├── SecretUnavailable  a secret's source gives no value here
     └── Locked             somebody else applies this scope
@@ -88,6 +89,10 @@ class NotSent(TransportError):
 
 
 class Lost(TransportError):
+    pass
+
+
+class TooLarge(Lost):
     pass
 
 

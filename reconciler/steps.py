@@ -96,6 +96,7 @@ class Wait:
     reply names none, the newest item that is not in the step's baseline counts.
     `reply_path`: where in the call's own reply the object stands, if that reply may already
     satisfy the condition ("" = the whole reply, None = never trust the reply).
+    `or_gone`: an object that is not there any more ends the wait, too.
     """
 
     read: Read
@@ -103,6 +104,7 @@ class Wait:
     timeout_s: int
     item: str | OutputRef | None = None
     reply_path: str | None = None
+    or_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,14 @@ class Owes:
 class Find:
     """How an object that a lost reply may have created is found: in `read`, by equal `match` fields.
 
-    `unattached`: fields that must be empty for the object to be ours to take.
+    `unattached`: fields that must be empty for the object to be ours to take. `keep`: the field of the
+    record that keeps the id of what is found, where it is not the record's own object.
     """
 
     read: Read
     match: Mapping[str, Any] = field(default_factory=dict)
     unattached: tuple[str, ...] = ()
+    keep: str = ""
 
 
 @dataclass(frozen=True, slots=True)

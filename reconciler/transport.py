@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import anyio
 
-from reconciler.errors import Lost, NotSent, ReconcilerError
+from reconciler.errors import Lost, NotSent, ReconcilerError, TooLarge
 
 if TYPE_CHECKING:
     import ssl
@@ -223,7 +223,7 @@ async def _read(stream: AsyncIterable[bytes], encoding: str, limit: int) -> byte
                 raise Lost("the answer's compression is broken") from None
         size += len(piece)
         if max(received, size) > limit:
-            raise Lost(f"the answer is larger than {limit} bytes")
+            raise TooLarge(f"the answer is larger than {limit} bytes")
         pieces.append(piece)
     if unzip is not None and received and (unzip.unused_data or not unzip.eof):
         raise Lost("the answer's compression is broken")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import anyio
 
 from reconciler.clock import Clock
-from reconciler.errors import ReconcilerError, StoreError
+from reconciler.errors import AppMissing, NotFound, PlatformError, ReconcilerError, StoreError
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
@@ -24,12 +24,12 @@ from reconciler.execution.values import (
 )
 from reconciler.execution.waiting import wait_for
 from reconciler.model import Address, Obligation, Observation
-from reconciler.planning.match import matching
+from reconciler.planning.match import possible
 from reconciler.platform.client import Platform
 from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.reporter import Reporter
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
+from reconciler.steps import Binding, Expectation, OutcomeWord, Plan, Read, Result, SecretRef, Step
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
 REPEAT_AFTER_S = 1.0  # before an absolute call, whose repetition changes nothing, is sent again
@@ -69,6 +69,7 @@ class Executor:
         self._reporter = reporter
         self._limits = limits
         self._bindings: dict[Address, Binding] = {binding.address: binding for binding in plan.bindings}
+        self._expected: dict[Address, Expectation] = {item.address: item for item in plan.expectations}
         self._results: dict[str, Result] = {}
         self.stopping = False
         self._sending: anyio.CancelScope | None = None
@@ -195,7 +196,8 @@ class Executor:
             find=find,
             match=step.find.match if step.find is not None else None,
             unattached=step.find.unattached if step.find is not None else (),
-            baseline=tuple(item.id for item in matching(step.find.match, listed)) if step.find else (),
+            keep=step.find.keep if step.find is not None else "",
+            baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else (),
             owes=step.owes.because if step.owes is not None else "",
         )
         return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") != "running")
@@ -276,6 +278,8 @@ class Executor:
         return fill_record(step.applied, self._outputs, print_of)
 
     async def _settle(self, step: Step, intent: Intent, sent_at: datetime) -> Settlement:
+        if step.removes and await self._is_gone(step):
+            return Settlement("landed")
         if step.if_unknown == "repeat":
             await self._clock.sleep(REPEAT_AFTER_S)
             return Settlement("not_landed")
@@ -292,6 +296,8 @@ class Executor:
 
     async def _holds_already(self, step: Step) -> bool:
         """Whether a repetition was refused because its lost predecessor had landed after all."""
+        if step.removes:
+            return await self._is_gone(step)
         if step.wait is None or step.if_unknown != "repeat":
             return False
         waited = await wait_for(
@@ -303,6 +309,21 @@ class Executor:
         )
         return waited.ended == "done"
 
+    async def _is_gone(self, step: Step) -> bool:
+        """Whether the platform shows that the object of a deletion is there no more. False: nobody knows."""
+        expected = self._expected.get(step.address)
+        if expected is None or expected.read is None or not isinstance(expected.read.path, str):
+            return False
+        try:
+            objects = (await self._platform.read(expected.read.path, expected.read.shape)).objects
+        except AppMissing:
+            return False
+        except NotFound:
+            return True
+        except PlatformError:
+            return False
+        return not any(item.id == expected.id and item.present for item in objects)
+
     async def _landed(self, step: Step, attempt: int, intent: Intent, id: str) -> None:
         if step.id_path is not None:
             self._outputs.put(str(step.address), {"id": id})
@@ -311,7 +332,7 @@ class Executor:
             attempt,
             intent,
             id=id if step.id_path is not None else None,
-            applied=self._applied(step),
+            applied=self._applied(step) | ({intent.keep: id} if intent.keep else {}),
             inferred=True,
         )
 

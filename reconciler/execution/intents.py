@@ -1,7 +1,7 @@
 """What the journal keeps of a call before it is sent: enough to settle it after a crash, and no secret."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal
@@ -32,6 +32,7 @@ class Intent:
     find: Read | None = None
     match: Mapping[str, Any] | None = None
     unattached: tuple[str, ...] = ()
+    keep: str = ""
     baseline: tuple[str, ...] = ()
     owes: str = ""
 
@@ -50,6 +51,16 @@ class Intent:
             self.source,
             inferred=inferred,
         )
+
+    def settled_record(
+        self, address: Address, record: StateRecord | None, id: str, sent_at: datetime
+    ) -> StateRecord | None:
+        """The record once evidence or a person says that the call made `id`; None: nothing to record."""
+        if self.creates:
+            return self.record(address, id, sent_at, inferred=True)
+        if self.keep and record is not None:
+            return replace(record, applied={**record.applied, self.keep: id})
+        return None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Intent":

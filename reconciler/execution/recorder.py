@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.clock import Clock
@@ -9,6 +10,9 @@ from reconciler.execution.intents import Intent
 from reconciler.model import Action, Address, Obligation, Owed, StateRecord, owed_work
 from reconciler.state.store import Event, JournalEntry, Lease, Store
 from reconciler.steps import Binding, Plan, Step
+
+# When others made an adopted object does not matter: it was there when we took it.
+LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 class Recorder:
@@ -45,7 +49,7 @@ class Recorder:
             binding.scope,
             binding.applied,
             binding.lifecycle,
-            self._clock.now(),
+            LONG_AGO,
             binding.source,
         )
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from reconciler.clock import Clock
 from reconciler.errors import PlatformError
 from reconciler.execution.intents import Intent
-from reconciler.planning.match import matching
+from reconciler.planning.match import matching, possible
 from reconciler.platform.client import Platform
 
 LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed
@@ -24,10 +24,10 @@ class Settlement:
 
 
 def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str]) -> list[Any]:
-    """Objects that the call may have made: new since the baseline, untracked, equal, and held by nobody."""
+    """Objects that the call may have made: new since the baseline, untracked, and held by nobody."""
     return [
         item
-        for item in matching(intent.match or {}, objects)
+        for item in possible(intent.match or {}, objects)
         if item.present
         and item.id not in intent.baseline
         and item.id not in tracked
@@ -35,13 +35,13 @@ def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str])
     ]
 
 
-def judge(found: Sequence[Any]) -> Settlement:
-    if len(found) == 1:
+def judge(intent: Intent, found: Sequence[Any]) -> Settlement:
+    if len(found) == 1 and matching(intent.match or {}, found):
         return Settlement("landed", found[0].id)
     if not found:
         return Settlement("not_landed")
     ids = ", ".join(sorted(item.id for item in found))
-    return Settlement("undecided", why=f"several objects may be the one: {ids}")
+    return Settlement("undecided", why=f"these may be what it made: {ids}")
 
 
 def left_of_window(sent_at: datetime, clock: Clock, settle_s: float) -> float:
@@ -71,7 +71,7 @@ async def settle(
             observation = await platform.read(intent.find.path, intent.find.shape)
         except PlatformError as failure:
             return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
-        settlement = judge(candidates(intent, observation.objects, tracked()))
+        settlement = judge(intent, candidates(intent, observation.objects, tracked()))
         if settlement.kind != "not_landed":
             return settlement
     return settlement

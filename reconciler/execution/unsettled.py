@@ -96,8 +96,11 @@ async def overlay(
             settlement = await _look(intent, platform, {record.id for record in records.values()})
             if left_of_window(opened.at, clock, settle_s):
                 settlement = Settlement("undecided", why="it may still show up; the next apply waits for it")
-        if settlement.kind == "landed" and intent.creates:
-            records[opened.address] = intent.record(opened.address, settlement.id, opened.at, inferred=True)
+        if settlement.kind == "landed":
+            record = records.get(opened.address)
+            made = intent.settled_record(opened.address, record, settlement.id, opened.at)
+            if made is not None:
+                records[opened.address] = made
         elif settlement.kind == "undecided":
             undecided[opened.address] = describe(opened, intent, settlement.why)
     return records, undecided
@@ -125,15 +128,15 @@ async def _look(intent: Intent, platform: Platform, tracked: set[str]) -> Settle
         observation = await platform.read(intent.find.path, intent.find.shape)
     except PlatformError as failure:
         return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
-    return judge(candidates(intent, observation.objects, tracked))
+    return judge(intent, candidates(intent, observation.objects, tracked))
 
 
 async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settlement: Settlement) -> None:
     if settlement.kind == "landed":
         assert opened.address is not None
-        made = intent.record(opened.address, settlement.id, opened.at, inferred=True)
-        put = [made] if intent.creates else []
-        await recorder.settle(opened, {"id": settlement.id, "inferred": True}, put)
+        record = recorder.records.get(opened.address)
+        made = intent.settled_record(opened.address, record, settlement.id, opened.at)
+        await recorder.settle(opened, {"id": settlement.id, "inferred": True}, [made] if made else [])
     elif settlement.kind == "not_landed":
         await recorder.settle(opened, {"landed": False})
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 from reconciler.clock import Clock
-from reconciler.errors import PlatformError, Unauthorized
+from reconciler.errors import AppMissing, NotFound, PlatformError, Unauthorized
 from reconciler.execution.values import Outputs, dig, fill_path
 from reconciler.platform.client import Platform
 from reconciler.steps import Condition, OutputRef, Wait
@@ -55,6 +55,11 @@ async def wait_for(
             observation = await platform.read(path, wait.read.shape)
         except Unauthorized:
             raise
+        except NotFound as missing:
+            if wait.or_gone and not isinstance(missing, AppMissing):
+                return Waited("done", "gone")
+            seen = missing.message
+            continue
         except PlatformError as failure:
             seen = failure.message
             continue

@@ -190,6 +190,10 @@ class Kind(ABC):
         """The object exists; `fields` differ: none refused, possibly none at all (waits, objectives)."""
         return Moves(Action.NOOP)
 
+    def settled(self, subject: Subject) -> Step | None:
+        """A step without a call that waits until the recorded object is there and at rest."""
+        return None
+
     def remove(self, subject: Subject) -> Moves:
         """The manifest is gone and the record's lifecycle says delete."""
         return Moves(Action.RETAIN)

@@ -235,10 +235,12 @@ class PostgresClusterKind(Kind):
                 f"`reconcile state forget {subject.address}`",
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
-        wait = _ready(subject, reply_path=None)
-        step = Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
         reason = f"still {status}" if status else "its status is not known"
-        return Moves(Action.NOOP, (step,), reason=reason)
+        return Moves(Action.NOOP, (self.settled(subject),), reason=reason)
+
+    def settled(self, subject: Subject) -> Step:
+        wait = _ready(subject, reply_path=None)
+        return Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
 
     def remove(self, subject: Subject) -> Moves:
         if "postgres.delete" not in subject.capabilities:

@@ -26,6 +26,8 @@ from reconciler.wire.base import parse_time
 from reconciler.wire.volume import GONE_STATES
 
 DEFAULT_SIZE_GB = 3
+SNAPSHOT_SERVES = timedelta(hours=1)  # so long one taken before a call serves when the call is tried again
+DELETE_LAG_S = 60  # for a moment after a delete, reads still show the volume
 UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extending")
 
 
@@ -206,7 +208,14 @@ class VolumeKind(Kind):
         return {"snapshots": Read(_volume_path(address, id, "/snapshots"), "snapshots")}
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
-        if subject.resource is None or "snapshot_max_age_h" not in subject.resource.objectives:
+        """The snapshots, where an objective or a snapshot that we took before depends on them."""
+        took = subject.record is not None and subject.record.applied.get("snapshot") is not None
+        if subject.resource is None:
+            needed = took
+        else:
+            again = took and "extend" in subject.lifecycle.snapshot_before
+            needed = again or "snapshot_max_age_h" in subject.resource.objectives
+        if not needed:
             return ()
         return (Read(_volume_path(subject.address, subject.live.id, "/snapshots"), "snapshots"),)
 
@@ -268,7 +277,7 @@ class VolumeKind(Kind):
         steps: list[Step] = []
         action, impact, reasons = Action.NOOP, Impact.ONLINE, []
         if subject.live.state in UNSETTLED_STATES:
-            steps.append(_wait_step(subject))
+            steps.append(self.settled(subject))
             reasons.append(f"still {subject.live.state}")
         in_place = {field.path: field.after for field in fields if field.effect is Effect.IN_PLACE}
         grow = next((field for field in fields if field.effect is Effect.GROW), None)
@@ -281,8 +290,10 @@ class VolumeKind(Kind):
         if stale is not None:
             action = Action.SNAPSHOT
             reasons.append(stale)
-        if stale is not None or (grow is not None and "extend" in subject.lifecycle.snapshot_before):
+        if stale is not None:
             steps.append(_snapshot_step(subject))
+        elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
+            steps.append(_snapshot_before(subject))
         if in_place:
             action = Action.UPDATE
             steps.append(_update_step(subject, in_place))
@@ -294,6 +305,10 @@ class VolumeKind(Kind):
                 reasons.append("the attached machine may have to restart to use the added space")
         return Moves(action, tuple(steps), tuple(fields), impact, "; ".join(reasons))
 
+    def settled(self, subject: Subject) -> Step:
+        wait = _settled(subject, reply_path=None)
+        return Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
+
     def remove(self, subject: Subject) -> Moves:
         holder = subject.live.attached_machine_id or subject.live.attached_alloc_id
         if holder:
@@ -303,7 +318,7 @@ class VolumeKind(Kind):
                 help="detach it (remove the machine) first; the platform refuses until then",
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
-        before = [_snapshot_step(subject)] if "delete" in subject.lifecycle.snapshot_before else []
+        before = [_snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
         step = Step(
             id=f"{subject.address}#delete",
             address=subject.address,
@@ -311,6 +326,13 @@ class VolumeKind(Kind):
             accepts=("not_found", "gone"),
             if_unknown="repeat",
             removes=True,
+            # Until then the list may still offer it for adoption. Source: platform notes, "Volumes".
+            wait=Wait(
+                Read(_volume_path(subject.address, subject.known_id()), "volume"),
+                Condition("present", any_of=(False,)),
+                DELETE_LAG_S,
+                or_gone=True,
+            ),
         )
         reason = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
         return Moves(Action.DELETE, (*before, step), impact=Impact.DATA_LOSS, reason=reason)
@@ -368,11 +390,6 @@ def _settled(subject: Subject, reply_path: str | None) -> Wait:
     )
 
 
-def _wait_step(subject: Subject) -> Step:
-    wait = _settled(subject, reply_path=None)
-    return Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
-
-
 def _update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
     return Step(
         id=f"{subject.address}#update",
@@ -391,7 +408,7 @@ def _extend_step(subject: Subject, grow: FieldChange) -> Step:
         call=Call(
             "PUT", _volume_path(subject.address, subject.known_id(), "/extend"), {"size_gb": grow.after}
         ),
-        applied={"size_gb": grow.after},
+        applied={"size_gb": grow.after, "snapshot": None},
         owes=Owes("restart", "needs_restart", f"extended from {grow.before} to {grow.after} GB"),
         if_unknown="repeat",
         wait=Wait(
@@ -403,6 +420,18 @@ def _extend_step(subject: Subject, grow: FieldChange) -> Step:
 def _listed(subject: Subject) -> Sequence[Any]:
     """The snapshots that `extra_reads` asked for, if it did."""
     return subject.extra[0] if subject.extra else ()
+
+
+def _snapshot_before(subject: Subject) -> Step:
+    """The snapshot that the dangerous call waits for: the one already taken for it, or else a new one."""
+    taken = subject.record.applied.get("snapshot") if subject.record is not None else None
+    for item in _listed(subject):
+        if item.id != taken or item.progress == "failed":
+            continue
+        made_at = parse_time(item.created_at)
+        if made_at is None or subject.now - made_at <= SNAPSHOT_SERVES:
+            return _await_snapshot(subject, item.id)
+    return _snapshot_step(subject)
 
 
 def _await_snapshot(subject: Subject, id: str) -> Step:
@@ -428,8 +457,9 @@ def _snapshot_step(subject: Subject) -> Step:
         address=subject.address,
         call=Call("POST", wait.read.path),
         accepts=("snapshot_scheduled",),
+        applied={"snapshot": OutputRef(step_id, "Msg.backup.graph_id")},
         if_unknown="find",
-        find=Find(wait.read),
+        find=Find(wait.read, keep="snapshot"),
         wait=wait,
     )
 

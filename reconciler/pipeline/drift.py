@@ -4,6 +4,7 @@ from reconciler.diagnostics import Diagnostic, error
 from reconciler.kinds import find_kinds
 from reconciler.model import Change, Observation, StateRecord, owed_work
 from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.planning.decide import may_be_invisible
 from reconciler.planning.drift import drift_of
 from reconciler.steps import Plan, Read
 
@@ -31,7 +32,10 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
         by_id = {item.id: item for item in observation.objects}
         for record in by_read[read]:
             kind = kinds[record.address.kind]
-            change = drift_of(kind, record, wanted[record.address], by_id.get(record.id))
+            live = by_id.get(record.id)
+            if live is None and may_be_invisible(record, project.clock.now()):
+                continue
+            change = drift_of(kind, record, wanted[record.address], live)
             if change is not None:
                 changes.append(change)
 

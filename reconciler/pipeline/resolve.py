@@ -33,8 +33,8 @@ async def resolve_unknown(project: Project, address: Address, *, adopt: str | No
         if adopt is None:
             await recorder.settle(opened, {"landed": False, "by": project.holder})
             return "recorded as not created; the next apply may create it"
-        made = intent.record(address, adopt, opened.at, inferred=False)
-        put = [made] if intent.creates else []
+        made = intent.settled_record(address, record, adopt, opened.at)
+        put = [replace(made, inferred=False)] if made is not None else []
         await recorder.settle(opened, {"id": adopt, "by": project.holder}, put)
         return f"recorded as {adopt}"
     finally:

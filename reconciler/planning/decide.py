@@ -1,14 +1,21 @@
 """What one address needs, from everything known about it. What is not certain is refused or left alone."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reconciler.diagnostics import Diagnostic, error, warning
+from reconciler.diagnostics import Diagnostic, error
 from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.model import Action, Deletion, Effect, FieldChange
+from reconciler.model import Action, Deletion, Effect, FieldChange, StateRecord
 from reconciler.planning.match import Matched
+from reconciler.steps import Step
 
 # A new object may be invisible to reads for a while. Source: DESIGN; platform notes.
 NOT_VISIBLE_YET = timedelta(seconds=180)
+
+
+def may_be_invisible(record: StateRecord, now: datetime) -> bool:
+    """Whether we made the object so recently that reads need not show it yet."""
+    return now - record.created_at < NOT_VISIBLE_YET
 
 
 def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now: datetime) -> Moves:
@@ -83,6 +90,14 @@ def _compare(kind: Kind, subject: Subject) -> Moves:
     return kind.change(subject, fields)
 
 
+def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
+    step = kind.settled(subject)
+    if step is None or step.wait is None:
+        return ()
+    timeout_s = min(step.wait.timeout_s, int(NOT_VISIBLE_YET.total_seconds()))
+    return (replace(step, wait=replace(step.wait, timeout_s=timeout_s)),)
+
+
 def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
     record = subject.record
     assert record is not None
@@ -100,16 +115,10 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
                 "one, or give a new manifest the data of one of its snapshots",
             )
         )
-    age = now - record.created_at
-    if age < NOT_VISIBLE_YET:
-        seconds = int(age.total_seconds())
-        note = warning(
-            "not-visible-yet",
-            f"`{subject.address}` ({record.id}) was created {seconds} s ago and is not visible yet",
-            span,
-            help="run again in a few minutes",
+    if may_be_invisible(record, now):
+        return Moves(
+            Action.NOOP, _until_visible(kind, subject), reason="created a moment ago, not visible yet"
         )
-        return Moves(Action.NOOP, reason="created a moment ago, not visible yet", diagnostics=(note,))
     return _refuse(
         error(
             "object-missing",

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.planning.match import matching
+from reconciler.planning.match import possible
 from reconciler.steps import Expectation
 
 
@@ -19,7 +19,7 @@ def digest_object(live: Any, fields: Sequence[str]) -> str:
 
 def digest_absence(match: Mapping[str, Any], objects: Sequence[Any]) -> str:
     """Of the ids of all present objects equal in `match`: a create expects no other of them to appear."""
-    return _digest(sorted(item.id for item in matching(match, objects) if item.present))
+    return _digest(sorted(item.id for item in possible(match, objects) if item.present))
 
 
 def digest_now(expectation: Expectation, objects: Sequence[Any]) -> str | None:

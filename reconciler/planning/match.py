@@ -48,25 +48,37 @@ def match_objects(
         free = [item for item in objects if item.present and item.id not in owned]
         # The most specific match first: a manifest without a region takes what the others leave.
         for key in sorted(groups, key=len, reverse=True):
-            candidates = matching(dict(key), free)
-            found |= _assign(groups[key], candidates)
+            found |= _assign(groups[key], dict(key), free)
             taken = {matched.live.id for matched in found.values() if matched.live is not None}
             free = [item for item in free if item.id not in taken]
     return found
 
 
 def matching(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
-    """The objects whose fields equal `match`, in the platform's order. A field that is not told may equal."""
+    """The objects whose fields equal `match`, in the platform's order."""
+    return [item for item in objects if all(getattr(item, name, None) == match[name] for name in match)]
+
+
+def possible(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
+    """The objects that may equal `match`: a field that the platform does not tell may have any value."""
     return [
         item for item in objects if all(getattr(item, name, None) in (match[name], None) for name in match)
     ]
 
 
-def _assign(resources: Sequence[Resource], candidates: Sequence[Any]) -> dict[Address, Matched]:
-    """As many candidates as one manifest's `count` asks for, or fewer; several manifests share none."""
+def _assign(
+    resources: Sequence[Resource], match: Mapping[str, Any], free: Sequence[Any]
+) -> dict[Address, Matched]:
+    """As many candidates as one manifest's `count` asks for, or fewer; several manifests share none.
+
+    An object that may match, or may not, is neither taken nor passed over: a person has to say.
+    """
+    candidates, perhaps = matching(match, free), possible(match, free)
     manifests = {resource.address._replace(ordinal=0) for resource in resources}
-    if candidates and (len(manifests) > 1 or len(candidates) > len(resources)):
-        ids = ", ".join(sorted(item.id for item in candidates))
+    if len(perhaps) > len(candidates) or (
+        candidates and (len(manifests) > 1 or len(candidates) > len(resources))
+    ):
+        ids = ", ".join(sorted(item.id for item in perhaps))
         return {resource.address: Matched(problem=_ambiguous(resource, ids)) for resource in resources}
     live: list[Any] = [*candidates, *[None] * (len(resources) - len(candidates))]
     return {resource.address: Matched(item) for resource, item in zip(resources, live, strict=True)}

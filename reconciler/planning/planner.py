@@ -9,7 +9,7 @@ A hundred thousand resources are thus never held together with their live state.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -46,11 +46,11 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A subject that needs more than its own read before it can be decided."""
+    """A subject that needs more than its own read before it can be decided. `matched`: None if it left."""
 
     kind: Kind
     subject: Subject
-    matched: Matched
+    matched: Matched | None
     read: Read | None
     candidates: str
     extra: tuple[Read, ...]
@@ -119,7 +119,11 @@ class Planner:
             live = next((item for item in observation.objects if item.id == record.id), None)
             kind = self._kinds[record.address.kind]
             subject = self._subject(record.address, live, observation.at)
-            self._draft.take(kind, subject, decide_left(kind, subject, listed=True), read)
+            extra = tuple(kind.extra_reads(subject)) if live is not None else ()
+            if extra:
+                self._waiting.append(_Waiting(kind, subject, None, read, "", extra))
+            else:
+                self._draft.take(kind, subject, decide_left(kind, subject, listed=True), read)
 
     def more_reads(self) -> Sequence[Read]:
         return list(dict.fromkeys(read for waiting in self._waiting for read in waiting.extra))
@@ -259,15 +263,15 @@ class Planner:
 
     def _decide_waiting(self, waiting: _Waiting, fingerprints: Mapping[Address, str]) -> None:
         resource = waiting.subject.resource
-        assert resource is not None
-        subject = self._subject(
-            resource.address,
-            waiting.subject.live,
-            waiting.subject.now,
+        subject = replace(
+            waiting.subject,
             extra=tuple(self._extra[read] for read in waiting.extra),
-            fingerprint=self._fingerprint(resource, fingerprints),
+            fingerprint=self._fingerprint(resource, fingerprints) if resource is not None else None,
         )
-        moves = decide(waiting.kind, subject, waiting.matched, listed=True, now=self._now)
+        if waiting.matched is None:
+            moves = decide_left(waiting.kind, subject, listed=True)
+        else:
+            moves = decide(waiting.kind, subject, waiting.matched, listed=True, now=self._now)
         self._draft.take(waiting.kind, subject, moves, waiting.read, waiting.candidates)
 
     def _fingerprint(self, resource: Resource, fingerprints: Mapping[Address, str]) -> str | None:

@@ -17,6 +17,7 @@ from reconciler.errors import (
     PlatformError,
     ReconcilerError,
     Refused,
+    TooLarge,
     TransportError,
     Unauthorized,
     Unreadable,
@@ -144,6 +145,8 @@ class Platform:
             wait_s = pause_s * (0.5 + self._jitter() / 2)
             try:
                 answer = await self._request("GET", path, None, min(ATTEMPT_S, left_s))
+            except TooLarge as error:
+                raise PlatformError(f"GET {path}: {error.message}", path=path) from None
             except TransportError as error:
                 failure = error
             else:
