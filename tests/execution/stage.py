@@ -183,12 +183,20 @@ class Stage:
         )
 
     async def apply(
-        self, manifests: str, on_executor: Callable[[Executor], None] = lambda executor: None
+        self,
+        manifests: str,
+        on_executor: Callable[[Executor], None] = lambda executor: None,
+        approved_deletes: Sequence[str] = (),
     ) -> Applied:
         loaded = load(["-"], root=self.root, stdin=manifests.encode)
         assert loaded.diagnostics == ()
-        desired = Desired(loaded.resources)
-        return await apply(self.project(), desired, approve=lambda plan: True, on_executor=on_executor)
+        return await apply(
+            self.project(),
+            Desired(loaded.resources),
+            approve=lambda plan: True,
+            approved_deletes=approved_deletes,
+            on_executor=on_executor,
+        )
 
     def fault(self, **fault: Any) -> None:
         self.call("POST", "/_sandbox/faults", fault)

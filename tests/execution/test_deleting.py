@@ -1,0 +1,59 @@
+"""Deleting a volume: approved, sent once where once is enough, and gone before it counts as done."""
+
+import pytest
+
+from reconciler.model import Address
+from tests.execution.stage import Stage, outcomes, volume
+
+pytestmark = pytest.mark.anyio
+
+ADDRESS = "Volume/shop/data"
+DELETE = f"{ADDRESS}#delete"
+DELETABLE = "lifecycle: {deletion: delete, snapshot_before: []}\n"
+WITH_SNAPSHOT = "lifecycle: {deletion: delete}\n"
+ONE = "/v1/apps/shop/volumes/*"
+
+
+async def test_a_delete_whose_answer_was_lost_is_looked_up_and_not_sent_again(stage: Stage) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    stage.fault(method="DELETE", path=ONE, action="drop_after")
+    applied = await stage.apply("", approved_deletes=[ADDRESS])
+    assert outcomes(applied) == {DELETE: "done"}
+    assert stage.line.mutations.count("DELETE") == 1
+    assert Address.parse(ADDRESS) not in (await stage.store.load()).records
+
+
+async def test_a_delete_that_did_not_arrive_is_sent_once_more(stage: Stage) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    stage.fault(method="DELETE", path=ONE, action="drop_before")
+    applied = await stage.apply("", approved_deletes=[ADDRESS])
+    assert outcomes(applied) == {DELETE: "done"}
+    assert stage.line.mutations.count("DELETE") == 2
+
+
+async def test_a_lagging_list_makes_it_repeat_a_delete_that_landed_which_is_done_too(stage: Stage) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    stage.call("POST", "/_sandbox/switches", {"read_lag_s": 20})
+    stage.fault(method="DELETE", path=ONE, action="drop_after")
+    applied = await stage.apply("", approved_deletes=[ADDRESS])
+    assert outcomes(applied) == {DELETE: "done"}
+    assert stage.line.mutations.count("DELETE") == 2
+
+
+async def test_a_volume_counts_as_deleted_only_when_reads_stop_showing_it(stage: Stage) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    stage.call("POST", "/_sandbox/switches", {"read_lag_s": 20})
+    applied = await stage.apply("", approved_deletes=[ADDRESS])
+    assert outcomes(applied) == {DELETE: "done"}
+    again = await stage.apply(volume(rest=DELETABLE))
+    assert outcomes(again) == {f"{ADDRESS}#create": "done"}
+
+
+async def test_a_refused_delete_that_is_tried_again_takes_no_second_snapshot(stage: Stage) -> None:
+    await stage.apply(volume(rest=WITH_SNAPSHOT))
+    stage.fault(method="DELETE", path=ONE, action="status", status=412)
+    refused = await stage.apply("", approved_deletes=[ADDRESS])
+    assert outcomes(refused) == {f"{ADDRESS}#snapshot": "done", DELETE: "failed"}
+    again = await stage.apply("", approved_deletes=[ADDRESS])
+    assert outcomes(again) == {f"{ADDRESS}#wait-snapshot": "done", DELETE: "done"}
+    assert stage.line.mutations == ["POST", "POST", "DELETE", "DELETE"]
