@@ -7,31 +7,47 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from reconciler.manifests.text import MOST_BYTES
 from reconciler.settings import Found, find_settings, project_root
 
 STDIN = "<stdin>"
+_LONGEST_SHOWN = 10_000  # characters: clipping and measuring an excerpt takes time with its line
 
 
 @lru_cache(maxsize=1)
 def read_stdin() -> bytes:
-    return sys.stdin.buffer.read()
+    """Standard input, or the first bytes of it: enough to see that it is too large."""
+    return sys.stdin.buffer.read(MOST_BYTES + 1)
 
 
 @lru_cache(maxsize=64)
 def _lines(file: str) -> list[str]:
-    """File names in diagnostics are relative to the project's root."""
+    """No lines of what cannot be read twice, or is too large to be a manifest.
+
+    File names in diagnostics are relative to the project's root.
+    """
     try:
-        data = read_stdin() if file == STDIN else (project_root(Path.cwd()) / file).read_bytes()
+        data = read_stdin() if file == STDIN else _read_file(project_root(Path.cwd()) / file)
     except OSError:
+        return []
+    if not data or len(data) > MOST_BYTES:
         return []
     # Not splitlines(), which also breaks at form feeds and other characters that editors do not count.
     return re.split("\r\n|\r|\n", data.decode("utf-8-sig", errors="replace"))
 
 
+def _read_file(path: Path) -> bytes:
+    if not path.is_file():  # a pipe is used up by now, and a device may have no end
+        return b""
+    with path.open("rb") as file:
+        return file.read(MOST_BYTES + 1)
+
+
 def read_line(file: str, line: int) -> str | None:
-    """Line `line` (from 1) of `file`, None when it cannot be had."""
+    """Line `line` (from 1) of `file`; None when it cannot be had, or is too long to be shown."""
     lines = _lines(file)
-    return lines[line - 1] if 0 < line <= len(lines) else None
+    found = lines[line - 1] if 0 < line <= len(lines) else None
+    return found if found is None or len(found) <= _LONGEST_SHOWN else None
 
 
 def settings_here() -> Found:

@@ -130,7 +130,11 @@ class Kind(ABC):
         return ()
 
     def check(self, spec: Any, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
-        """Problems that field types cannot express. `span(*path)` locates a value of the manifest."""
+        """Problems that field types cannot express. `span(*path)` locates a value of the manifest.
+
+        `spec` may lack invalid fields, which are then their defaults; ask `model_fields_set` whether
+        something was written.
+        """
         return ()
 
     def scope(self, spec: Any, address: Address) -> str:

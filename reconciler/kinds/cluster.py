@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
@@ -29,6 +29,9 @@ FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says 
 _PLAN_BY_LOWER = {plan.lower(): plan for plan in PLANS}
 _PLATFORM_ID = re.compile(r"[a-z0-9]{16}")
 _RFC3339_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+_PLAN_IN_ANY_CASE = "|".join("".join(f"[{c.upper()}{c.lower()}]" for c in plan) for plan in PLANS)
 
 
 def _canonical_plan(value: object) -> object:
@@ -66,7 +69,11 @@ class PostgresClusterSpec(Spec):
     org_slug: str | None = Describe(None, min_length=1, description="Organization slug, or `personal`.")
     plan: (
         Annotated[
-            Literal["basic", "starter", "launch", "scale", "Performance"], BeforeValidator(_canonical_plan)
+            Literal["basic", "starter", "launch", "scale", "Performance"],
+            BeforeValidator(_canonical_plan),
+            WithJsonSchema(  # names to complete by, and what is accepted beside them
+                {"type": "string", "anyOf": [{"enum": [*PLANS]}, {"pattern": f"^({_PLAN_IN_ANY_CASE})$"}]}
+            ),
         ]
         | None
     ) = Describe(None, description="Selects CPU and memory; letter case does not matter.")
@@ -122,9 +129,10 @@ class PostgresClusterKind(Kind):
             yield Reference(Address("PostgresCluster", spec.restore.from_), ("spec", "restore", "from"))
 
     def check(self, spec: PostgresClusterSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
-        if spec.restore is None:
+        written = spec.model_fields_set  # fields with an invalid value too
+        if "restore" not in written:
             for name in ("org_slug", "plan", "region"):
-                if getattr(spec, name) is None:
+                if name not in written:
                     yield error(
                         "missing-field",
                         f"`spec.{name}` is required to create a cluster",
@@ -132,7 +140,7 @@ class PostgresClusterKind(Kind):
                         help=f"add `{name}:` (or `restore:` for a cluster made from a backup)",
                     )
             return
-        for name in sorted(spec.model_fields_set - {"restore", "name"}):
+        for name in sorted((written & type(spec).model_fields.keys()) - {"restore", "name"}):
             yield error(
                 "not-with-restore",
                 f"`spec.{name}` cannot be chosen for a restored cluster",
@@ -140,9 +148,11 @@ class PostgresClusterKind(Kind):
                 label="the platform takes it from the source",
                 help="remove it; a restore takes `from`, `backup_id` or `pitr_time`, and `name`",
             )
-        restore = spec.restore
-        if (restore.backup_id is None) == (restore.pitr_time is None):
-            both = restore.backup_id is not None
+        if spec.restore is None:
+            return
+        moments = spec.restore.model_fields_set - {"from_"}
+        both = moments >= {"backup_id", "pitr_time"}
+        if both or not moments:
             count = "both are" if both else "none is"
             yield error(
                 "one-of",

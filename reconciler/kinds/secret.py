@@ -69,8 +69,9 @@ class SecretKind(Kind):
                 yield Reference(Address.parse(part.source), ("spec", "value_from", "template"))
 
     def check(self, spec: SecretSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
-        given = [name for name, value in spec.value_from if value is not None]
-        if len(given) != 1:
+        written = spec.value_from.model_fields_set  # sources with an invalid value too
+        given = [name for name in ValueSource.model_fields if name in written]
+        if len(given) > 1 or not written:
             yield error(
                 "one-of",
                 f"`value_from` names {len(given)} sources" if given else "`value_from` names no source",

@@ -168,11 +168,15 @@ class VolumeKind(Kind):
         yield from self._check_origin(spec, span)
 
     def _check_origin(self, spec: VolumeSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
-        given = [name for name in ("snapshot_id", "source_volume_id") if getattr(spec, name) is not None]
+        written = spec.model_fields_set  # fields with an invalid value too
+        given: list[str] = [name for name in ("snapshot_id", "source_volume_id") if name in written]
         origin_path = ("spec", given[0]) if given else ("spec", "from")
+        inside = spec.from_.model_fields_set if spec.from_ is not None else set()
         if spec.from_ is not None:
-            given += [f"from.{name}" for name, value in spec.from_ if value is not None]
-        if (given and len(given) != 1) or (spec.from_ is not None and not given):
+            given += [f"from.{name}" for name in Origin.model_fields if name in inside]
+        elif "from_" in written:
+            given.append("from")
+        if len(given) > 1 or (spec.from_ is not None and not given and not inside):
             yield error(
                 "one-of",
                 f"a volume has one origin, but {len(given)} are given" if given else "`from` names no origin",
@@ -184,14 +188,14 @@ class VolumeKind(Kind):
         origin = spec.origin
         if origin is None:
             return
-        if origin.snapshot_id is not None and spec.region is None:
+        if origin.snapshot_id is not None and "region" not in written:
             yield error(
                 "missing-field",
                 "`region` is required when a volume is created from a snapshot",
                 span(*origin_path),
                 help="set `region` to the region of the machine that the volume will be attached to",
             )
-        if spec.size_gb is None and origin.volume is None:
+        if "size_gb" not in written and (origin.snapshot_id or origin.source_volume_id):
             yield warning(
                 "size-not-given",
                 f"no `size_gb`: the default of {DEFAULT_SIZE_GB} GB is sent, too small for a larger origin",

@@ -51,13 +51,14 @@ class Document:
     `spans` holds the packed position of every value by path, `key_spans` that of every key of a
     mapping. What an alias or a merge key brought stands where the alias stands; paths below it
     have no position of their own. `surprises`: the text of plain scalars that YAML 1.1 reads as
-    something else than they look.
+    something else than they look. `has_nulls`: a null stands somewhere in `value`.
     """
 
     value: Any
     spans: Mapping[Path, int]
     key_spans: Mapping[Path, int]
     surprises: Mapping[Path, str]
+    has_nulls: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ class _Composer:
         positions: list[int] = []
         key_positions: list[int] = []
         surprises: dict[Path, str] = {}
+        has_nulls = False
         anchors: dict[str, tuple[Any, int] | None] = {}  # None: not yet closed
 
         stack: list[tuple[Any, ...]] = []
@@ -197,6 +199,8 @@ class _Composer:
                         anchors[event.anchor] = (text, 1)
                     continue
                 value, surprising = resolve(text) if plain and text[:1] in FIRST_CHARACTERS else (text, False)
+                if value is None:
+                    has_nulls = True
                 if event.anchor is not None:
                     anchors[event.anchor] = (value, 1)
             elif kind is AliasEvent:
@@ -259,7 +263,7 @@ class _Composer:
         if len(self.problems) > problems_before:
             return None
         spans, key_spans = self.table.spans(nodes, positions, key_positions)
-        return Document(root, spans, key_spans, surprises or _NO_SURPRISES)
+        return Document(root, spans, key_spans, surprises or _NO_SURPRISES, has_nulls)
 
     def key(self, node: PathNode, text: str, plain: bool, position: int) -> PathNode:
         """The path of a key that `node` has not seen, or that is written like something else than text."""

@@ -1,6 +1,7 @@
 """Which files hold manifests, what they are called, and their bytes."""
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from reconciler.manifests.text import MOST_BYTES
 
 STDIN = "<stdin>"
 SUFFIXES = (".yaml", ".yml")
+SETTINGS_FILE = "reconcile.yaml"  # the project's own file may stand among its manifests
 
 
 def read_files(
@@ -16,9 +18,10 @@ def read_files(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and bytes of every manifest file in `paths`, each file once, in sorted order per path.
 
-    A path is a file, a directory (searched for *.yaml and *.yml, without hidden entries) or `-`.
-    Names are relative to `root` where the file lies below it, else as given. What cannot be read
-    is added to `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read.
+    A path is a file, a pipe, a directory (searched for *.yaml and *.yml files, without hidden ones
+    and the settings) or `-`. Devices are refused: some have no end, some act on being opened. Names
+    are relative to `root` where the file lies below it, else as given. What cannot be read is added
+    to `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read.
     """
     seen: set[tuple[int, int]] = set()
     for given in dict.fromkeys(paths):
@@ -46,6 +49,8 @@ def read_files(
         for path, shown in found:
             try:
                 data = _read(path, seen)
+            except _NoFile:
+                problems.append(error("unreadable-file", f"`{shown}` is neither a file nor a pipe"))
             except OSError as problem:
                 message = f"`{shown}` cannot be read: {problem.strerror or problem}"
                 problems.append(error("unreadable-file", message))
@@ -61,8 +66,15 @@ def name_of(given: str, root: Path) -> str:
     return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else given
 
 
+class _NoFile(Exception):
+    """A device or a socket."""
+
+
 def _read(path: str, seen: set[tuple[int, int]]) -> bytes | None:
-    """The first bytes of the file; None for one that was read before, by whatever name."""
+    """The first bytes of the file; None for one that was read before, by whatever name. Raises _NoFile."""
+    mode = os.stat(path).st_mode  # noqa: PTH116 (see above)
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        raise _NoFile
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (see above)
         status = os.fstat(file.fileno())
         if (status.st_dev, status.st_ino) in seen:
@@ -85,7 +97,7 @@ def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> I
         problems.append(error("unreadable-file", f"`{name}` cannot be read: {problem.strerror or problem}"))
         return
     for entry in entries:
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or entry.name == SETTINGS_FILE:
             continue
         shown = f"{name}/{entry.name}" if name else entry.name
         if entry.is_symlink() and (entry.name.endswith(SUFFIXES) or entry.is_dir()):
@@ -101,5 +113,9 @@ def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> I
                 continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, shown, tree, problems)
-        elif entry.name.endswith(SUFFIXES) and (entry.is_file() or entry.is_symlink()):
+        elif entry.name.endswith(SUFFIXES) and (entry.is_file() or _is_broken_link(entry)):
             yield entry.path, shown
+
+
+def _is_broken_link(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink() and not os.path.exists(entry.path)  # noqa: PTH110 (see above)

@@ -1,23 +1,35 @@
 """Files to validated resources, with every problem of every file reported together."""
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.diagnostics import Diagnostic, Severity, error
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.compose import Document, compose
 from reconciler.manifests.defaults import Defaults
 from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
 from reconciler.manifests.files import read_files
-from reconciler.manifests.problems import Place, describe, did_you_mean, explain, surprises, wrong_type
+from reconciler.manifests.nulls import mark_nulls
+from reconciler.manifests.partial import valid_part
+from reconciler.manifests.problems import (
+    MOST_PROBLEMS,
+    Place,
+    describe,
+    did_you_mean,
+    explain,
+    surprises,
+    wrong_type,
+)
 from reconciler.manifests.references import reference_cycles, unknown_references
 from reconciler.manifests.spans import SpanTable
 from reconciler.model import Address, Lifecycle, Resource
@@ -68,7 +80,26 @@ def load(
         loader.problems,
         key=lambda item: (order.get(item.span.file, 0), item.span[1:]) if item.span else (-1, (0, 0, 0)),
     )
-    return Loaded(resources, policies, tuple(diagnostics), tuple(files))
+    return Loaded(resources, policies, tuple(_bounded(diagnostics)), tuple(files))
+
+
+def _bounded(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    """Not more than MOST_PROBLEMS of one file and severity; the next one only says that there are more."""
+    seen: Counter[tuple[str, Severity]] = Counter()
+    for item in diagnostics:
+        key = (item.span.file if item.span else "", item.severity)
+        seen[key] += 1
+        if seen[key] <= MOST_PROBLEMS:
+            yield item
+        elif seen[key] == MOST_PROBLEMS + 1:
+            yield Diagnostic(
+                "too-many-problems",
+                item.severity,
+                f"more than {MOST_PROBLEMS} {item.severity}s; the others are not shown",
+                item.span,
+                help="correct those above first",
+                hide_source=item.hide_source,
+            )
 
 
 @contextmanager
@@ -100,6 +131,7 @@ class _Loader:
         self.resources: dict[Address, Resource] = {}
         self.adopted: dict[tuple[str, str], Resource] = {}
         self.claimed: set[Address] = set()  # what invalid documents would have declared
+        self.invalid: list[Resource] = []  # what can be told of them
         self.complete = True  # no file hides documents from us
 
     def read(self, file: str, data: bytes) -> None:
@@ -109,8 +141,14 @@ class _Loader:
             # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same.
             hide = any(word in data for word in (*self.secret_kinds, b"value"))
             self.problems += (replace(problem, hide_source=hide) for problem in composed.diagnostics)
+        errors = 0
         for document in composed.documents:
+            if errors > MOST_PROBLEMS:
+                self.complete = False
+                return
+            known = len(self.problems)
             self.document(document, file)
+            errors += sum(problem.severity is Severity.ERROR for problem in self.problems[known:])
 
     def document(self, document: Document, file: str) -> None:
         place = Place(document, file)
@@ -119,20 +157,26 @@ class _Loader:
             self.complete = False
             return
         secret = holds_secrets(kind)
+        value = mark_nulls(document.value) if document.has_nulls else document.value
         problems: list[Diagnostic] = []
         try:
-            manifest: Any = self.models[kind.name].model_validate(document.value)
+            manifest: Any = self.models[kind.name].model_validate(value)
         except ValidationError as failure:
             place = Place(document, file, secret)
             problems = explain(failure, self.models[kind.name], place)
-            self.claim(document.value, kind)
+            spec = valid_part(value.get("spec"), kind.Spec)
+            if spec is not None:
+                found = kind.check(spec, lambda *path: place.value(path))
+                problems += (place.finish(problem) for problem in found)
+            self.claim(document, spec, kind, file)
         else:
             problems = [*self.add(manifest, kind, document, file)]
             if secret:
                 problems = [replace(problem, hide_source=True) for problem in problems]
         self.problems += problems
         if document.surprises:
-            self.problems += surprises(Place(document, file, secret), problems)
+            found = surprises(Place(document, file, secret), problems)
+            self.problems += islice(found, MOST_PROBLEMS + 1)
 
     def kind_of(self, document: Document, place: Place) -> Kind | None:
         """The kind that the document names; None, with a problem noted, when it names none of ours."""
@@ -229,13 +273,22 @@ class _Loader:
                 notes=(f"first at {_at(first, 'metadata', 'id')}",),
             )
 
-    def claim(self, value: Any, kind: Kind) -> None:
-        """Remember what an invalid document would have declared, so that references to it are not errors."""
-        metadata = value.get("metadata")
-        if isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
-            app = metadata.get("app")
-            self.claimed.add(
-                Address(kind.name, metadata["name"], app if kind.in_app and isinstance(app, str) else None)
+    def claim(self, document: Document, spec: Any, kind: Kind, file: str) -> None:
+        """Remember what an invalid document would have declared, so that references to it are not errors.
+
+        Its own references are checked as far as `spec` tells them (None: not at all).
+        """
+        written = document.value.get("metadata")
+        metadata: Mapping[str, Any] = written if isinstance(written, dict) else {}
+        name, app = metadata.get("name"), metadata.get("app")
+        if not isinstance(name, str) or (kind.in_app and not isinstance(app, str)):
+            return
+        address = Address(kind.name, name, app if kind.in_app else None)
+        self.claimed.add(address)
+        if spec is not None:
+            references = tuple(kind.references(spec, address))
+            self.invalid.append(
+                Resource(address, spec, _DEFAULT_LIFECYCLE, file, document.spans, references=references)
             )
 
     def finish(self, known: Container[Address]) -> tuple[list[Resource], list[Resource]]:
@@ -249,10 +302,12 @@ class _Loader:
             self.problems += defaults.conflicts()
             if self.complete and not self.claimed:
                 self.problems += defaults.unused()
-        if any(resource.references for resource in self.resources.values()):
+        referring = [item for item in (*self.resources.values(), *self.invalid) if item.references]
+        if referring:
             found = [*reference_cycles(self.resources)]
             if self.complete:
                 found += unknown_references(
+                    referring,
                     self.resources,
                     lambda address: address in known or address._replace(ordinal=0) in self.claimed,
                 )

@@ -43,6 +43,8 @@ _NAMES = {
     r"[A-Za-z_][A-Za-z0-9_]{0,126}": ("at most 127 letters, digits and `_`, the first one a letter or `_`"),
 }
 _LONGEST_SHOWN = 40
+_NULL_HELP = "give it a value, or remove it"
+MOST_PROBLEMS = 100  # shown of one file, of each severity: more of them help nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,16 @@ class Place:
 
 
 def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> list[Diagnostic]:
-    """Every problem of one document, one for each place."""
+    """The problems of one document, one for each place; no more of them than tell that they are too many."""
     problems: dict[tuple[Path, bool], list[tuple[Mapping[str, Any], bool]]] = {}
     for item in failure.errors(include_url=False):
-        path, in_branch = _locate(item, place.document.value)
+        path, in_branch = locate(item, place.document.value)
         problems.setdefault((path, item["type"] == "missing"), []).append((item, in_branch))
     deeper = {path[:size] for path, _ in problems for size in range(len(path))}
-    found = []
+    found: list[Diagnostic] = []
     for (path, _), items in problems.items():
+        if len(found) > MOST_PROBLEMS:
+            break
         if path in deeper and all(in_branch and item["type"] in _EXPECTED for item, in_branch in items):
             continue  # another branch of the union fits the value's shape and says more
         found.append(place.finish(_explain(path, [item for item, _ in items], model, place)))
@@ -115,9 +119,9 @@ def did_you_mean(word: str, candidates: Sequence[str]) -> str:
 
 
 def describe(value: Any, *, secret: bool = False) -> str:
-    """What was found: the text "10", the number 10, a list, nothing."""
+    """What was found: the text "10", the number 10, a list, null."""
     if value is None:
-        return "nothing"
+        return "null"
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -140,6 +144,8 @@ def wrong_type(expected: str, path: Path, place: Place) -> Diagnostic:
             notes = (f"`{text}` is {_article(value)} in YAML 1.1: quote it to mean the text",)
     elif expected == "text" and isinstance(value, bool | int | float):
         help = "put it in quotes"
+    elif value is None:
+        help = _NULL_HELP
     message = f"expected {expected}, found {describe(value, secret=place.secret)}"
     return error("wrong-type", message, place.value(path), notes=notes, help=help)
 
@@ -150,7 +156,7 @@ def _article(value: Any) -> str:
 
 def _retype(expected: str, value: Any, text: str | None) -> str:
     if value is None:
-        return "give it a value, or remove it"
+        return _NULL_HELP
     if expected == "text" and isinstance(value, bool | int):
         return f'quote it: "{_clip(text or written(value))}"'
     if expected == "text" and isinstance(value, float):
@@ -272,7 +278,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models(inner)
 
 
-def _locate(item: Mapping[str, Any], value: Any) -> tuple[Path, bool]:
+def locate(item: Mapping[str, Any], value: Any) -> tuple[Path, bool]:
     """Where in the document `item` is about, and whether that is inside a branch of a union.
 
     Parts of pydantic's location that are no key or index of the value name such branches.

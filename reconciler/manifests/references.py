@@ -1,6 +1,6 @@
 """References between resources: each must lead somewhere, and none round in a circle."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from reconciler.diagnostics import Diagnostic, error
@@ -9,24 +9,27 @@ from reconciler.model import Address, Resource
 
 _MOST_CYCLES = 10
 _MOST_CANDIDATES = 1_000
+_MOST_SUGGESTIONS = 20  # a search for the nearest among all candidates, each
 
 
 def unknown_references(
-    resources: Mapping[Address, Resource], known: Callable[[Address], bool]
+    referring: Iterable[Resource], resources: Mapping[Address, Resource], known: Callable[[Address], bool]
 ) -> Iterator[tuple[Address, Diagnostic]]:
     """One error per reference to an address that is neither in `resources` nor `known`, with who refers."""
-    for resource in resources.values():
+    suggestions = 0
+    for resource in referring:
         if resource.address.ordinal:
             continue
         for reference in resource.references:
             wanted = reference.address
             if wanted in resources or known(wanted):
                 continue
+            suggestions += 1
             problem = error(
                 "unknown-reference",
                 f"no manifest declares {wanted}",
                 resource.span(*reference.span_path),
-                help=_nearest(wanted, resources),
+                help=_nearest(wanted, resources) if suggestions <= _MOST_SUGGESTIONS else "",
             )
             yield resource.address, problem
 

@@ -3,18 +3,31 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
 
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.envelope import API_VERSION, manifest_models
 
 
+class _Written(GenerateJsonSchema):
+    """None is what a model holds for a field that nobody wrote; manifests never hold null."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        if schema.get("default", ...) is None:
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
+
+
 def json_schema(kinds: Mapping[str, Kind] | None = None) -> dict[str, Any]:
     """One draft-07 schema (what YAML language servers read best) that chooses by `kind`."""
     models = manifest_models(find_kinds() if kinds is None else kinds)
     references, generated = models_json_schema(
-        [(model, "validation") for model in models.values()], by_alias=True
+        [(model, "validation") for model in models.values()], by_alias=True, schema_generator=_Written
     )
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

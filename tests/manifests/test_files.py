@@ -1,12 +1,15 @@
 """Which files are read, under which names."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.load import load
 from reconciler.reporter import Reporter
+from reconciler.settings import FILE_NAME
 from tests.manifests.conftest import LoadFiles, codes, volume
 
 
@@ -108,6 +111,71 @@ def test_a_pipe_in_a_directory_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "a.yaml").write_text(volume("data"))
     assert names(tmp_path) == ("a.yaml",)
+
+
+def test_a_link_to_a_pipe_in_a_directory_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "a.yaml").symlink_to(tmp_path / "pipe")
+    (tmp_path / "b.yaml").write_text(volume("data"))
+    assert names(tmp_path) == ("b.yaml",)
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
+def test_a_device_is_refused_unread(device: str, tmp_path: Path) -> None:
+    loaded = load([device], root=tmp_path)
+    assert [(item.code, item.message) for item in loaded.diagnostics] == [
+        ("unreadable-file", f"`{device}` is neither a file nor a pipe")
+    ]
+    assert loaded.files == ()
+
+
+def test_a_named_pipe_is_read_to_the_limit_and_no_further(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    left: list[bool] = []
+
+    def write() -> None:
+        with pipe.open("wb", buffering=0) as end:
+            try:
+                while True:
+                    end.write(b"#" * 65_536)
+            except BrokenPipeError:
+                left.append(True)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    loaded = load([str(pipe)], root=tmp_path)
+    writer.join()
+    assert codes(loaded) == ["file-too-large"]
+    assert left == [True]
+
+
+def test_what_a_named_pipe_brings_is_a_manifest(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(volume("data"),))
+    writer.start()
+    loaded = load([str(pipe)], root=tmp_path)
+    writer.join()
+    assert [str(item.address) for item in loaded.resources] == ["Volume/shop/data"]
+
+
+def test_the_settings_are_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SETTINGS_FILE == FILE_NAME
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "reconcile.yaml").write_text("manifests: [.]\n")
+    (tmp_path / "sub" / "reconcile.yaml").write_text("manifests: [.]\n")
+    (tmp_path / "a.yaml").write_text(volume("data"))
+    monkeypatch.chdir(tmp_path)
+    for given in (".", str(tmp_path)):
+        loaded = load([given], root=tmp_path)
+        assert loaded.files == ("a.yaml",)
+        assert loaded.diagnostics == ()
+
+
+def test_the_settings_named_as_a_manifest_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "reconcile.yaml").write_text("manifests: [.]\n")
+    assert codes(load([str(tmp_path / "reconcile.yaml")], root=tmp_path)) == ["missing-field"]
 
 
 def test_the_reporter_hears_how_many_files_were_read(load_files: LoadFiles) -> None:

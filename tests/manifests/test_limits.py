@@ -5,7 +5,9 @@ import pytest
 from reconciler.diagnostics import Diagnostic
 from reconciler.manifests import compose as composer
 from reconciler.manifests.compose import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS, MOST_PROBLEMS, compose
+from reconciler.manifests.problems import MOST_PROBLEMS as MOST_SHOWN
 from reconciler.manifests.text import LONGEST_LINE, MOST_BYTES
+from tests.manifests.conftest import LoadFiles, codes, volume
 
 Refusal = tuple[str, int, int]  # code, line, column
 
@@ -187,3 +189,41 @@ def test_bytes_that_are_no_text_are_refused_at_their_place(data: bytes, expected
 )
 def test_yaml_that_no_manifest_needs_is_refused_at_its_place(text: str, expected: Refusal) -> None:
     assert refusals(text) == [expected]
+
+
+MANY = 10_000
+WRONG = volume("data", "{size_gb: x}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WRONG * MANY,
+        "---\nx: 1\n" * MANY,
+        volume("data", "{" + ", ".join(f"x{number}: 1" for number in range(MANY - 10)) + "}"),
+        volume("data") * MANY,
+        "".join(volume(f"v{number}", f"{{from: {{volume: none{number}}}}}") for number in range(MANY)),
+    ],
+    ids=["bad values", "no manifests", "unknown fields", "duplicates", "unknown references"],
+)
+def test_errors_without_number_are_not_all_reported(text: str, load_files: LoadFiles) -> None:
+    *shown, last = load_files({"a.yaml": text, "b.yaml": WRONG}).diagnostics[:-1]
+    assert len(shown) == MOST_SHOWN
+    assert (last.code, last.severity) == ("too-many-problems", "error")
+    assert last.span is not None
+    assert shown[-1].span is not None
+    assert last.span.file == "a.yaml"
+    assert last.span[1:] >= shown[-1].span[1:]
+
+
+def test_as_many_errors_as_are_shown_are_not_too_many(load_files: LoadFiles) -> None:
+    assert codes(load_files({"a.yaml": WRONG * MOST_SHOWN})) == ["wrong-type"] * MOST_SHOWN
+
+
+def test_warnings_without_number_hide_no_error(load_files: LoadFiles) -> None:
+    surprise = volume("data", "{compute: {kernel_args: [" + "'x', no, " * 200 + "]}}")
+    loaded = load_files({"a.yaml": surprise.replace("kernel_args", "args") + WRONG})
+    counted = [(str(item.severity), item.code) for item in loaded.diagnostics]
+    assert counted.count(("warning", "yaml-1.1-surprise")) == MOST_SHOWN
+    assert counted.count(("warning", "too-many-problems")) == 1
+    assert counted[-1] == ("error", "wrong-type")
