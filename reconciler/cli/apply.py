@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from reconciler.cli.signals import Interrupted
     from reconciler.pipeline.apply import Applied, PlanRefused
 
-_CODES = {"failed": FAILED, "skipped": FAILED, "unknown": DECIDE, "pending": PENDING, "done": DONE}
+# A skipped step waits for one that failed, is unknown or is pending, and that one's code says more.
+_CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PENDING, "done": DONE}
 
 
 @click.command("apply", short_help="Make the platform as the manifests say.")
@@ -131,9 +132,20 @@ def _approver(output: str, *, auto_approve: bool) -> Callable[[Plan], bool]:
         if auto_approve:
             return True
         with prompting():
-            return click.confirm("Apply this plan?", err=True)
+            return _confirmed()
 
     return approve
+
+
+def _confirmed() -> bool:
+    """What a person answers; the end of input (Ctrl-D) means no. Raises click.Abort on Ctrl-C."""
+    try:
+        return click.confirm("Apply this plan?", err=True)
+    except click.Abort as aborted:
+        if not isinstance(aborted.__context__, EOFError):
+            raise
+        click.echo(err=True)  # the answer's line has no end yet
+        return False
 
 
 def _report_refused(refused: "PlanRefused", output: str) -> int:

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from reconciler.cli.streams import OutputLost, open_streams
+
 USAGE = 64
 
 _VERBS = {
@@ -71,6 +73,7 @@ def cli(verbose: int) -> None:
 
 def main() -> None:
     """Entry point. Exits with the codes of DESIGN, section 3; never with a traceback for a known failure."""
+    open_streams()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -85,9 +88,8 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; keep the interpreter from complaining at exit.
-        sys.stderr.close()
+    except OutputLost as lost:
+        click.echo(f"error: {lost}", err=True)
         return 1
     except click.ClickException as failure:
         failure.show()

@@ -4,12 +4,16 @@ import logging
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.model import Address
 from reconciler.reporter import Reporter
 from reconciler.steps import Step
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _MARKS = {"done": "✓", "pending": "…", "unknown": "?", "failed": "✗", "skipped": "-"}
 _COLOURS = {"done": "green", "pending": "yellow", "unknown": "magenta", "failed": "red", "skipped": "yellow"}
@@ -25,6 +29,11 @@ def make_reporter() -> Reporter:
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         return LiveReporter()
     return PlainReporter()
+
+
+def _says_more(detail: str, step: Step) -> bool:
+    """A secret's id is its name, which the step's id holds already."""
+    return detail not in ("", step.address.name)
 
 
 class PlainReporter(Reporter):
@@ -45,7 +54,8 @@ class PlainReporter(Reporter):
             self._line(f"{step.id}: still {seen} after {waited_s:.0f} s")
 
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
-        self._line(f"{step.id}: {outcome} after {elapsed_s:.1f} s{f' ({detail})' if detail else ''}")
+        told = f" ({detail})" if _says_more(detail, step) else ""
+        self._line(f"{step.id}: {outcome} after {elapsed_s:.1f} s{told}")
 
     def settling(self, address: Address, wait_s: float) -> None:
         self._line(f"{address}: the outcome of a call is unknown; looking for evidence for {wait_s:.0f} s")
@@ -57,11 +67,11 @@ class PlainReporter(Reporter):
 class LiveReporter(Reporter):
     """Finished steps scroll by; one last line shows what is under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: "Console | None" = None) -> None:
         from rich.console import Console
         from rich.status import Status
 
-        self._console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+        self._console = console or Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
         self._status = Status("", console=self._console)
         self._running: dict[str, str] = {}
         self._since = time.monotonic()
@@ -85,7 +95,8 @@ class LiveReporter(Reporter):
 
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
         self._running.pop(step.id, None)
-        text = f"{_MARKS[outcome]} {step.id} {elapsed_s:.1f} s{f'  {detail}' if detail else ''}"
+        told = f"  {detail}" if _says_more(detail, step) else ""
+        text = f"{_MARKS[outcome]} {step.id} {elapsed_s:.1f} s{told}"
         self._console.print(text, style=_COLOURS[outcome])
         self._show_running()
 
@@ -98,8 +109,12 @@ class LiveReporter(Reporter):
         self._show(f"{first[0]}{first[1]}{more}" if first else "")
 
     def _show(self, text: str) -> None:
+        from rich.padding import Padding
+        from rich.text import Text
+
         if text:
-            self._status.update(text)
+            # A bare Text would be joined with the spinner's, losing what says that it wraps.
+            self._status.update(Padding(Text(text, no_wrap=False, overflow="fold"), 0))
             self._status.start()
         else:
             self._status.stop()

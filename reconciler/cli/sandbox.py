@@ -34,6 +34,8 @@ def command(
     """Run the emulated platform. The first line on stdout is `listening on URL`; see also /_sandbox/."""
     from reconciler.sandbox import serve
 
+    if db is not None:
+        _refuse_a_missing_folder(db.parent)
     try:
         serve(
             db=db,
@@ -49,3 +51,10 @@ def command(
     except ValueError as failure:
         raise click.UsageError(str(failure)) from failure
     return DONE
+
+
+def _refuse_a_missing_folder(folder: Path) -> None:
+    """The project's own `.reconcile` is made when it is missing; any other is more likely a slip."""
+    needed = folder.parent if folder.name == ".reconcile" else folder
+    if not needed.is_dir():
+        raise click.UsageError(f"--db: the directory `{needed}` does not exist")

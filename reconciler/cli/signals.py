@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import click
 
+from reconciler.cli.streams import OutputLost
 from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ async def _run_watched(main: Callable[[Watch], Awaitable[T]]) -> tuple[T, int]:
         group.start_soon(watch.listen, group.cancel_scope)
         try:
             results.append(await main(watch))
-        except (ReconcilerError, click.Abort) as failure:
+        except (ReconcilerError, click.Abort, OutputLost) as failure:
             failures.append(failure)  # raised below, where no group wraps it
         group.cancel_scope.cancel()
     if failures:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from reconciler.diagnostics import Severity, has_errors
 from reconciler.model import Action, Change, Effect, Owed
 from reconciler.reports.documents import shown, summarise
 from reconciler.steps import Plan, Result, Step
@@ -55,8 +56,12 @@ def render_drift(plan: Plan) -> str:
         lines.append("")
     lines += _owed_lines(plan.owed)
     compared = plan.unchanged + len(plan.changes)
-    drifted = f"Drift in {len(plan.changes)} of {compared} objects." if plan.changes else "No drift"
-    lines.append(drifted if plan.changes else f"{drifted}: {compared} objects are as recorded.")
+    if plan.changes:
+        lines.append(f"Drift in {len(plan.changes)} of {compared} objects.")
+    elif has_errors(plan.diagnostics):
+        lines.append("Drift: not complete, see the errors.")
+    else:
+        lines.append(f"No drift: {compared} objects are as recorded.")
     return _joined(lines)
 
 
@@ -86,8 +91,12 @@ def summary_line(plan: Plan) -> str:
     counts = summarise(plan)
     told = [f"{counts[action]} {_plan_verb(action)}" for action in _WORTH_SAYING if counts.get(action)]
     unchanged = f"{plan.unchanged} unchanged" if plan.unchanged else ""
+    if not told and has_errors(plan.diagnostics):
+        return "Plan: not complete, see the errors."
     if not told and not plan.steps:
-        return f"No changes: {plan.unchanged} resources are as declared."
+        warnings = any(item.severity is Severity.WARNING for item in plan.diagnostics)
+        warned = "; see the warnings" if warnings else ""
+        return f"No changes: {plan.unchanged} resources are as declared{warned}."
     if not told:
         return f"No changes, but {len(plan.steps)} still in progress; {unchanged}".rstrip("; ") + "."
     return "Plan: " + "; ".join(part for part in (", ".join(told), unchanged) if part) + "."

@@ -1,7 +1,13 @@
 """The exit codes of DESIGN, section 3. 3, 4, 5, 130 and 143 stand with what brings them about."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from reconciler.cli.apply import exit_code
+from reconciler.model import Address
+from reconciler.pipeline.apply import Applied
+from reconciler.steps import OutcomeWord, Plan, Result
 from tests.cli.harness import Project, Sandbox, volume
 
 
@@ -17,10 +23,34 @@ from tests.cli.harness import Project, Sandbox, volume
         ["resolve", "Volume/shop/data"],
         ["resolve", "Volume/shop/data", "--restarted", "--not-created"],
         ["sandbox", "--clock", "backwards"],
+        ["sandbox", "--db", "no-such-folder/.reconcile/x.db"],
     ],
 )
 def test_a_mistake_in_the_command_line_exits_64(project: Project, arguments: list[str]) -> None:
     assert project.run(*arguments, code=64).out == ""
+
+
+def test_the_sandbox_makes_its_own_folder_and_no_other(project: Project) -> None:
+    refused = project.run("sandbox", "--db", "no-such-folder/x.db", code=64)
+    assert "`no-such-folder` does not exist" in refused.err
+    assert not (project.root / "no-such-folder").exists()
+    project.run("sandbox", "--db", ".reconcile/sandbox.db", "--until-stdin-closes")
+    assert (project.root / ".reconcile" / "sandbox.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        (["done"], 0),
+        (["done", "pending", "skipped"], 4),
+        (["pending", "failed", "skipped"], 1),
+        (["skipped", "failed", "unknown", "pending"], 3),
+    ],
+)
+def test_a_skipped_step_counts_as_what_it_waits_for(outcomes: list[OutcomeWord], code: int) -> None:
+    results = [Result(Address("Volume", "data", "shop"), f"#{word}", word) for word in outcomes]
+    nothing = Plan("plan", "lineage", datetime(2026, 6, 1, tzinfo=UTC), (), (), (), (), (), ())
+    assert exit_code(Applied(nothing, results)) == code
 
 
 def test_a_mistyped_verb_is_guessed(project: Project) -> None:

@@ -1,13 +1,21 @@
 """What a terminal gets, and what nothing else gets."""
 
+import io
 import os
 import pty
 import re
 import subprocess
 
-from tests.cli.harness import RECONCILE, Project, Sandbox, volume
+import pytest
+from rich.console import Console
+
+from reconciler.cli.progress import LiveReporter
+from reconciler.model import Address
+from reconciler.steps import Call, Step
+from tests.cli.harness import RECONCILE, Project, Sandbox, lines_with, secret, volume
 
 ESCAPE = "\x1b"
+END_OF_INPUT = b"\x04"
 COLOUR = re.compile(r"\x1b\[[0-9;]*[1-9][0-9;]*m")
 LONG_NAME = "a-rather-long-name-of-a-volume-that-nobody-would-want-to-see-cut"[:60]
 
@@ -20,6 +28,13 @@ def test_off_a_terminal_no_escape_code_is_printed(project: Project, sandbox: San
     assert f"Volume/{app}/{LONG_NAME}" in ran.out
     refused = project.run("plan", "no-such-path", code=1, env={"TERM": "xterm-256color"})
     assert ESCAPE not in refused.out + refused.err
+
+
+def test_an_id_that_is_the_name_is_not_repeated(project: Project, app: str) -> None:
+    project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD"))
+    ran = project.run("apply", "--auto-approve", env={"SHOP_PASSWORD": "canary"})
+    (line,) = lines_with(ran.err, f"Secret/{app}/PASSWORD#set: done")
+    assert "(PASSWORD)" not in line
 
 
 def on_a_terminal(project: Project, *arguments: str, typed: bytes = b"", **env: str) -> tuple[int, str]:
@@ -62,6 +77,21 @@ def test_a_terminal_gets_live_progress_in_colour_with_whole_names(
     assert f"Volume/{app}/{LONG_NAME}#create" in shown
 
 
+def test_the_live_line_wraps_where_the_terminal_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = io.StringIO()
+    name = f"{'orders-' * 8}end"
+    step = Step(
+        f"PostgresCluster/{name}#create", Address("PostgresCluster", name), Call("POST", "/v1/postgres")
+    )
+    reporter = LiveReporter(Console(file=terminal, force_terminal=True, soft_wrap=True, width=40))
+    reporter.step_started(step)
+    reporter.step_waiting(step, "creating", 12)
+    reporter.step_finished(step, "done", 15, "pg_1")
+    live = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", terminal.getvalue())
+    assert f"{step.id}(creating,12s)" in live
+
+
 def test_no_color_is_honoured_on_a_terminal(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
     code, shown = on_a_terminal(project, "apply", "--auto-approve", NO_COLOR="1")
@@ -77,6 +107,10 @@ def test_on_a_terminal_apply_asks_and_no_means_nothing_is_sent(
     assert code == 1
     assert "Apply this plan?" in shown
     assert "nothing was changed" in shown
+    assert sandbox.mutations_of(app) == []
+    code, shown = on_a_terminal(project, "apply", typed=END_OF_INPUT)
+    assert code == 1
+    assert "Not applied; nothing was changed." in shown
     assert sandbox.mutations_of(app) == []
     code, _ = on_a_terminal(project, "apply", typed=b"y\n")
     assert code == 0

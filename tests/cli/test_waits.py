@@ -72,7 +72,7 @@ def test_what_depends_on_a_pending_step_is_skipped_until_it_is_done(
     spec = f"region: ams, size_gb: 5, source_volume_id: {source}"
     copy = "region: ams, size_gb: 5, from: {volume: data}"
     still_project.write(volume(app, spec=spec, rest=SOON) + volume(app, "copy", spec=copy, rest=SOON))
-    first = still_project.apply(code=None)
+    first = still_project.apply(code=4)
     assert first.outcomes() == {
         f"Volume/{app}/data#create": "pending",
         f"Volume/{app}/copy#create": "skipped",
@@ -90,7 +90,7 @@ def test_an_on_demand_snapshot_is_waited_for(still_project: Project, still: Sand
     still_project.write(volume(app, rest=rest))
     still_project.apply()
     still_project.write(volume(app, spec="region: ams, size_gb: 20", rest=rest))
-    first = still_project.apply(code=None)
+    first = still_project.apply(code=4)
     assert first.outcomes() == {
         f"Volume/{app}/data#snapshot": "pending",
         f"Volume/{app}/data#extend": "skipped",

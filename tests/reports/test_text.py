@@ -1,9 +1,11 @@
 """Reports for people, as recorded in the text files beside this test."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from reconciler.diagnostics import error, warning
 from reconciler.model import Action
 from reconciler.reports.text import render_drift, render_plan, render_results
 from tests.reports.plans import DRIFT, EMPTY, OWED, PLAN, RESULTS
@@ -29,6 +31,16 @@ def test_the_plan_under_test_has_every_action() -> None:
 
 def test_a_plan_without_changes_is_one_line() -> None:
     assert render_plan(EMPTY) == "No changes: 3 resources are as declared.\n"
+
+
+def test_a_plan_that_could_not_see_everything_does_not_say_that_all_is_as_declared() -> None:
+    problem = error("secret-source", "source not readable here")
+    assert render_plan(replace(EMPTY, diagnostics=(problem,))) == "Plan: not complete, see the errors.\n"
+    assert render_drift(replace(EMPTY, diagnostics=(problem,))) == "Drift: not complete, see the errors.\n"
+    hint = warning("secret-source", "source not readable here")
+    assert render_plan(replace(EMPTY, diagnostics=(hint,))) == (
+        "No changes: 3 resources are as declared; see the warnings.\n"
+    )
 
 
 def test_no_drift_is_one_line() -> None:
