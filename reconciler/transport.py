@@ -9,6 +9,7 @@ pool rescans all its connections at each request, which costs 10 times the reque
 """
 
 import ipaddress
+import sys
 import zlib
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     import ssl
 
     import httpx
+
+# `import httpx` also loads its own command line, and with it rich: 50 ms that no command of ours needs.
+# httpx goes on without that module when it is not installed, which this looks like.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 MAX_BODY = 10 * 1024 * 1024
 MAX_LINES = 32

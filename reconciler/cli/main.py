@@ -1,5 +1,6 @@
 """The `reconcile` command: finds the verb, turns failures into messages and exit codes."""
 
+import gc
 import sys
 from typing import Any
 
@@ -74,6 +75,8 @@ def cli(verbose: int) -> None:
 def main() -> None:
     """Entry point. Exits with the codes of DESIGN, section 3; never with a traceback for a known failure."""
     open_streams()
+    # A command makes much and throws little away: looking for garbage rarely saves 5 % of a large plan.
+    gc.set_threshold(100_000, 50, 100)
     sys.exit(run(sys.argv[1:]))
 
 
