@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,15 @@ from reconciler.manifests.problems import (
     wrong_type,
 )
 from reconciler.manifests.references import reference_cycles, unknown_references
+from reconciler.manifests.second import can_fork, in_second_process
 from reconciler.manifests.spans import SpanTable
 from reconciler.model import Address, Lifecycle, Resource
 from reconciler.reporter import Reporter
 
 _DEFAULT_LIFECYCLE = Lifecycle()
+
+
+FILES_FOR_TWO = 200  # below, a second process costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +72,38 @@ def load(
     without a manifest. Never raises for what files hold: see `Loaded.diagnostics`.
     """
     loader = _Loader(find_kinds() if kinds is None else kinds)
-    files = []
     with _paused_collector():
-        for name, data in read_files(paths, root, stdin, loader.problems):
-            files.append(name)
-            loader.read(name, data)
+        files = list(read_files(paths, root, stdin, loader.problems))
         (reporter or Reporter()).loading(len(files))
+        _read_all(loader, files)
         resources, policies = loader.finish(known)
-    order = {name: rank for rank, name in enumerate(files)}
+    names = tuple(name for name, _ in files)
+    order = {name: rank for rank, name in enumerate(names)}
     diagnostics = sorted(
         loader.problems,
         key=lambda item: (order.get(item.span.file, 0), item.span[1:]) if item.span else (-1, (0, 0, 0)),
     )
-    return Loaded(resources, policies, tuple(_bounded(diagnostics)), tuple(files))
+    return Loaded(resources, policies, tuple(_bounded(diagnostics)), names)
+
+
+def _read_all(loader: "_Loader", files: Sequence[tuple[str, bytes]]) -> None:
+    """Many files are read by two processes. What the second one cannot vouch for is read here again."""
+    half = len(files) // 2 if len(files) >= FILES_FOR_TWO and can_fork() else len(files)
+    first, second = files[:half], files[half:]
+    other = in_second_process(partial(_read_clean, loader.kinds, second)) if second else None
+    for name, data in first:
+        loader.read(name, data)
+    if other is not None and not loader.merge(other()):
+        for name, data in second:
+            loader.read(name, data)
+
+
+def _read_clean(kinds: Mapping[str, Kind], files: Sequence[tuple[str, bytes]]) -> "_Part | None":
+    """What `files` declare, if there is nothing else to say of them."""
+    loader = _Loader(kinds)
+    for name, data in files:
+        loader.read(name, data)
+    return None if loader.problems or not loader.complete else _Part(loader.resources, loader.adopted)
 
 
 def _bounded(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
@@ -119,6 +142,14 @@ def _models(kinds: tuple[Kind, ...]) -> dict[str, type[BaseModel]]:
     return manifest_models({kind.name: kind for kind in kinds})
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a loader of some of the files found."""
+
+    resources: dict[Address, Resource]
+    adopted: dict[tuple[str, str], Resource]
+
+
 class _Loader:
     """One load: what was read so far."""
 
@@ -149,6 +180,16 @@ class _Loader:
             known = len(self.problems)
             self.document(document, file)
             errors += sum(problem.severity is Severity.ERROR for problem in self.problems[known:])
+
+    def merge(self, part: _Part | None) -> bool:
+        """Take over what another loader found; False, and nothing taken, if that is not simply more."""
+        if part is None or not self.resources.keys().isdisjoint(part.resources):
+            return False
+        if not self.adopted.keys().isdisjoint(part.adopted):
+            return False
+        self.resources |= part.resources
+        self.adopted |= part.adopted
+        return True
 
     def document(self, document: Document, file: str) -> None:
         place = Place(document, file)
