@@ -183,12 +183,13 @@ class Kind(ABC):
     def managed(self, subject: Subject) -> dict[str, Any]:
         """The live values of the fields that the manifest manages; what the record then holds of them."""
         written = subject.spec.model_fields_set
-        values = {
-            field.name: getattr(subject.live, field.name, None)
-            for field in self.fields
-            if field.source == "live" and field.name in written
-        }
-        return {name: value for name, value in values.items() if value is not None}
+        values = {}
+        for field in self.fields:
+            if field.source == "live" and field.name in written:
+                value = getattr(subject.live, field.name, None)
+                if value is not None:
+                    values[field.name] = value
+        return values
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         """The object exists; `fields` differ: none refused, possibly none at all (waits, objectives)."""

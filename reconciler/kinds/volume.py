@@ -286,16 +286,11 @@ class VolumeKind(Kind):
         in_place = {field.path: field.after for field in fields if field.effect is Effect.IN_PLACE}
         grow = next((field for field in fields if field.effect is Effect.GROW), None)
         stale = self._snapshot_due(subject)
-        running = [item for item in _listed(subject) if item.progress == "running"]
-        if stale is not None and running:
-            steps.append(_await_snapshot(subject, running[-1].id))
-            reasons.append(f"{stale}, but one is running")
-            stale = None
         if stale is not None:
-            action = Action.SNAPSHOT
-            reasons.append(stale)
-        if stale is not None:
-            steps.append(_snapshot_step(subject))
+            running = [item.id for item in _listed(subject) if item.progress == "running"]
+            action = Action.NOOP if running else Action.SNAPSHOT
+            reasons.append(f"{stale}, but one is running" if running else stale)
+            steps.append(_await_snapshot(subject, running[-1]) if running else _snapshot_step(subject))
         elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
             steps.append(_snapshot_before(subject))
         if in_place:
