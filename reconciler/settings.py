@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -25,7 +25,7 @@ Capability = Literal[
     "machine.stop",
     "machine.restart",
 ]
-EXTENDED = frozenset(Capability.__args__)  # type: ignore[attr-defined]
+EXTENDED: frozenset[str] = frozenset(get_args(Capability))
 
 
 class _Section(BaseModel):

@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -74,7 +73,6 @@ class LiveReporter(Reporter):
         self._console = console or Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
         self._status = Status("", console=self._console)
         self._running: dict[str, str] = {}
-        self._since = time.monotonic()
 
     def observing(self, done: int, total: int) -> None:
         if done == total:

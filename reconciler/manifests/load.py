@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -64,19 +64,18 @@ def load(
     stdin: Callable[[], bytes] | None = None,
     reporter: Reporter | None = None,
     kinds: Mapping[str, Kind] | None = None,
-    known: Container[Address] = (),
 ) -> Loaded:
     """Read, check and complete all manifests in `paths` (see `files.read_files`).
 
-    File names are relative to the project's `root`. `known` are addresses that may be referred to
-    without a manifest. Never raises for what files hold: see `Loaded.diagnostics`.
+    File names are relative to the project's `root`. Never raises for what files hold: see
+    `Loaded.diagnostics`.
     """
     loader = _Loader(find_kinds() if kinds is None else kinds)
     with _paused_collector():
         files = list(read_files(paths, root, stdin, loader.problems))
         (reporter or Reporter()).loading(len(files))
         _read_all(loader, files)
-        resources, policies = loader.finish(known)
+        resources, policies = loader.finish()
     names = tuple(name for name, _ in files)
     order = {name: rank for rank, name in enumerate(names)}
     diagnostics = sorted(
@@ -332,7 +331,7 @@ class _Loader:
                 Resource(address, spec, _DEFAULT_LIFECYCLE, file, document.spans, references=references)
             )
 
-    def finish(self, known: Container[Address]) -> tuple[list[Resource], list[Resource]]:
+    def finish(self) -> tuple[list[Resource], list[Resource]]:
         """Resources and policies, with defaults given and references checked."""
         owned = {name for name, kind in self.kinds.items() if kind.owns_objects}
         policies = [item for item in self.resources.values() if item.address.kind not in owned]
@@ -350,7 +349,7 @@ class _Loader:
                 found += unknown_references(
                     referring,
                     self.resources,
-                    lambda address: address in known or address._replace(ordinal=0) in self.claimed,
+                    lambda address: address._replace(ordinal=0) in self.claimed,
                 )
             self.problems += (
                 replace(problem, hide_source=holds_secrets(self.kinds[address.kind]))

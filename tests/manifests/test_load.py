@@ -54,12 +54,6 @@ def test_references_to_what_a_broken_file_may_declare_are_not_errors(load_files:
     assert codes(load_files({"a.yaml": fork, "b.yaml": volume("data", "{size: 1}")})) == ["unknown-field"]
 
 
-def test_references_to_addresses_known_elsewhere_are_not_errors(load_files: LoadFiles) -> None:
-    loaded = load_files({"a.yaml": volume("fork", "{from: {volume: data}}")}, known={DATA})
-    assert loaded.diagnostics == ()
-    assert loaded.resources[0].references[0].address == DATA
-
-
 def test_diagnostics_follow_files_and_lines(load_files: LoadFiles) -> None:
     loaded = load_files(
         {

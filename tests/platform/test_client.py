@@ -16,6 +16,7 @@ from reconciler.errors import (
     PlatformError,
     ReconcilerError,
     Refused,
+    TooLarge,
     Unauthorized,
     Unreadable,
 )
@@ -376,6 +377,13 @@ async def test_an_app_called_secrets_is_an_ordinary_app() -> None:
     client, _ = platform(reply('{"id": "vol_1", "zone": "z"}'))
     outcome = await client.send("POST", "/v1/apps/secrets/volumes", {"name": "d"}, id_path="id")
     assert outcome.reply == {"id": "vol_1", "zone": "z"}
+
+
+async def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
+    client, script = platform(TooLarge("the answer is larger than 10485760 bytes"))
+    with pytest.raises(PlatformError, match="larger than"):
+        await client.read(VOLUMES, "volumes")
+    assert len(script.sent) == 1
 
 
 # --- rate ---
