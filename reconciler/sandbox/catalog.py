@@ -1,10 +1,10 @@
 """What the platform is made of. A new group of endpoints is its own file and one entry in `PARTS`."""
 
-from reconciler.sandbox import cluster, machine, secret, snapshot, volume
+from reconciler.sandbox import cluster, machine, machine_power, secret, snapshot, volume
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Organization, Thing, Transitions
 
-PARTS = (cluster, volume, snapshot, secret, machine)
+PARTS = (cluster, volume, snapshot, secret, machine, machine_power)
 
 ROUTES: tuple[Route, ...] = tuple(route for part in PARTS for route in part.ROUTES)
 TRANSITIONS: Transitions = {key: each for part in PARTS for key, each in part.TRANSITIONS.items()}

@@ -7,12 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from reconciler.sandbox import app, cluster, fields, machine, secret, snapshot, switches, volume
+from reconciler.sandbox import (
+    app,
+    cluster,
+    fields,
+    machine,
+    machine_power,
+    secret,
+    snapshot,
+    switches,
+    volume,
+)
 from reconciler.sandbox import faults as fault_list
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, World
+from reconciler.wire.base import parse_time
 
 if TYPE_CHECKING:
     from reconciler.sandbox.core import Sandbox
@@ -41,18 +52,15 @@ def register_app(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def register_machine(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
-    """`{app, id?, name?, region?, state?, volumes?: [id], cpu_kind?, cpus?, memory_mb?, …}`."""
-    volumes = body.get("volumes")
-    if volumes is not None and not (
-        isinstance(volumes, list) and all(isinstance(each, str) for each in volumes)
-    ):
-        raise fields.refused("volumes", "must be an array of volume ids")
+    """`{app, id?, name?, state?, volumes?: [id], memory_mb?, swap_size_mb?, schedule?, updated_at?, …}`."""
     id = fields.text(body, "id")
     registered = machine.register(
         world,
         fields.required_text(body, "app"),
         id=id and _plain(id, "id"),
-        volumes=volumes,
+        volumes=_volume_ids(body, "volumes"),
+        pending_restart=_volume_ids(body, "pending_restart"),
+        snapshot=fields.flag(body, "snapshot"),
         state=fields.text(body, "state"),
         name=fields.text(body, "name"),
         region=fields.text(body, "region"),
@@ -61,8 +69,22 @@ def register_machine(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
         memory_mb=fields.whole(body, "memory_mb", 1),
         swap_size_mb=fields.whole(body, "swap_size_mb", 0),
         schedule=fields.text(body, "schedule"),
+        created_at=_moment(body, "created_at"),
+        updated_at=_moment(body, "updated_at"),
+        booted_at=_moment(body, "booted_at"),
     )
-    return {"app": registered.app, **machine.wire(world, registered)}
+    return machine.world_wire(world, registered)
+
+
+def post_machine_verb(sandbox: "Sandbox", request: Request, machine_id: str, verb: str) -> Response:
+    """What the platform or a person does to a machine, past the token and the profile."""
+    thing = sandbox.world.find(machine.Machine, machine_id)
+    if thing is None:
+        raise Refusal(404, "machine not found")
+    if verb not in machine_power.BY_HAND:
+        raise Refusal(404, f"`{verb}` is none of {', '.join(machine_power.BY_HAND)}")
+    machine_power.BY_HAND[verb](sandbox.world, thing)
+    return reply(machine.world_wire(sandbox.world, thing))
 
 
 def get_clock(sandbox: "Sandbox", request: Request) -> Response:
@@ -132,9 +154,7 @@ def get_world(sandbox: "Sandbox", request: Request) -> Response:
                 for each in world.all(volume.Snapshot)
             ],
             "secrets": [secret.wire(each) for each in world.all(secret.Secret)],
-            "machines": [
-                {"app": each.app, **machine.wire(world, each)} for each in world.all(machine.Machine)
-            ],
+            "machines": [machine.world_wire(world, each) for each in world.all(machine.Machine)],
         }
     )
 
@@ -158,6 +178,8 @@ def patch_volume(sandbox: "Sandbox", request: Request, volume_id: str) -> Respon
     }
     edits = _edits(request, checks, nullable=("attached_machine_id",))
     _edit(world, thing, edits)
+    if "attached_machine_id" in edits:
+        machine.mounted_by_hand(world, thing)
     return reply(_world_volume(world, thing))
 
 
@@ -191,6 +213,9 @@ def get_switches(sandbox: "Sandbox", request: Request) -> Response:
 def post_switches(sandbox: "Sandbox", request: Request) -> Response:
     wanted = request.object()
     switches.check(wanted)
+    before = sandbox.world.switches["extend_needs_restart"]
+    if before == "never" != wanted.get("extend_needs_restart", before):  # what was added so far is in use
+        machine.use_added_space(sandbox.world)
     sandbox.world.switches.update(wanted)
     return reply(sandbox.world.switches)
 
@@ -222,6 +247,26 @@ def _edit(world: World, thing: volume.Volume | cluster.Cluster, edits: dict[str,
         world.enter(thing, state)
 
 
+def _volume_ids(body: Mapping[str, Any], name: str) -> list[str] | None:
+    ids = body.get(name)
+    if ids is not None and not (isinstance(ids, list) and all(isinstance(each, str) for each in ids)):
+        raise fields.refused(name, "must be an array of volume ids")
+    return ids
+
+
+def _moment(body: Mapping[str, Any], name: str) -> float | None:
+    """Seconds since the epoch, `machine.YEAR_ONE_S` for year 1. Raises Refusal for others before 1970."""
+    text = fields.text(body, name)
+    if text is None:
+        return None
+    if text.startswith("0001-"):
+        return machine.YEAR_ONE_S
+    moment = parse_time(text)
+    if moment is None or moment.timestamp() < 0:
+        raise fields.refused(name, "must be a date and time since 1970, or in year 1")
+    return moment.timestamp()
+
+
 def _positive(body: Mapping[str, Any], name: str) -> int | None:
     return fields.whole(body, name, 1)
 
@@ -239,6 +284,7 @@ def _world_volume(world: World, thing: volume.Volume) -> dict[str, Any]:
 ROUTES = (
     Route("POST", PREFIX + "apps", post_app),
     Route("POST", PREFIX + "machines", post_machine),
+    Route("POST", PREFIX + "machines/{machine_id}/{verb}", post_machine_verb),
     Route("GET", PREFIX + "clock", get_clock),
     Route("POST", PREFIX + "clock", post_clock),
     Route("GET", PREFIX + "faults", get_faults),

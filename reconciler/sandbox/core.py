@@ -59,14 +59,24 @@ class Sandbox:
         self._commit(self._settings())
 
     def handle(self, request: Request) -> Response:
-        """Answer at once; what a front has to wait for is in the answer's `delay_s`."""
+        """Answer at once; what a front has to wait for is in the answer's `delay_s`.
+
+        A wait for a state that is not reached gets the 408 that ends it, though its time has not passed.
+        """
         return self.answer(request, self.fault_for(request))
 
     def fault_for(self, request: Request) -> faults.Fault | None:
         """Take the fault that hits this request; the front waits for its `hold_s` before `answer`."""
         return None if request.path.startswith(control.PREFIX) else self.faults.take(request)
 
-    def answer(self, request: Request, fault: faults.Fault | None = None) -> Response:
+    def answer(
+        self, request: Request, fault: faults.Fault | None = None, since: float | None = None
+    ) -> Response:
+        """The answer as of now. A front that can wait says `since` when, by the world's clock, it was asked.
+
+        It gets an answer whose `again_s` is not 0 while a better one may come: not logged, not to be
+        sent, but to be asked for again when the clock has moved or another request was answered.
+        """
         self.settle()
         if request.path.startswith(control.PREFIX):
             response = self._control_answer(request)
@@ -74,6 +84,9 @@ class Sandbox:
         else:
             before = self.world.revision
             response = Response() if fault and not fault.carries_out else self._platform_answer(request)
+            if since is not None and self.world.now < since + response.again_s:
+                return response
+            response.again_s = 0.0
             if fault:
                 response = fault.spoil(request, response)
             effect = self.world.revision != before

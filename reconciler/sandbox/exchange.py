@@ -47,7 +47,8 @@ class Response:
     """An answer, and how the HTTP front is to spoil it.
 
     `delay_s` are real seconds to hold the answer back. `cut`: "drop" closes the
-    connection without an answer, "truncate" in the middle of the body.
+    connection without an answer, "truncate" in the middle of the body. `again_s`: for so many
+    seconds of the world's clock after the request came, asking again may give a better answer.
     """
 
     status: int = 200
@@ -55,6 +56,7 @@ class Response:
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
+    again_s: float = 0.0
     cut: Literal["", "drop", "truncate"] = ""
 
     def json(self) -> Any:

@@ -5,6 +5,8 @@ the platform's shape and not FastAPI's.
 """
 
 import asyncio
+import math
+from contextlib import suppress
 
 from fastapi import FastAPI
 from fastapi import Request as HttpRequest
@@ -18,14 +20,21 @@ from reconciler.sandbox.description import VERSION, complete, described
 from reconciler.sandbox.exchange import Request, Response
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
+_LONGEST_NAP_S = 0.5
+_SHORTEST_NAP_S = 0.01
 
 
 class Connection(H11Protocol):
-    """Hands its transport to the application, which may close it without an answer."""
+    """Hands its transport to the application, which may close it, and tells it when the server is to end."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "transport": transport}
+        self._ending = asyncio.Event()
+        self.app_state = {**self.app_state, "transport": transport, "ending": self._ending}
+
+    def shutdown(self) -> None:
+        self._ending.set()
+        super().shutdown()
 
 
 class Answer(HttpResponse):
@@ -58,6 +67,7 @@ class Answer(HttpResponse):
 
 def application(sandbox: Sandbox) -> FastAPI:
     """The platform and its control verbs as an ASGI application, described at `/openapi.json`."""
+    moved = asyncio.Event()  # set for an instant by each answer, for those that wait for the world to move
 
     async def respond(http: HttpRequest) -> HttpResponse:
         request = Request(
@@ -70,7 +80,16 @@ def application(sandbox: Sandbox) -> FastAPI:
         fault = sandbox.fault_for(request)
         if fault and fault.hold_s:
             await asyncio.sleep(fault.hold_s)
-        return Answer(sandbox.answer(request, fault))
+        since = sandbox.clock.now()
+        while (answer := sandbox.answer(request, fault, since)).again_s:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_nap_s(sandbox, since + answer.again_s)):
+                    await moved.wait()
+            if _server_ends(http) or await http.is_disconnected():
+                since = -math.inf  # what is answered now ends the wait
+        moved.set()  # and cleared at once: whoever waits is woken all the same
+        moved.clear()
+        return Answer(answer)
 
     routes = [route for route in ROUTES if sandbox.extended or not route.extended]
     app = FastAPI(title="Machines Platform API", version=VERSION, redoc_url=None, redirect_slashes=False)
@@ -79,3 +98,17 @@ def application(sandbox: Sandbox) -> FastAPI:
     app.add_route("/{path:path}", respond, methods=_METHODS, include_in_schema=False)
     complete(app, routes)
     return app
+
+
+def _server_ends(http: HttpRequest) -> bool:
+    ending: asyncio.Event | None = http.scope.get("state", {}).get("ending")
+    return ending is not None and ending.is_set()
+
+
+def _nap_s(sandbox: Sandbox, deadline: float) -> float:
+    """Real seconds until something is due or `deadline` passes, short enough to miss a client that left."""
+    rate, due = sandbox.clock.rate, sandbox.world.next_due
+    if not rate:
+        return _LONGEST_NAP_S
+    until = deadline if due is None else min(deadline, due)
+    return min(max((until - sandbox.clock.now()) / rate, _SHORTEST_NAP_S), _LONGEST_NAP_S)

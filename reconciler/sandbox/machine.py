@@ -1,23 +1,34 @@
-"""Machines, as far as volumes know of them: registered by a control verb, with the volumes they hold.
+"""Machines: what they are, which volumes they hold, and how they are read. Their power is in `machine_power`.
 
-Source: platform notes, "Machines".
+Source: platform API, 2.6; platform notes, "Machines".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.sandbox.app import required_app
-from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.exchange import Refusal
+from reconciler.sandbox.clock import YEAR_ONE, rfc3339
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.volume import Volume
 from reconciler.sandbox.world import Thing, Transitions, World
+from reconciler.wire import machine as wires
+
+YEAR_ONE_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # stands for "not known"
+RUNNING = ("started", "running")  # two words for one state
+_WITH_MEMORY = (*RUNNING, "suspending", "suspended")
 
 
 @dataclass
 class Machine(Thing):
-    """The volumes mounted are those whose `attached_machine_id` names it."""
+    """The volumes mounted are those whose `attached_machine_id` names it.
+
+    `memory_kept`: what was in memory is still there, so it runs, or a start resumes it. `moved`: to
+    `host`, since the last boot. `used_gb`: how much of each mounted volume the machine uses;
+    what was added since waits for its next boot.
+    """
 
     kind = "machine"
     app: str
@@ -31,6 +42,11 @@ class Machine(Thing):
     memory_mb: int = 256
     swap_size_mb: int | None = None
     schedule: str | None = None
+    host: str = ""
+    moved: bool = False
+    memory_kept: bool = True
+    booted_at: float | None = None
+    used_gb: dict[str, int] = field(default_factory=dict)
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -43,20 +59,26 @@ def register(
     *,
     id: str | None = None,
     volumes: Sequence[str] | None = None,
+    pending_restart: Sequence[str] | None = None,
     state: str | None = None,
+    snapshot: bool | None = None,
     **settings: Any,
 ) -> Machine:
     """Create the machine, or change what is given of the one with this id; `volumes` replaces what it holds.
 
-    Raises Refusal: 404 without the app, 422 for a volume that is not the app's or that another machine holds.
+    `pending_restart` names volumes with space that it does not use yet. `snapshot`: whether
+    a start resumes the machine, if it is suspended. `updated_at` is now unless it is given.
+    Raises Refusal: 404 without the app, 422 for a volume that is not the app's or that another
+    machine holds, or for a machine of another app.
     """
     app = required_app(world, app_name)
     machine = world.find(Machine, id) if id else None
     if machine is not None and machine.app != app.id:
         raise Refusal(422, f"machine {machine.id} belongs to app {machine.app}")
-    mounted = None if volumes is None else [_attachable(world, app.id, each, id) for each in volumes]
+    held = None if volumes is None else [_attachable(world, app.id, each, id) for each in volumes]
     given = {name: value for name, value in settings.items() if value is not None}
     if machine is None:
+        state = state or "started"
         machine = Machine(
             id or world.new_id(14),
             app=app.id,
@@ -66,38 +88,118 @@ def register(
             created_at=world.now,
             updated_at=world.now,
         )
-    for name, value in given.items():
+    if held is not None:
+        _attach(world, machine, held)
+    if state is not None:
+        if state in RUNNING and machine.state not in _WITH_MEMORY:
+            boot(world, machine, world.now)
+        machine.memory_kept = state in _WITH_MEMORY
+        world.enter(machine, state)
+    for name, value in {"updated_at": world.now, **given}.items():
         setattr(machine, name, value)
-    machine.updated_at = world.now
-    world.enter(machine, state or machine.state or "started")
-    if mounted is not None:
-        _attach(world, machine, mounted)
+    if machine.state == "suspended" and snapshot is not None:
+        machine.memory_kept = snapshot
+    _note_mounts(world, machine)
+    machine.used_gb |= dict.fromkeys(pending_restart or (), 0)
+    world.put(machine)
     return machine
+
+
+def list_all(world: World, request: Request, app_name: str) -> Response:
+    required_app(world, app_name)
+    return reply([wire(world, machine) for machine in world.children(Machine, app_name)])
+
+
+def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    return reply(wire(world, required(world, app_name, machine_id)))
+
+
+def required(world: World, app_name: str, machine_id: str) -> Machine:
+    """Raises Refusal 404 when the app is not there or the machine is not the app's."""
+    required_app(world, app_name)
+    machine = world.find(Machine, machine_id)
+    if machine is None or machine.app != app_name:
+        raise Refusal(404, "machine not found", "not_found")
+    return machine
+
+
+def boot(world: World, machine: Machine, at: float) -> None:
+    """A cold start: memory begins anew, and all of every volume is used. The caller puts the machine."""
+    machine.booted_at = at
+    machine.memory_kept = True
+    machine.moved = False
+    machine.used_gb = {volume.id: volume.size_gb for volume in _mounted(world, machine)}
+
+
+def mounted_by_hand(world: World, volume: Volume) -> None:
+    """Let the machine that `volume` was attached to use all of it."""
+    machine = world.find(Machine, volume.attached_machine_id or "")
+    if machine is not None:
+        machine.used_gb[volume.id] = volume.size_gb
+        world.put(machine)
+
+
+def use_added_space(world: World) -> None:
+    """Let every machine use all of its volumes, as under switch extend_needs_restart `never`."""
+    for machine in world.all(Machine):
+        machine.used_gb = {volume.id: volume.size_gb for volume in _mounted(world, machine)}
+        world.put(machine)
 
 
 def wire(world: World, machine: Machine) -> dict[str, Any]:
     config: dict[str, Any] = {
         "guest": {"cpus": machine.cpus, "cpu_kind": machine.cpu_kind, "memory_mb": machine.memory_mb},
         "init": {} if machine.swap_size_mb is None else {"swap_size_mb": machine.swap_size_mb},
-        "mounts": [
-            {"volume": volume.id, "path": f"/{volume.name}"}
-            for volume in world.children(Volume, machine.app)
-            if volume.attached_machine_id == machine.id
-        ],
+        "mounts": [{"volume": volume.id, "path": f"/{volume.name}"} for volume in _mounted(world, machine)],
     }
     if machine.schedule is not None:
         config["schedule"] = machine.schedule
     return {
         "id": machine.id,
         "name": machine.name,
-        "state": machine.state,
+        "state": shown_state(world, machine),
         "region": machine.region,
         "instance_id": machine.instance_id,
         "private_ip": "fdaa::1",
         "config": config,
-        "created_at": rfc3339(machine.created_at),
-        "updated_at": rfc3339(machine.updated_at),
+        "created_at": _time(machine.created_at),
+        "updated_at": _time(machine.updated_at),
     }
+
+
+def world_wire(world: World, machine: Machine) -> dict[str, Any]:
+    """The machine as the world shows it to tests.
+
+    `pending_restart`: ids of mounted volumes with space that it does not use before its next
+    boot, whoever added it. `snapshot`: it is suspended, and a start resumes it. `booted_at`: its
+    last cold start, null when that is not known.
+    """
+    usable_at_once = world.switches["extend_needs_restart"] == "never"
+    return {
+        "app": machine.app,
+        **wire(world, machine),
+        "pending_restart": [
+            volume.id
+            for volume in _mounted(world, machine)
+            if not usable_at_once and volume.size_gb > machine.used_gb.get(volume.id, volume.size_gb)
+        ],
+        "snapshot": machine.state == "suspended" and machine.memory_kept,
+        "booted_at": None if machine.booted_at is None else rfc3339(machine.booted_at),
+    }
+
+
+def shown_state(world: World, machine: Machine) -> str:
+    """The state as answers spell it (switch started_word)."""
+    word: str = world.switches["started_word"]
+    return word if machine.state in RUNNING else machine.state
+
+
+def _time(at: float) -> str:
+    return YEAR_ONE if at == YEAR_ONE_S else rfc3339(at)
+
+
+def _mounted(world: World, machine: Machine) -> Sequence[Volume]:
+    return [each for each in world.children(Volume, machine.app) if each.attached_machine_id == machine.id]
 
 
 def _attachable(world: World, app_name: str, volume_id: str, machine_id: str | None) -> Volume:
@@ -115,8 +217,36 @@ def _attach(world: World, machine: Machine, volumes: Sequence[Volume]) -> None:
         holder = machine.id if volume.id in held else None
         if volume.attached_machine_id != holder and volume.attached_machine_id in (None, machine.id):
             volume.attached_machine_id = holder
+            machine.used_gb.pop(volume.id, None)
             world.put(volume)
 
 
+def _note_mounts(world: World, machine: Machine) -> None:
+    """A volume mounted since the last boot is used from its mounting on."""
+    for volume in _mounted(world, machine):
+        machine.used_gb.setdefault(volume.id, volume.size_gb)
+
+
 TRANSITIONS: Transitions = {}
-ROUTES: tuple[Route, ...] = ()
+
+_MACHINES = "/v1/apps/{app_name}/machines"
+ROUTES = (
+    Route(
+        "GET",
+        _MACHINES,
+        list_all,
+        "List machines",
+        extended=True,
+        replies={200: list[wires.Machine]},
+        errors=(401, 404),
+    ),
+    Route(
+        "GET",
+        _MACHINES + "/{machine_id}",
+        get,
+        "Get a machine",
+        extended=True,
+        replies={200: wires.Machine},
+        errors=(401, 404),
+    ),
+)

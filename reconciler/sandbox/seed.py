@@ -143,8 +143,7 @@ def _machine(world: World, item: Mapping[str, Any]) -> None:
     """A machine as the world shows it, or the body of the control verb."""
     register(world, item["app"])
     config = item.get("config", {})
-    body = {name: value for name, value in item.items() if name in ("app", "id", "name", "region", "state")}
-    body |= {**config.get("guest", {}), **config.get("init", {})}
+    body = {**config.get("guest", {}), **config.get("init", {}), "schedule": config.get("schedule"), **item}
     body["volumes"] = item.get("volumes") or [mount["volume"] for mount in config.get("mounts", ())]
     control.register_machine(world, body)
 

@@ -15,18 +15,25 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "deleted_cluster_get": (200, 404),  # a GET of a deleted cluster
     "extend_needs_restart": ("attached", "always", "never"),  # when an extend owes a restart
     "extend_not_larger": (422, 400, 200),  # an extend to a smaller or equal size
+    "restart_repeated": (200, 412),  # a restart of a machine that boots already
     "secret_digest": ("same", "fresh"),  # whether an equal value keeps its digest
     "secret_status": (201, 200),  # the answer to setting a secret
     "secret_value": ("value", "empty", "masked"),  # `value` in that answer
     "snapshot_fields": ("known", "documented"),  # with or without `status` and `volume_size`
     "snapshot_outcome": ("created", "failed"),  # how a snapshot ends
     "snapshot_reply": ("backup", "empty"),  # the answer to an on-demand snapshot
+    "start_repeated": (200, 412),  # a start of a machine that runs already
+    "start_reply": ("full", "previous_state"),  # the answer to a start, with or without the host
+    "started_word": ("started", "running"),  # how the state of a machine that runs is spelt
+    "suspend_refusal": ("rule", "plain"),  # whether the refusal's text names the broken rule
+    "suspend_repeated": (200, 412),  # a suspend of a machine that is suspended already
     "zones_used_up": (422, 412),  # a create without a unique zone left
 }
 
 # name → (default, lowest allowed)
 NUMBERS: Mapping[str, tuple[float, float]] = {
     "read_lag_s": (0, 0),  # reads show size and state as before an extend or delete for this long
+    "suspending_s": (10, 0),  # how long saving the memory of a machine takes
     "zones_per_region": (5, 1),
 }
 

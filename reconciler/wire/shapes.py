@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from reconciler.wire.cluster import ClusterBackupList, ClusterList, ClusterReply
+from reconciler.wire.machine import Machine
 from reconciler.wire.secret import SecretList
 from reconciler.wire.volume import Snapshot, Volume
 
@@ -18,6 +19,8 @@ _SHAPES: dict[str, tuple[Any, Callable[[Any], Sequence[Any]]]] = {
     "volumes": (list[Volume], lambda volumes: volumes),
     "snapshots": (list[Snapshot], lambda snapshots: snapshots),
     "secrets": (SecretList, lambda reply: reply.secrets),
+    "machine": (Machine, lambda machine: [machine]),
+    "machines": (list[Machine], lambda machines: machines),
 }
 
 

@@ -1,0 +1,250 @@
+"""Suspend, resume, stop and restart of machines, and waiting for it.
+
+Source: platform API, 3.3 and 4.4; platform notes, "Machines".
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from reconciler.sandbox import fields
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.machine import RUNNING, YEAR_ONE_S, Machine, boot, required, shown_state
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.world import Transition, Transitions, World
+from reconciler.wire import machine as wires
+
+LARGEST_MB = 2048
+UPDATED_SINCE = datetime(2024, 6, 20, 20, tzinfo=UTC).timestamp()
+LONGEST_WAIT_S = 60
+_WAITED_FOR = (*RUNNING, "suspended", "stopped", "destroyed")
+_STARTABLE = ("created", "stopped", "suspended", "suspending", "failed")
+_STOPPABLE = (*RUNNING, "starting", "suspending", "suspended", "failed")
+
+
+def suspend(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    machine = required(world, app_name, machine_id)
+    if machine.state in ("suspending", "suspended") and world.switches["suspend_repeated"] == 200:
+        return _accepted()
+    _require(machine, RUNNING, "suspend")
+    rule = _broken_rule(machine)
+    if rule:
+        named = world.switches["suspend_refusal"] == "rule"
+        raise _precondition(rule if named else "machine cannot be suspended")
+    world.enter(machine, "suspending", lasts_s=world.switches["suspending_s"])
+    return _accepted()
+
+
+def wait(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """200 in the wanted state, else the 408 that ends the wait when its time has passed.
+
+    `state` is `started` unless it is given, `timeout` whole seconds from 1 to 60, which is the default.
+    """
+    machine = required(world, app_name, machine_id)
+    wanted = request.parameter("state") or "started"
+    if wanted not in _WAITED_FOR:
+        raise fields.refused("state", f"must be one of {', '.join(_WAITED_FOR)}")
+    timeout_s = _timeout_s(request.parameter("timeout"))
+    state = shown_state(world, machine)
+    if wanted == machine.state or (wanted in RUNNING and machine.state in RUNNING):
+        return reply({"ok": True, "state": state})
+    problem = f"machine failed to reach desired state, {wanted}, currently {state}"
+    answer = reply({"error": f"deadline_exceeded: {problem}", "status": "deadline_exceeded"}, 408)
+    answer.again_s = timeout_s
+    return answer
+
+
+def start(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """Resume, or start cold when nothing was kept in memory; a start during `suspending` cancels that."""
+    machine = required(world, app_name, machine_id)
+    answer = {
+        "previous_state": shown_state(world, machine),
+        "migrated": machine.moved,
+        "new_host": machine.host if machine.moved else "",
+    }
+    if machine.state not in (*RUNNING, "starting") or world.switches["start_repeated"] == 412:
+        _require(machine, _STARTABLE, "start")
+        world.enter(machine, "starting")
+    if world.switches["start_reply"] == "previous_state":
+        return reply({"previous_state": answer["previous_state"]})
+    return reply(answer)
+
+
+def stop(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    machine = required(world, app_name, machine_id)
+    body = request.object()
+    fields.text(body, "signal")
+    fields.whole(body, "timeout", 0)
+    return _stop(world, machine)
+
+
+def restart(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    return _restart(world, required(world, app_name, machine_id))
+
+
+def _stop(world: World, machine: Machine) -> Response:
+    if machine.state not in ("stopped", "stopping"):
+        _require(machine, _STOPPABLE, "stop")
+        machine.memory_kept = False
+        world.enter(machine, "stopping")
+    return _accepted()
+
+
+def _restart(world: World, machine: Machine) -> Response:
+    booting = machine.state in ("restarting", "updating", "starting") and not machine.memory_kept
+    if booting and world.switches["restart_repeated"] == 200:
+        return _accepted()
+    _require(machine, RUNNING, "restart")
+    machine.memory_kept = False
+    world.enter(machine, "restarting")
+    return _accepted()
+
+
+def _deploy(world: World, machine: Machine) -> Response:
+    machine.instance_id = world.new_id(26)
+    machine.updated_at = world.now
+    _lose_memory(world, machine, "updating")
+    return _accepted()
+
+
+def _migrate(world: World, machine: Machine) -> Response:
+    machine.host = world.new_id(8)
+    machine.moved = True
+    _lose_memory(world, machine, "restarting")
+    return _accepted()
+
+
+def _lose_snapshot(world: World, machine: Machine) -> Response:
+    _require(machine, ("suspending", "suspended"), "lose the snapshot of")
+    machine.memory_kept = False
+    world.put(machine)
+    return _accepted()
+
+
+# What the platform or a person does to a machine, by the last part of the control verb's path.
+BY_HAND: Mapping[str, Callable[[World, Machine], Response]] = {
+    "stop": _stop,
+    "restart": _restart,
+    "deploy": _deploy,
+    "migrate": _migrate,
+    "lose_snapshot": _lose_snapshot,
+}
+
+
+def _broken_rule(machine: Machine) -> str:
+    """Which rule forbids to suspend it, "" for none. A year-1 `updated_at` breaks none: it is not known.
+
+    Source: platform API, 3.3 and 8.
+    """
+    if machine.memory_mb > LARGEST_MB:
+        return f"machine memory of {machine.memory_mb} MB is above {LARGEST_MB} MB, so it cannot be suspended"
+    if machine.swap_size_mb:
+        return "machine has swap, so it cannot be suspended"
+    if machine.schedule:
+        return "machine has a schedule, so it cannot be suspended"
+    if YEAR_ONE_S < machine.updated_at < UPDATED_SINCE:
+        return "machine was last updated before 2024-06-20 20:00 UTC, so it cannot be suspended"
+    return ""
+
+
+def _lose_memory(world: World, machine: Machine, state: str) -> None:
+    """A machine that runs boots again, by way of `state`; one that does not will boot when it is started."""
+    machine.memory_kept = False
+    if machine.state in (*RUNNING, "starting"):
+        world.enter(machine, state)
+    else:
+        world.put(machine)
+
+
+def _require(machine: Machine, states: Sequence[str], verb: str) -> None:
+    if machine.state not in states:
+        raise _precondition(f"unable to {verb} machine from current state: '{machine.state}'")
+
+
+def _precondition(problem: str) -> Refusal:
+    return Refusal(412, f"failed_precondition: {problem}", "failed_precondition")
+
+
+def _timeout_s(text: str | None) -> int:
+    if text is None:
+        return LONGEST_WAIT_S
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= LONGEST_WAIT_S):
+        raise fields.refused("timeout", f"must be between 1 and {LONGEST_WAIT_S} seconds")
+    return int(text)
+
+
+def _accepted() -> Response:
+    return reply({"ok": True})
+
+
+def _finish_suspending(world: World, machine: Machine, at: float) -> None:
+    world.enter(machine, "suspended", at)
+
+
+def _finish_starting(world: World, machine: Machine, at: float) -> None:
+    if not machine.memory_kept:
+        boot(world, machine, at)
+    world.enter(machine, "started", at)
+
+
+def _finish_stopping(world: World, machine: Machine, at: float) -> None:
+    world.enter(machine, "stopped", at)
+
+
+def _start_again(world: World, machine: Machine, at: float) -> None:
+    world.enter(machine, "starting", at)
+
+
+TRANSITIONS: Transitions = {
+    ("machine", "suspending"): Transition(10, _finish_suspending),
+    ("machine", "starting"): Transition(2, _finish_starting),
+    ("machine", "stopping"): Transition(3, _finish_stopping),
+    ("machine", "restarting"): Transition(3, _start_again),
+    ("machine", "updating"): Transition(5, _start_again),
+}
+
+_MACHINE = "/v1/apps/{app_name}/machines/{machine_id}"
+ROUTES = (
+    Route(
+        "POST",
+        _MACHINE + "/suspend",
+        suspend,
+        "Suspend a machine",
+        replies={200: wires.MachineAccepted},
+        errors=(401, 404, 412),
+    ),
+    Route(
+        "GET",
+        _MACHINE + "/wait",
+        wait,
+        "Wait for a state of a machine",
+        replies={200: wires.MachineWaited},
+        errors=(401, 404, 408, 422),
+    ),
+    Route(
+        "POST",
+        _MACHINE + "/start",
+        start,
+        "Start or resume a machine",
+        replies={200: wires.MachineStarted},
+        errors=(401, 404, 412),
+    ),
+    Route(
+        "POST",
+        _MACHINE + "/stop",
+        stop,
+        "Stop a machine",
+        extended=True,
+        body=wires.MachineStop,
+        replies={200: wires.MachineAccepted},
+        errors=(400, 401, 404, 412, 422),
+    ),
+    Route(
+        "POST",
+        _MACHINE + "/restart",
+        restart,
+        "Restart a machine",
+        extended=True,
+        replies={200: wires.MachineAccepted},
+        errors=(401, 404, 412),
+    ),
+)
