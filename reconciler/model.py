@@ -54,11 +54,15 @@ class Deletion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """How a resource may be treated. Stored with the record, so that it outlives the manifest."""
+    """How a resource may be treated. Stored with the record, so that it outlives the manifest.
+
+    `restart`: whether an owed restart of its machine may be carried out, or only be told of.
+    """
 
     deletion: Deletion = Deletion.RETAIN
     snapshot_before: tuple[Literal["extend", "delete"], ...] = ("delete",)
     timeout_s: int = 1800
+    restart: Literal["ask", "auto"] = "ask"
 
 
 class Reference(NamedTuple):

@@ -1,7 +1,7 @@
 """The project's settings: `reconcile.yaml`, found upwards from the working directory, and the environment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -49,6 +49,9 @@ class ExecutionSettings(_Section):
     concurrency: int = Field(8, ge=1, le=256)
     settle_s: float = Field(180.0, ge=0, strict=False, description="How late a lost create may show up.")
     deadline_s: float = Field(30.0, gt=0, strict=False, description="Bound of one request.")
+    adopt_inferred: bool = Field(
+        True, description="Adopt what a lost create evidently made; false: ask a person instead."
+    )
 
 
 class Settings(_Section):
@@ -90,7 +93,8 @@ def _read(file: Path) -> Settings:
     except OSError as failure:
         raise ReconcilerError(f"cannot read {name}: {failure.strerror}") from failure
     if composed.diagnostics:
-        raise ManifestError(f"{FILE_NAME} cannot be read", composed.diagnostics)
+        problems = [replace(problem, hide_source=True) for problem in composed.diagnostics]
+        raise ManifestError(f"{FILE_NAME} cannot be read", problems)
     if not composed.documents:
         return Settings()
     document = composed.documents[0]
@@ -107,7 +111,8 @@ def _explain(problem: Any, document: Document, file: str) -> Diagnostic:
         path = path[:-1]
     span: Span | None = unpack_span(file, document.spans[path]) if path in document.spans else None
     field = ".".join(map(str, problem["loc"]))
-    return error("bad-setting", f"`{field}`: {problem['msg'].lower()}", span, help="see docs/settings.md")
+    told = error("bad-setting", f"`{field}`: {problem['msg'].lower()}", span, help="see docs/settings.md")
+    return replace(told, hide_source=True)  # somebody may have written a token or a password there
 
 
 def _with_environment(settings: Settings, env: Mapping[str, str]) -> Settings:

@@ -142,6 +142,8 @@ class Step:
     `accepts`: refusals that mean done, by class (platform.outcome).
     `if_unknown`: repeat (absolute calls), find (by list and baseline), ask (a person decides).
     `removes`: success means that the object is gone and its record with it.
+    `if_owed`: not sent unless one of these addresses owes a restart by then; `settles`: success means
+    that none of them does any more.
     """
 
     id: str
@@ -158,6 +160,8 @@ class Step:
     if_unknown: Literal["repeat", "find", "ask"] = "ask"
     find: Find | None = None
     removes: bool = False
+    if_owed: tuple[Address, ...] = ()
+    settles: bool = False
 
     @property
     def mutates(self) -> bool:

@@ -76,15 +76,15 @@ def _checked(base_url: str) -> SplitResult:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
-    if not usable:
-        raise ReconcilerError(
-            f"`{base_url}` is not the address of a service", help="write it as https://HOST[:PORT][/PATH]"
-        )
-    if parts.username is not None or parts.query or parts.fragment:
+    if "@" in base_url or (usable and (parts.query or parts.fragment)):
         # The address itself is not shown: what stands there may be a password.
         raise ReconcilerError(
             "a service's address holds credentials, a query or a fragment",
             help="write it as https://HOST[:PORT][/PATH]; a token has its own setting",
+        )
+    if not usable:
+        raise ReconcilerError(
+            f"`{base_url}` is not the address of a service", help="write it as https://HOST[:PORT][/PATH]"
         )
     if parts.scheme == "http" and not is_loopback(base_url):
         raise ReconcilerError(

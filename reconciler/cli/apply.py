@@ -175,13 +175,13 @@ def _report(applied: "Applied", output: str) -> None:
     from reconciler.reports.text import render_plan, render_results
 
     if output == "json":
-        told = (*applied.plan.diagnostics, *applied.questions)
+        told = (*applied.plan.diagnostics, *applied.notices)
         echo_json(apply_document(applied.plan, applied.results, applied.owed, diagnostics=told))
     elif applied.declined:
         click.echo("Not applied; nothing was changed.")
     elif applied.results:
         click.echo(render_results(applied.results, applied.owed), nl=False)
-        echo_diagnostics(applied.questions)
+        echo_diagnostics(applied.notices)
     else:
         click.echo(render_plan(applied.plan), nl=False)
         echo_diagnostics(applied.plan.diagnostics)

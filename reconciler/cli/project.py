@@ -113,7 +113,7 @@ def _limits(settings: Settings, options: Options) -> Limits:
     execution = settings.execution
     chosen = "RECONCILE_SETTLE_S" in os.environ or "settle_s" in execution.model_fields_set
     settle_s = execution.settle_s if chosen or not options.sandbox else SANDBOX_SETTLE_S
-    return Limits(execution.concurrency, execution.deadline_s, settle_s)
+    return Limits(execution.concurrency, execution.deadline_s, settle_s, execution.adopt_inferred)
 
 
 def _token(settings: Settings) -> str:

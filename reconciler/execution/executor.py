@@ -12,8 +12,8 @@ from reconciler.clock import Clock
 from reconciler.errors import AppMissing, NotFound, PlatformError, ReconcilerError, StoreError
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
-from reconciler.execution.recorder import Recorder
-from reconciler.execution.settling import Settlement, settle
+from reconciler.execution.recorder import Recorder, Unrecorded
+from reconciler.execution.settling import Settlement, left_of_window, settle
 from reconciler.execution.values import (
     Outputs,
     SecretReader,
@@ -32,13 +32,10 @@ from reconciler.secrets.fingerprint import fingerprint
 from reconciler.steps import Binding, Expectation, OutcomeWord, Plan, Read, Result, SecretRef, Step
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
-REPEAT_AFTER_S = 1.0  # before an absolute call, whose repetition changes nothing, is sent again
 READ_LAG_S = 15  # a read may show the old size for 10 s. Source: platform notes, "Volumes"
+UNDER_WAY = ("running", "unfinished")  # of a snapshot: it may be the one that a refusal tells us to wait for
+PAUSE_S = 5.0  # over the deadline of a request: only a process that was stopped takes so long
 GRACE_S = 10.0  # how long calls under way may go on after the first signal
-
-
-class Unrecorded(StoreError):
-    """A call was sent, and its outcome could not be written down."""
 
 
 class Executor:
@@ -108,6 +105,8 @@ class Executor:
         blocker = next((id for id in step.after if self._results[id].outcome != "done"), None)
         if blocker is not None:
             return self._skip(step, f"waits for {blocker}, which is {self._results[blocker].outcome}")
+        if step.if_owed and not any(map(self._recorder.owes_restart, step.if_owed)):
+            return self._result(step, "done", "not needed: no restart is owed")
         started = self._clock.monotonic()
         try:
             reply, baseline = None, frozenset[str]()
@@ -124,8 +123,8 @@ class Executor:
                 result = await self._wait(step, reply, baseline)
         except ReconcilerError as failure:
             # Raised before a call or by a read after it: what the call did is already recorded.
-            unrecorded = isinstance(failure, Unrecorded)
-            result = self._result(step, "unknown" if unrecorded else "failed", failure.message)
+            lost = isinstance(failure, Unrecorded) and not failure.kept
+            result = self._result(step, "unknown" if lost else "failed", failure.message)
             if isinstance(failure, StoreError):
                 self.stopping = True
         elapsed_s = self._clock.monotonic() - started
@@ -200,7 +199,7 @@ class Executor:
             baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else (),
             owes=step.owes.because if step.owes is not None else "",
         )
-        return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") != "running")
+        return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") not in UNDER_WAY)
 
     async def _list(self, read: Read, *, fresh: bool) -> Sequence[Any]:
         """This run's observation serves all creates of an app; a second attempt looks again."""
@@ -215,6 +214,7 @@ class Executor:
         """Intent, send, outcome: the outcome is recorded even if this task is cancelled meanwhile."""
         with anyio.CancelScope(shield=True):
             await self._recorder.intent(step, attempt, intent)
+            checked_at = self._clock.monotonic()
             await self._recorder.check_lease()
         outcome = Outcome(Verdict.UNKNOWN, message="interrupted before an answer came")
         # Stands only when the grace period after a signal cuts the call off.
@@ -230,23 +230,33 @@ class Executor:
             )
         finally:
             with anyio.CancelScope(shield=True):
+                self._notice_pause(step, self._clock.monotonic() - checked_at)
                 await self._record(step, attempt, intent, outcome)
         return outcome
 
-    async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
-        """Raises Unrecorded when the store is gone: the open intent then makes the next run find out."""
-        try:
-            await self._commit(step, attempt, intent, outcome)
-        except StoreError as failure:
-            told = f" ({outcome.id})" if outcome.id else ""
-            message = f"the call was answered {outcome.kind}{told}, but the state cannot be written: "
-            raise Unrecorded(message + failure.message) from failure
+    def _notice_pause(self, step: Step, took_s: float) -> None:
+        """A stopped process may have sent its call long after its lease was checked: a person should know.
 
-    async def _commit(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
+        Whether somebody took the lease over meanwhile shows when the outcome is recorded.
+        """
+        if took_s > self._limits.deadline_s + PAUSE_S:
+            since = f"{took_s:.0f} s from the check of its lease to the answer"
+            self._reporter.note(f"{step.id}: this process stood still: {since}")
+
+    async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
+        """Raises Unrecorded when the store is gone: the next run goes on from what was kept aside."""
+        try:
+            await self._tell(step, attempt, intent, outcome)
+        except Unrecorded as failure:
+            told = f" ({outcome.id})" if outcome.id else ""
+            message = f"the outcome of the call is {outcome.kind}{told}, but the state cannot be written: "
+            raise Unrecorded(message + failure.message, kept=failure.kept) from failure
+
+    async def _tell(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
         if outcome.kind is Verdict.NO:
             await self._recorder.failed(step, attempt, outcome.message, outcome.status)
         elif outcome.kind is Verdict.UNKNOWN:
-            await self._recorder.unknown(step, attempt, outcome.message, self._owed(step, None))
+            await self._recorder.unknown(step, attempt, intent, outcome.message, self._owed(step, None))
         else:
             self._outputs.put(step.id, outcome.reply)
             live = dig(outcome.reply, step.object_path) if step.object_path is not None else None
@@ -281,7 +291,7 @@ class Executor:
         if step.removes and await self._is_gone(step):
             return Settlement("landed")
         if step.if_unknown == "repeat":
-            await self._clock.sleep(REPEAT_AFTER_S)
+            await self._clock.sleep(left_of_window(sent_at, self._clock, self._limits.repeat_after_s))
             return Settlement("not_landed")
         if step.if_unknown == "find":
             self._reporter.settling(step.address, self._limits.settle_s)
@@ -290,7 +300,7 @@ class Executor:
             sent_at,
             platform=self._platform,
             clock=self._clock,
-            settle_s=self._limits.settle_s,
+            limits=self._limits,
             tracked=self._recorder.tracked_ids,
         )
 
@@ -298,8 +308,8 @@ class Executor:
         """Whether a repetition was refused because its lost predecessor had landed after all."""
         if step.removes:
             return await self._is_gone(step)
-        if step.wait is None or step.if_unknown != "repeat":
-            return False
+        if step.wait is None or step.if_unknown != "repeat" or step.if_owed:
+            return False  # that a machine runs does not show that it was restarted
         waited = await wait_for(
             replace(step.wait, timeout_s=min(step.wait.timeout_s, READ_LAG_S)),
             platform=self._platform,

@@ -62,6 +62,18 @@ class Intent:
             return replace(record, applied={**record.applied, self.keep: id})
         return None
 
+    def doubted(self, record: StateRecord) -> StateRecord:
+        """`record` without what this lost call may have replaced on the platform.
+
+        Nobody can read a secret back: a record that went on claiming the old value would hide it for ever.
+        """
+        kept = {
+            name: value
+            for name, value in record.applied.items()
+            if self.applied.get(name) is None or self.applied[name] == value
+        }
+        return replace(record, applied=kept)
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Intent":
         return _adapter().validate_python(dict(data))

@@ -5,8 +5,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`deadline_s` bounds one request, `settle_s` how late a lost create may still show up."""
+    """`deadline_s` bounds one request, `settle_s` how late a lost create may still show up.
+
+    `adopt_inferred`: a lost create is settled by evidence alone; without it, a person is asked.
+    """
 
     concurrency: int = 8
     deadline_s: float = 30.0
     settle_s: float = 180.0
+    adopt_inferred: bool = True
+
+    @property
+    def repeat_after_s(self) -> float:
+        """Since a lost absolute call: it may still arrive, and must not do so after its repetition."""
+        return min(self.deadline_s, self.settle_s)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.clock import Clock
+from reconciler.errors import StoreError
 from reconciler.execution.intents import Intent
 from reconciler.model import Action, Address, Obligation, Owed, StateRecord, owed_work
 from reconciler.state.store import Event, JournalEntry, Lease, Store
@@ -15,8 +16,20 @@ from reconciler.steps import Binding, Plan, Step
 LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
+class Unrecorded(StoreError):
+    """A call was sent and its outcome could not be written down, or (`kept`) only aside, for the next run."""
+
+    def __init__(self, message: str, *, kept: bool) -> None:
+        super().__init__(message)
+        self.kept = kept
+
+
 class Recorder:
-    """Holds the records of this run as they stand after each commit."""
+    """Holds the records of this run as they stand after each commit.
+
+    `done`, `failed` and `unknown` tell of a call that was sent: when the store is gone they raise
+    Unrecorded, after keeping aside what is known (`Store.spool`). What comes before a call raises StoreError.
+    """
 
     def __init__(
         self, store: Store, lease: Lease, run: str, clock: Clock, records: Mapping[Address, StateRecord]
@@ -29,6 +42,9 @@ class Recorder:
 
     def tracked_ids(self) -> set[str]:
         return {record.id for record in self.records.values()}
+
+    def owes_restart(self, address: Address) -> bool:
+        return address in self.records and bool(self.records[address].obligations)
 
     async def start(self, plan: Plan) -> None:
         """The run begins: what needs no call (adoptions, changed lifecycles, forgetting) is recorded."""
@@ -82,24 +98,39 @@ class Recorder:
         entry = self._entry(event, step, attempt, {"id": id} if id is not None else {})
         record = self.records.get(step.address)
         if step.removes:
-            await self._commit([entry], remove=[step.address] if record is not None else [])
+            await self._outcome(entry, remove=[step.address] if record is not None else [])
             return
         if record is None:
             record = intent.record(step.address, id or step.known_id, self._clock.now(), inferred=inferred)
         if owed is not None:
             record = _owing(record, owed)
-        await self._commit([entry], [replace(record, applied={**record.applied, **applied})])
+        put = [replace(record, applied={**record.applied, **applied})]
+        if step.settles:
+            put = self._settled(put[0], step.if_owed)
+        await self._outcome(entry, put)
+
+    def _settled(self, record: StateRecord, addresses: Sequence[Address]) -> list[StateRecord]:
+        """`record` and those at `addresses`, none of which owes a restart any more."""
+        others = [self.records[each] for each in addresses if each != record.address and each in self.records]
+        return [replace(each, obligations=()) for each in (record, *others)]
 
     async def failed(self, step: Step, attempt: int, message: str, status: int) -> None:
-        await self._commit([self._entry(Event.FAILED, step, attempt, {"error": message, "status": status})])
+        await self._outcome(self._entry(Event.FAILED, step, attempt, {"error": message, "status": status}))
 
-    async def unknown(self, step: Step, attempt: int, message: str, owed: Obligation | None) -> None:
+    async def unknown(
+        self, step: Step, attempt: int, intent: Intent, message: str, owed: Obligation | None
+    ) -> None:
         entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message})
         record = self.records.get(step.address)
         put = []
-        if owed is not None and record is not None:
-            put = [_owing(record, owed)]
-        await self._commit([entry], put)
+        if record is not None:
+            doubted = intent.doubted(record)
+            put = [doubted if owed is None else _owing(doubted, owed)]
+        try:
+            await self._commit([entry], put if put != [record] else [])
+        except StoreError as failure:
+            # Nothing to keep aside: the open intent says as much.
+            raise Unrecorded(failure.message, kept=False) from failure
 
     async def not_landed(self, step: Step, attempt: int) -> None:
         await self._commit([self._entry(Event.SETTLED, step, attempt, {"landed": False})])
@@ -130,6 +161,24 @@ class Recorder:
             attempt,
             data or {},
         )
+
+    async def _outcome(
+        self,
+        entry: JournalEntry,
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> None:
+        """Commit what must not get lost, because its call cannot be taken back."""
+        try:
+            await self._commit([entry], put, remove)
+        except StoreError as failure:
+            try:
+                place = await self._store.spool(self._lease, [entry], put, remove)
+            except StoreError as another:
+                message = f"{failure.message}; nor could it be kept aside: {another.message}"
+                raise Unrecorded(message, kept=False) from failure
+            message = f"{failure.message}; it is kept in {place}, which the next run takes in"
+            raise Unrecorded(message, kept=True) from failure
 
     async def _commit(
         self,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from reconciler.clock import Clock
 from reconciler.errors import PlatformError
 from reconciler.execution.intents import Intent
+from reconciler.execution.limits import Limits
 from reconciler.planning.match import matching, possible
 from reconciler.platform.client import Platform
 
@@ -24,22 +25,26 @@ class Settlement:
 
 
 def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str]) -> list[Any]:
-    """Objects that the call may have made: new since the baseline, untracked, and held by nobody."""
+    """Objects that the call may have made: new since the baseline and untracked."""
     return [
         item
         for item in possible(intent.match or {}, objects)
-        if item.present
-        and item.id not in intent.baseline
-        and item.id not in tracked
-        and not any(getattr(item, name, None) for name in intent.unattached)
+        if item.present and item.id not in intent.baseline and item.id not in tracked
     ]
 
 
-def judge(intent: Intent, found: Sequence[Any]) -> Settlement:
-    if len(found) == 1 and matching(intent.match or {}, found):
-        return Settlement("landed", found[0].id)
+def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
+    """What the candidates prove.
+
+    One that somebody holds already may be ours all the same: neither to take, nor to be passed over.
+    A snapshot may be taken on evidence alone: any one of its volume serves.
+    """
     if not found:
         return Settlement("not_landed")
+    may_infer = limits.adopt_inferred or not intent.creates
+    free = [item for item in found if not any(getattr(item, name, None) for name in intent.unattached)]
+    if len(found) == len(free) == 1 and may_infer and matching(intent.match or {}, found):
+        return Settlement("landed", found[0].id)
     ids = ", ".join(sorted(item.id for item in found))
     return Settlement("undecided", why=f"these may be what it made: {ids}")
 
@@ -55,23 +60,23 @@ async def settle(
     *,
     platform: Platform,
     clock: Clock,
-    settle_s: float,
+    limits: Limits,
     tracked: Callable[[], Collection[str]],
 ) -> Settlement:
     """What became of a call whose reply was lost, once the settle window has passed."""
     if intent.if_unknown != "find" or intent.find is None:
         return Settlement("undecided", why="the platform documents no way to find out")
-    await clock.sleep(left_of_window(sent_at, clock, settle_s))
+    await clock.sleep(left_of_window(sent_at, clock, limits.settle_s))
     assert isinstance(intent.find.path, str)
     settlement = Settlement("not_landed")
     for attempt in range(LISTS_WITHOUT_A_TRACE):
         if attempt:
-            await clock.sleep(min(settle_s, 5.0))
+            await clock.sleep(min(limits.settle_s, 5.0))
         try:
             observation = await platform.read(intent.find.path, intent.find.shape)
         except PlatformError as failure:
             return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
-        settlement = judge(intent, candidates(intent, observation.objects, tracked()))
+        settlement = judge(intent, candidates(intent, observation.objects, tracked()), limits)
         if settlement.kind != "not_landed":
             return settlement
     return settlement

@@ -8,6 +8,7 @@ from reconciler.clock import Clock
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import PlatformError
 from reconciler.execution.intents import Intent
+from reconciler.execution.leasing import leased
 from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.settling import Settlement, candidates, judge, left_of_window, settle
@@ -33,17 +34,21 @@ async def settle_open(
     holder: str,
     timeout_s: float,
     concerned: Callable[[State], Collection[str]],
-) -> None:
+) -> Mapping[Address, str]:
     """Close every open intent that evidence can close, under the leases of their scopes.
 
+    Returns why the others are left open, by address.
+
+    Taking the lease also takes in what an earlier run had to keep aside (`Store.spool`).
     `concerned`: the scopes that this run is about; a process at work on another one is left alone.
     """
     state = await store.load()
-    scopes = {parse_intent(opened).scope for opened in state.open_intents} & set(concerned(state))
+    left = {parse_intent(opened).scope for opened in state.open_intents} | state.spooled
+    scopes = left & set(concerned(state))
+    undecided: dict[Address, str] = {}
     if not scopes:
-        return
-    lease = await store.lease(sorted(scopes), holder, timeout_s=timeout_s)
-    try:
+        return undecided
+    async with leased(store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
         state = await store.load()
         for opened in state.open_intents:
             intent = parse_intent(opened)
@@ -51,9 +56,7 @@ async def settle_open(
                 continue
             recorder = Recorder(store, lease, opened.run, clock, (await store.load()).records)
             if intent.if_unknown == "repeat":
-                # The dead process's call may still be on its way: ours must come after it.
-                window_s = min(limits.deadline_s, limits.settle_s)
-                await clock.sleep(left_of_window(opened.at, clock, window_s))
+                await clock.sleep(left_of_window(opened.at, clock, limits.repeat_after_s))
                 await _close_absolute(recorder, opened, intent, clock)
                 continue
             assert opened.address is not None
@@ -64,24 +67,31 @@ async def settle_open(
                 opened.at,
                 platform=platform,
                 clock=clock,
-                settle_s=limits.settle_s,
+                limits=limits,
                 tracked=recorder.tracked_ids,
             )
+            if settlement.kind == "undecided":
+                undecided[opened.address] = settlement.why
             await _close(recorder, opened, intent, settlement)
-    finally:
-        await store.release(lease)
+    return undecided
 
 
 async def overlay(
-    state: State, *, platform: Platform, clock: Clock, settle_s: float, concerned: Collection[str]
+    state: State,
+    *,
+    platform: Platform,
+    clock: Clock,
+    limits: Limits,
+    concerned: Collection[str],
+    undecided: Mapping[Address, str] | None = None,
 ) -> tuple[Mapping[Address, StateRecord], Mapping[Address, Diagnostic]]:
     """The records as they would be once open intents are settled, and what cannot be settled yet.
 
-    For verbs that only read: looks once, waits for nothing and writes nothing. `concerned`: the
-    scopes to look at.
+    Waits for nothing and writes nothing. `concerned`: the scopes to answer for. `undecided`: what
+    `settle_open` found, which looked well; without it (for verbs that only read) one look has to do.
     """
     records = dict(state.records)
-    undecided: dict[Address, Diagnostic] = {}
+    questions: dict[Address, Diagnostic] = {}
     for opened in state.open_intents:
         intent = parse_intent(opened)
         if opened.address is None or intent.scope not in concerned:
@@ -89,12 +99,15 @@ async def overlay(
         if intent.if_unknown == "repeat":
             record = records.get(opened.address)
             if record is not None:
-                records[opened.address] = _owing(record, intent, clock.now())
+                records[opened.address] = _after_absolute(record, intent, clock.now())
             continue
         settlement = Settlement("undecided", why="nothing on the platform can tell")
-        if intent.if_unknown == "find" and intent.find is not None:
-            settlement = await _look(intent, platform, {record.id for record in records.values()})
-            if left_of_window(opened.at, clock, settle_s):
+        if undecided is not None:
+            why = undecided.get(opened.address, "it was sent a moment ago, by another run")
+            settlement = Settlement("undecided", why=why)
+        elif intent.if_unknown == "find" and intent.find is not None:
+            settlement = await _look(intent, platform, {record.id for record in records.values()}, limits)
+            if left_of_window(opened.at, clock, limits.settle_s):
                 settlement = Settlement("undecided", why="it may still show up; the next apply waits for it")
         if settlement.kind == "landed":
             record = records.get(opened.address)
@@ -102,8 +115,8 @@ async def overlay(
             if made is not None:
                 records[opened.address] = made
         elif settlement.kind == "undecided":
-            undecided[opened.address] = describe(opened, intent, settlement.why)
-    return records, undecided
+            questions[opened.address] = describe(opened, intent, settlement.why)
+    return records, questions
 
 
 def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
@@ -121,14 +134,14 @@ def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
     )
 
 
-async def _look(intent: Intent, platform: Platform, tracked: set[str]) -> Settlement:
+async def _look(intent: Intent, platform: Platform, tracked: set[str], limits: Limits) -> Settlement:
     assert intent.find is not None
     assert isinstance(intent.find.path, str)
     try:
         observation = await platform.read(intent.find.path, intent.find.shape)
     except PlatformError as failure:
         return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
-    return judge(intent, candidates(intent, observation.objects, tracked))
+    return judge(intent, candidates(intent, observation.objects, tracked), limits)
 
 
 async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settlement: Settlement) -> None:
@@ -142,16 +155,18 @@ async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settl
 
 
 async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Intent, clock: Clock) -> None:
-    """An absolute call is simply planned again; a restart that its lost answer asked for stays owed."""
+    """An absolute call is simply planned again."""
     assert opened.address is not None
     record = recorder.records.get(opened.address)
-    owing = _owing(record, intent, clock.now()) if record is not None else None
-    put = [owing] if owing is not None and owing is not record else []
-    await recorder.settle(opened, {"absolute": True}, put)
+    after = _after_absolute(record, intent, clock.now()) if record is not None else None
+    await recorder.settle(
+        opened, {"absolute": True}, [after] if after is not None and after != record else []
+    )
 
 
-def _owing(record: StateRecord, intent: Intent, now: datetime) -> StateRecord:
-    """`record` with the restart that the lost answer may have asked for."""
+def _after_absolute(record: StateRecord, intent: Intent, now: datetime) -> StateRecord:
+    """`record` in doubt, with the restart that the lost answer may have asked for."""
+    record = intent.doubted(record)
     if not intent.owes or any(owed.because == intent.owes for owed in record.obligations):
         return record
     owed = Obligation("restart", intent.owes, "unknown", now)

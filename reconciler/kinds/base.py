@@ -203,7 +203,7 @@ class Kind(ABC):
         """The manifest is gone and the record's lifecycle says delete."""
         return Moves(Action.RETAIN)
 
-    def guards(self, action: Action) -> tuple[str, ...]:
+    def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         """Fields of the live object that must not move before `action`, beside the managed ones."""
         return ("id", "present")
 

@@ -103,7 +103,7 @@ class SecretKind(Kind):
             return None
         return Read(f"/v1/apps/{address.app}/secrets", "secrets")
 
-    def guards(self, action: Action) -> tuple[str, ...]:
+    def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         return ("id", "digest")
 
     # --- deciding ---

@@ -4,14 +4,22 @@ Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes" and "Snapsho
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Tag
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
-from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, path_of, segment
+from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields
+from reconciler.kinds.restarts import restart_steps
+from reconciler.kinds.snapshots import (
+    await_snapshot,
+    listed_snapshots,
+    snapshot_before,
+    snapshot_due,
+    snapshot_step,
+    volume_path,
+)
 from reconciler.model import (
     Action,
     Address,
@@ -22,11 +30,9 @@ from reconciler.model import (
     Reference,
 )
 from reconciler.steps import Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
-from reconciler.wire.base import parse_time
 from reconciler.wire.volume import GONE_STATES
 
 DEFAULT_SIZE_GB = 3
-SNAPSHOT_SERVES = timedelta(hours=1)  # so long one taken before a call serves when the call is tried again
 DELETE_LAG_S = 60  # for a moment after a delete, reads still show the volume
 UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extending")
 
@@ -209,7 +215,7 @@ class VolumeKind(Kind):
         return Read(f"/v1/apps/{address.app}/volumes", "volumes")
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
-        return {"snapshots": Read(_volume_path(address, id, "/snapshots"), "snapshots")}
+        return {"snapshots": Read(volume_path(address, id, "/snapshots"), "snapshots")}
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
         """The snapshots, where an objective or a snapshot that we took before depends on them."""
@@ -221,15 +227,17 @@ class VolumeKind(Kind):
             needed = again or "snapshot_max_age_h" in subject.resource.objectives
         if not needed:
             return ()
-        return (Read(_volume_path(subject.address, subject.live.id, "/snapshots"), "snapshots"),)
+        return (Read(volume_path(subject.address, subject.live.id, "/snapshots"), "snapshots"),)
 
     def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
         match = {"name": spec.name or address.name}
         return match if spec.region is None else {**match, "region": spec.region}
 
-    def guards(self, action: Action) -> tuple[str, ...]:
+    def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         if action is Action.DELETE:
             return ("id", "present", "size_gb", "attached_machine_id", "attached_alloc_id")
+        if subject.resource is not None and restart_steps(subject):  # of the machine that was reviewed
+            return ("id", "present", "attached_machine_id")
         return ("id", "present")
 
     # --- deciding ---
@@ -285,14 +293,14 @@ class VolumeKind(Kind):
             reasons.append(f"still {subject.live.state}")
         in_place = {field.path: field.after for field in fields if field.effect is Effect.IN_PLACE}
         grow = next((field for field in fields if field.effect is Effect.GROW), None)
-        stale = self._snapshot_due(subject)
+        stale = snapshot_due(subject)
         if stale is not None:
-            running = [item.id for item in _listed(subject) if item.progress == "running"]
+            running = [item.id for item in listed_snapshots(subject) if item.progress == "running"]
             action = Action.NOOP if running else Action.SNAPSHOT
             reasons.append(f"{stale}, but one is running" if running else stale)
-            steps.append(_await_snapshot(subject, running[-1]) if running else _snapshot_step(subject))
+            steps.append(await_snapshot(subject, running[-1]) if running else snapshot_step(subject))
         elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
-            steps.append(_snapshot_before(subject))
+            steps.append(snapshot_before(subject))
         if in_place:
             action = Action.UPDATE
             steps.append(_update_step(subject, in_place))
@@ -302,6 +310,13 @@ class VolumeKind(Kind):
             steps.append(_extend_step(subject, grow))
             if impact is Impact.RESTART:
                 reasons.append("the attached machine may have to restart to use the added space")
+        owed = subject.record is not None and bool(subject.record.obligations)
+        restarts = restart_steps(subject) if owed or grow is not None else []
+        if restarts and action in (Action.NOOP, Action.SNAPSHOT):
+            action = Action.RESTART if action is Action.NOOP else action
+            impact = Impact.RESTART
+            reasons.append(f"machine {subject.live.attached_machine_id} owes a restart")
+        steps += restarts
         return Moves(action, tuple(steps), tuple(fields), impact, "; ".join(reasons))
 
     def settled(self, subject: Subject) -> Step:
@@ -317,17 +332,17 @@ class VolumeKind(Kind):
                 help="detach it (remove the machine) first; the platform refuses until then",
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
-        before = [_snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
+        before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
         step = Step(
             id=f"{subject.address}#delete",
             address=subject.address,
-            call=Call("DELETE", _volume_path(subject.address, subject.known_id())),
+            call=Call("DELETE", volume_path(subject.address, subject.known_id())),
             accepts=("not_found", "gone"),
             if_unknown="repeat",
             removes=True,
             # Until then the list may still offer it for adoption. Source: platform notes, "Volumes".
             wait=Wait(
-                Read(_volume_path(subject.address, subject.known_id()), "volume"),
+                Read(volume_path(subject.address, subject.known_id()), "volume"),
                 Condition("present", any_of=(False,)),
                 DELETE_LAG_S,
                 or_gone=True,
@@ -347,23 +362,6 @@ class VolumeKind(Kind):
             help=f"set `size_gb: {change.before}`, or {_NEW_VOLUME}",
         )
 
-    def _snapshot_due(self, subject: Subject) -> str | None:
-        """Why `snapshot_max_age_h` is missed, else None. A new volume has that long for its first one."""
-        assert subject.resource is not None
-        limit_h = subject.resource.objectives.get("snapshot_max_age_h")
-        if limit_h is None:
-            return None
-        moments = [parse_time(item.created_at) for item in _listed(subject) if item.usable]
-        newest = max((moment for moment in moments if moment is not None), default=None)
-        since = newest or parse_time(subject.live.created_at)
-        if since is not None and subject.now - since <= timedelta(hours=limit_h):
-            return None
-        return f"no usable snapshot from the last {limit_h} h"
-
-
-def _volume_path(address: Address, id: str | OutputRef, suffix: str = "") -> Any:
-    return path_of(f"/v1/apps/{address.app}/volumes/", segment(id) if isinstance(id, str) else id, suffix)
-
 
 def _size_change(subject: Subject) -> FieldChange:
     want, largest, live = subject.spec.wanted_size_gb, subject.spec.largest_size_gb, subject.live.size_gb
@@ -382,7 +380,7 @@ def _why_created(origin: Origin | None) -> str:
 
 def _settled(subject: Subject, reply_path: str | None) -> Wait:
     return Wait(
-        Read(_volume_path(subject.address, subject.known_id()), "volume"),
+        Read(volume_path(subject.address, subject.known_id()), "volume"),
         Condition("state", any_of=("created",), fails=tuple(sorted(GONE_STATES))),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
@@ -393,19 +391,19 @@ def _update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
     return Step(
         id=f"{subject.address}#update",
         address=subject.address,
-        call=Call("PUT", _volume_path(subject.address, subject.known_id()), fields),
+        call=Call("PUT", volume_path(subject.address, subject.known_id()), fields),
         applied=fields,
         if_unknown="repeat",
     )
 
 
 def _extend_step(subject: Subject, grow: FieldChange) -> Step:
-    path = _volume_path(subject.address, subject.known_id())
+    path = volume_path(subject.address, subject.known_id())
     return Step(
         id=f"{subject.address}#extend",
         address=subject.address,
         call=Call(
-            "PUT", _volume_path(subject.address, subject.known_id(), "/extend"), {"size_gb": grow.after}
+            "PUT", volume_path(subject.address, subject.known_id(), "/extend"), {"size_gb": grow.after}
         ),
         applied={"size_gb": grow.after, "snapshot": None},
         owes=Owes("restart", "needs_restart", f"extended from {grow.before} to {grow.after} GB"),
@@ -413,53 +411,6 @@ def _extend_step(subject: Subject, grow: FieldChange) -> Step:
         wait=Wait(
             Read(path, "volume"), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
         ),
-    )
-
-
-def _listed(subject: Subject) -> Sequence[Any]:
-    """The snapshots that `extra_reads` asked for, if it did."""
-    return subject.extra[0] if subject.extra else ()
-
-
-def _snapshot_before(subject: Subject) -> Step:
-    """The snapshot that the dangerous call waits for: the one already taken for it, or else a new one."""
-    taken = subject.record.applied.get("snapshot") if subject.record is not None else None
-    for item in _listed(subject):
-        if item.id != taken or item.progress == "failed":
-            continue
-        made_at = parse_time(item.created_at)
-        if made_at is None or subject.now - made_at <= SNAPSHOT_SERVES:
-            return _await_snapshot(subject, item.id)
-    return _snapshot_step(subject)
-
-
-def _await_snapshot(subject: Subject, id: str) -> Step:
-    wait = _usable(subject, id)
-    return Step(f"{subject.address}#wait-snapshot", subject.address, Call("GET", wait.read.path), wait=wait)
-
-
-def _usable(subject: Subject, item: str | OutputRef) -> Wait:
-    return Wait(
-        Read(_volume_path(subject.address, subject.known_id(), "/snapshots"), "snapshots"),
-        Condition("progress", any_of=("usable",), fails=("failed",)),
-        subject.lifecycle.timeout_s,
-        item=item,
-    )
-
-
-def _snapshot_step(subject: Subject) -> Step:
-    """A running snapshot counts: the platform takes one at a time, and refuses a second one meanwhile."""
-    step_id = f"{subject.address}#snapshot"
-    wait = _usable(subject, OutputRef(step_id, "Msg.backup.graph_id"))
-    return Step(
-        id=step_id,
-        address=subject.address,
-        call=Call("POST", wait.read.path),
-        accepts=("snapshot_scheduled",),
-        applied={"snapshot": OutputRef(step_id, "Msg.backup.graph_id")},
-        if_unknown="find",
-        find=Find(wait.read, keep="snapshot"),
-        wait=wait,
     )
 
 

@@ -115,7 +115,8 @@ class _Composer:
 
     @cached_property
     def lines(self) -> list[str]:
-        return self.text.splitlines()
+        """Also the empty one after a final line break, where the text ends."""
+        return re.split("\r\n|\r|\n", self.text)
 
     def begins_document(self) -> bool:
         """Pass over what stands between two documents; False at the end of the stream."""

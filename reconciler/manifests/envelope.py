@@ -24,8 +24,13 @@ class LifecycleBlock(Spec):
         1800, ge=1, le=86_400, description="How long one apply waits for one step, in seconds."
     )
 
+    restart: Literal["ask", "auto"] = Field(
+        "ask",
+        description="auto: restart the machine when an extend leaves that owed (capability machine.restart).",
+    )
+
     def lifecycle(self) -> Lifecycle:
-        return Lifecycle(Deletion(self.deletion), tuple(self.snapshot_before), self.timeout_s)
+        return Lifecycle(Deletion(self.deletion), tuple(self.snapshot_before), self.timeout_s, self.restart)
 
 
 def manifest_model(kind: Kind) -> type[BaseModel]:

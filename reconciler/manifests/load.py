@@ -259,7 +259,9 @@ class _Loader:
             return self.kinds[name]
         lines = [place.value((key,)).line for key in value]
         shares_its_line = len(set(lines)) < len(lines)  # perhaps with a value of a misspelt secret
-        self.problems.append(replace(problem, hide_source=shares_its_line))
+        # A part of a manifest, cut off by `---`, may begin with the value of a secret.
+        cut_off = "kind" not in value and next(iter(value), "") not in ("apiVersion", "metadata")
+        self.problems.append(replace(problem, hide_source=shares_its_line or cut_off))
         return None
 
     def add(self, manifest: Any, kind: Kind, document: Document, file: str) -> Iterator[Diagnostic]:

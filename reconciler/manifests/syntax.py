@@ -77,6 +77,8 @@ def explain(problem: MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagno
     notes: tuple[str, ...] = ()
     if context and opening in _OPENED:
         notes = (f"the {_OPENED[opening]} begins at {file}:{context.line + 1}:{context.column + 1}",)
+    if line >= len(lines):  # libyaml ends a text without a final line break on the line after it
+        line, column = len(lines) - 1, len(lines[-1])
     return error("yaml-syntax", message, _span(file, line, column), notes=notes, help=help)
 
 

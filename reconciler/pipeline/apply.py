@@ -8,14 +8,16 @@ from typing import Any
 import anyio
 
 from reconciler.diagnostics import Diagnostic, error, has_errors
-from reconciler.errors import Refused, SecretUnavailable
+from reconciler.errors import Refused, SecretUnavailable, StoreError
 from reconciler.execution.executor import Executor
+from reconciler.execution.leasing import leased
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.unsettled import describe, parse_intent, settle_open
 from reconciler.execution.values import Outputs
 from reconciler.model import Action, Address, Observation, Owed
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.project import Desired, Project, read_all, secret_value
+from reconciler.planning.decide import inferred_warning
 from reconciler.planning.fingerprint import digest_now
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.state.store import Lease, State
@@ -26,7 +28,7 @@ from reconciler.steps import OutputRef, Plan, Read, Result, SecretRef
 class Applied:
     """A plan and what became of it. `declined`: a person said no, and nothing was sent.
 
-    `questions`: what only a person can say about calls whose outcome is unknown.
+    `notices`: what only a person can say about calls whose outcome is unknown, and what was inferred.
     """
 
     plan: Plan
@@ -34,7 +36,7 @@ class Applied:
     owed: tuple[Owed, ...] = ()
     declined: bool = False
     interrupted: bool = False
-    questions: tuple[Diagnostic, ...] = ()
+    notices: tuple[Diagnostic, ...] = ()
 
 
 async def apply(
@@ -46,7 +48,7 @@ async def apply(
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
     """Plan, ask, run. Raises Refused when the plan may not run as it is; then nothing was sent."""
-    await settle_open(
+    undecided = await settle_open(
         project.store,
         platform=project.platform,
         clock=project.clock,
@@ -56,7 +58,7 @@ async def apply(
         timeout_s=project.lock_timeout_s,
         concerned=partial(concerned_scopes, desired),
     )
-    plan = await make_plan(project, desired, need_secrets=True)
+    plan = await make_plan(project, desired, undecided=undecided)
     refuse_unless_runnable(plan, approved_deletes)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         if not approve(plan):
@@ -113,12 +115,14 @@ async def run_plan(
     touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
     scopes = {binding.scope for binding in plan.bindings}
     scopes |= {records[address].scope for address in touched if address in records}
-    lease = await project.store.lease(sorted(scopes), project.holder, timeout_s=project.lock_timeout_s)
-    try:
+    async with leased(
+        project.store,
+        scopes,
+        project.holder,
+        timeout_s=project.lock_timeout_s,
+        reporter=project.reporter,
+    ) as lease:
         return await _run_under(project, plan, lease, on_executor)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await project.store.release(lease)
 
 
 async def _run_under(
@@ -171,19 +175,27 @@ async def _run_under(
     on_executor(executor)
     results = await executor.run()
     with anyio.CancelScope(shield=True):
-        await recorder.finish()
+        try:
+            await recorder.finish()
+        except StoreError as failure:
+            # Each outcome is recorded, kept aside or told of in the results.
+            project.reporter.note(f"the end of this run could not be recorded: {failure.message}")
     adopted = [
         Result(change.address, f"{change.address}#{change.action}", "done", change.id)
         for change in plan.changes
         if change.action in (Action.ADOPT, Action.FORGET)
     ]
-    questions = await _questions(project, results)
+    inferred = [
+        inferred_warning(record)
+        for address, record in recorder.records.items()
+        if record.inferred and not (address in state.records and state.records[address].inferred)
+    ]
     return Applied(
         plan,
         (*adopted, *results),
         recorder.owed(),
         interrupted=executor.stopping,
-        questions=questions,
+        notices=(*inferred, *await _questions(project, results)),
     )
 
 

@@ -4,7 +4,7 @@ from reconciler.diagnostics import Diagnostic, error
 from reconciler.kinds import find_kinds
 from reconciler.model import Change, Observation, StateRecord, owed_work
 from reconciler.pipeline.project import Desired, Project, read_all
-from reconciler.planning.decide import may_be_invisible
+from reconciler.planning.decide import many_missing, may_be_invisible
 from reconciler.planning.drift import drift_of
 from reconciler.steps import Plan, Read
 
@@ -24,6 +24,7 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
             by_read.setdefault(read, []).append(record)
     changes: list[Change] = []
     problems: list[Diagnostic] = []
+    missing: list[StateRecord] = []
 
     def compare(read: Read, observation: Observation) -> None:
         if not observation.complete:
@@ -35,12 +36,17 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
             live = by_id.get(record.id)
             if live is None and may_be_invisible(record, project.clock.now()):
                 continue
+            if live is None:
+                missing.append(record)
             change = drift_of(kind, record, wanted[record.address], live)
             if change is not None:
                 changes.append(change)
 
     await read_all(project, list(by_read), compare)
     compared = sum(map(len, by_read.values()))
+    wave = many_missing(missing, compared)
+    if wave is not None:
+        problems.append(wave)
     return Plan(
         id=project.new_id(),
         lineage=state.lineage,

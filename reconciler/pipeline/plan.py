@@ -17,15 +17,22 @@ from reconciler.state.store import State
 from reconciler.steps import OutputRef, Plan
 
 
-async def make_plan(project: Project, desired: Desired, *, need_secrets: bool = False) -> Plan:
-    """What apply would do. `need_secrets`: an unreadable secret source is an error, not a warning."""
+async def make_plan(
+    project: Project, desired: Desired, *, undecided: Mapping[Address, str] | None = None
+) -> Plan:
+    """What apply would do.
+
+    `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
+    to run, and an unreadable secret source is an error, not a warning.
+    """
     state = await project.store.load()
-    records, undecided = await overlay(
+    records, questions = await overlay(
         state,
         platform=project.platform,
         clock=project.clock,
-        settle_s=project.limits.settle_s,
+        limits=project.limits,
         concerned=concerned_scopes(desired, state),
+        undecided=undecided,
     )
     planner = Planner(
         find_kinds(),
@@ -34,12 +41,12 @@ async def make_plan(project: Project, desired: Desired, *, need_secrets: bool = 
         capabilities=project.capabilities,
         now=project.clock.now(),
         selected=desired.selected,
-        undecided=undecided,
+        undecided=questions,
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)
     fingerprints, problems = await _fingerprint_secrets(
-        project, desired.resources, records, planner.live, need_secrets=need_secrets
+        project, desired.resources, records, planner.live, need_secrets=undecided is not None
     )
     return planner.finish(
         id=project.new_id(),
@@ -50,8 +57,8 @@ async def make_plan(project: Project, desired: Desired, *, need_secrets: bool = 
 
 
 def concerned_scopes(desired: Desired, state: State) -> frozenset[str]:
-    """The scopes of open calls that the given manifests are about, also by what has left them."""
-    if not state.open_intents:
+    """The scopes with something left over that the given manifests are about, also by what has left them."""
+    if not state.open_intents and not state.spooled:
         return frozenset()
     kinds = find_kinds()
     scopes = {

@@ -1,9 +1,10 @@
 """What one address needs, from everything known about it. What is not certain is refused or left alone."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.model import Action, Deletion, Effect, FieldChange, StateRecord
 from reconciler.planning.match import Matched
@@ -16,6 +17,33 @@ NOT_VISIBLE_YET = timedelta(seconds=180)
 def may_be_invisible(record: StateRecord, now: datetime) -> bool:
     """Whether we made the object so recently that reads need not show it yet."""
     return now - record.created_at < NOT_VISIBLE_YET
+
+
+def many_missing(missing: Sequence[StateRecord], tracked: int) -> Diagnostic | None:
+    """An error when more than one of `tracked` recorded objects vanished at once: then nothing may run.
+
+    A token that lost its rights, or an outage, looks like that; one lost object is judged by itself.
+    """
+    if len(missing) < 2:
+        return None
+    named = ", ".join(sorted(f"`{record.address}`" for record in missing)[:5])
+    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    return error(
+        "many-missing",
+        f"{len(missing)} of {tracked} recorded objects are missing at once: {named}{more}",
+        help="check the token, the organization and the platform's status first: nothing is done until they "
+        "are back; what is really gone is dropped by `reconcile state forget ADDRESS`, one by one",
+    )
+
+
+def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnostic:
+    """Said until a person confirms it: the id was found by evidence, after the answer was lost."""
+    return warning(
+        "inferred-id",
+        f"`{record.address}` was found by evidence to be {record.id}, and is protected from deletion",
+        span,
+        help=f"look at it; if it is yours, run `reconcile resolve {record.address} --adopt {record.id}`",
+    )
 
 
 def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now: datetime) -> Moves:

@@ -55,7 +55,7 @@ class Draft:
     ) -> None:
         serial = subject.record.serial if subject.record is not None else 0
         if subject.live is not None:
-            fields = list(kind.guards(action))
+            fields = list(kind.guards(subject, action))
             if subject.resource is not None:
                 fields += [name for name in kind.managed(subject) if name not in fields]
             digest = digest_object(subject.live, fields)

@@ -18,6 +18,25 @@ def referenced_first(resources: Sequence[Resource]) -> list[Resource]:
     return [by_address[address] for address in TopologicalSorter(graph).static_order()]
 
 
+def _one_restart_per_machine(groups: Sequence[Sequence[Step]]) -> list[list[Step]]:
+    """However many volumes ask for it: the last of them keeps the call, after what the others do first."""
+    ordered = [list(group) for group in groups]
+    keepers: dict[tuple[str, str], list[Step]] = {}
+    for group in reversed(ordered):
+        for step in [each for each in group if each.if_owed]:
+            keeper = keepers.setdefault((step.call.method, str(step.call.path)), group)
+            if keeper is group:
+                continue
+            position = next(at for at, each in enumerate(keeper) if each.call == step.call)
+            kept = keeper[position]
+            before = [each.id for each in group[: group.index(step)] if not each.if_owed][-1:]
+            keeper[position] = replace(
+                kept, after=(*kept.after, *before), if_owed=(*step.if_owed, *kept.if_owed)
+            )
+            group.remove(step)
+    return [group for group in ordered if group]
+
+
 def order_steps(
     steps: Sequence[Sequence[Step]], references: Mapping[Address, Iterable[Address]]
 ) -> tuple[Step, ...]:
@@ -26,6 +45,7 @@ def order_steps(
     Creates that a list could not tell apart run one after another: a lost reply must leave
     one candidate, not several. Source: DESIGN, section 5.
     """
+    steps = _one_restart_per_machine(steps)
     last = {group[-1].address: group[-1].id for group in steps if group}
     previous_create: dict[tuple[str, str], str] = {}
     ordered: list[Step] = []

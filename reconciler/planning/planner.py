@@ -25,7 +25,14 @@ from reconciler.model import (
     StateRecord,
     owed_work,
 )
-from reconciler.planning.decide import decide, decide_left, retained
+from reconciler.planning.decide import (
+    decide,
+    decide_left,
+    inferred_warning,
+    many_missing,
+    may_be_invisible,
+    retained,
+)
 from reconciler.planning.draft import Draft
 from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.known import fill_known
@@ -85,6 +92,7 @@ class Planner:
         self._waiting: list[_Waiting] = []
         self._extra: dict[Read, Sequence[Any]] = {}
         self._unread: dict[Read, str] = {}
+        self._missing: list[StateRecord] = []
         self._draft = Draft(kinds)
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
@@ -118,6 +126,7 @@ class Planner:
         for record in group.left:
             live = next((item for item in observation.objects if item.id == record.id), None)
             kind = self._kinds[record.address.kind]
+            self._miss(record, live)
             subject = self._subject(record.address, live, observation.at)
             extra = tuple(kind.extra_reads(subject)) if live is not None else ()
             if extra:
@@ -184,7 +193,7 @@ class Planner:
             expectations=tuple(self._draft.expectations),
             bindings=tuple(self._draft.bindings),
             owed=owed_work(self._records),
-            diagnostics=(*diagnostics, *self._draft.diagnostics),
+            diagnostics=(*diagnostics, *self._draft.diagnostics, *self._doubts()),
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=self._draft.unchanged,
         )
@@ -249,6 +258,7 @@ class Planner:
         if address in self._referenced and matched.live is not None:
             self.live[address] = matched.live
             self._sources[address] = read
+        self._miss(self._records.get(address), matched.live)
         candidates = ""
         if matched.live is None:
             match = kind.match(resource.spec, address)
@@ -288,6 +298,19 @@ class Planner:
             if known is None and any(step.wait is not None for step in self._draft.steps.get(to.address, ())):
                 return PENDING_VALUE
         return known
+
+    def _miss(self, record: StateRecord | None, live: Any) -> None:
+        if record is not None and live is None and not may_be_invisible(record, self._now):
+            self._missing.append(record)
+
+    def _doubts(self) -> Iterable[Diagnostic]:
+        """What a person should know of records that may be wrong."""
+        wave = many_missing(self._missing, len(self._records))
+        if wave is not None:
+            yield wave
+        for address, record in self._records.items():
+            if record.inferred and address in self._resources:
+                yield inferred_warning(record, self._resources[address].span("metadata", "name"))
 
     def _unreadable(self, group: _Group, problem: str) -> None:
         for resource in group.resources:

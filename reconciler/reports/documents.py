@@ -138,6 +138,8 @@ def _step(step: Step) -> dict[str, Any]:
         }
     if step.owes is not None:
         document["owes"] = {"work": step.owes.work, "when": step.owes.when}
+    if step.if_owed:
+        document["if_owed"] = [str(address) for address in step.if_owed]
     return document
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from reconciler.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.state.store import Event, JournalEntry
@@ -30,6 +30,7 @@ def encode_record(record: StateRecord) -> str:
                 "deletion": record.lifecycle.deletion,
                 "snapshot_before": record.lifecycle.snapshot_before,
                 "timeout_s": record.lifecycle.timeout_s,
+                "restart": record.lifecycle.restart,
             },
             "created_at": record.created_at.isoformat(),
             "source": record.source,
@@ -57,7 +58,12 @@ def decode_record(address: Address, serial: int, body: bytes) -> StateRecord:
         fields["id"],
         fields["scope"],
         fields["applied"],
-        _lifecycle(lifecycle["deletion"], tuple(lifecycle["snapshot_before"]), lifecycle["timeout_s"]),
+        _lifecycle(
+            lifecycle["deletion"],
+            tuple(lifecycle["snapshot_before"]),
+            lifecycle["timeout_s"],
+            lifecycle.get("restart", "ask"),  # records of earlier versions hold none
+        ),
         datetime.fromisoformat(fields["created_at"]),
         fields["source"],
         tuple(
@@ -72,9 +78,11 @@ def decode_record(address: Address, serial: int, body: bytes) -> StateRecord:
 
 
 @cache
-def _lifecycle(deletion: str, snapshot_before: tuple[Any, ...], timeout_s: int) -> Lifecycle:
+def _lifecycle(
+    deletion: str, snapshot_before: tuple[Any, ...], timeout_s: int, restart: Literal["ask", "auto"]
+) -> Lifecycle:
     """One object for the many records that are treated alike."""
-    return Lifecycle(Deletion(deletion), snapshot_before, timeout_s)
+    return Lifecycle(Deletion(deletion), snapshot_before, timeout_s, restart)
 
 
 def encode_entry(entry: JournalEntry) -> EntryColumns:

@@ -2,7 +2,7 @@
 
 import errno
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -30,6 +30,12 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection to a file that nobody writes to; it leaves no file beside it."""
+    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
 def use_wal(connection: sqlite3.Connection) -> None:
     """Let readers and one writer work side by side; with `synchronous = FULL` each commit is one fsync."""
     connection.execute("PRAGMA journal_mode = WAL")
@@ -51,12 +57,23 @@ def transaction(
         raise
 
 
-def check_pages(connection: sqlite3.Connection, *tables: str) -> None:
-    """Raises Damaged when the pages of a table are: a flipped bit in one can hide rows from every query."""
-    for table in tables:
-        for (problem,) in connection.execute(f"PRAGMA quick_check({table})"):
+def check_pages(connection: sqlite3.Connection, large: Iterable[str], small: Iterable[str]) -> None:
+    """Raises Damaged when the pages of a table are: a flipped bit in one can hide rows from every query.
+
+    `small` ones are compared with their indexes too.
+    """
+    checks = [(table, "quick_check") for table in large] + [(table, "integrity_check") for table in small]
+    for table, check in checks:
+        for (problem,) in connection.execute(f"PRAGMA {check}({table})"):
             if problem != "ok":
                 raise Damaged(f"table {table} is not what was written")
+
+
+def check_all_pages(connection: sqlite3.Connection) -> None:
+    """Raises Damaged when any page is: slower than `check_pages`, and of everything."""
+    for (problem,) in connection.execute("PRAGMA integrity_check(1)"):
+        if problem != "ok":
+            raise Damaged(str(problem))
 
 
 class Damaged(Exception):
@@ -64,35 +81,35 @@ class Damaged(Exception):
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the file system raise into a StoreError that names the file and the way out."""
+def explained(path: Path, way_out: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Turn what SQLite and the file system raise into a StoreError that names the file and the way out.
+
+    `way_out`: what to do about a damaged file.
+    """
     try:
         yield
     except Damaged as error:
-        raise _damaged(path, str(error)) from error
+        raise _damaged(path, str(error), way_out()) from error
     except UnicodeDecodeError as error:
         # SQLite's own message, or a column, repeats what a flipped bit made of the text.
-        raise _damaged(path, "it holds what is not text") from error
+        raise _damaged(path, "it holds what is not text", way_out()) from error
     except (sqlite3.Error, OSError) as error:
-        raise _explain(path, error) from error
+        raise _explain(path, error, way_out) from error
 
 
-def _damaged(path: Path, what: str) -> StoreError:
-    return StoreError(
-        f"the state {path} is damaged: {what}",
-        help="stop here, keep the file, and put a backup of it in its place",
-    )
+def _damaged(path: Path, what: str, way_out: str) -> StoreError:
+    return StoreError(f"the state {path} is damaged: {what}", help=way_out)
 
 
-def _explain(path: Path, error: sqlite3.Error | OSError) -> StoreError:
+def _explain(path: Path, error: sqlite3.Error | OSError, way_out: Callable[[], str]) -> StoreError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_NOTADB"):
         return StoreError(
             f"{path} is not a database",
-            help="name another file with `state: sqlite:PATH`, or put a backup of the state in its place",
+            help=f"if it should be the state: {way_out()}; else name another with `state: sqlite:PATH`",
         )
     if name.startswith("SQLITE_CORRUPT"):
-        return _damaged(path, "SQLite cannot read it")
+        return _damaged(path, "SQLite cannot read it", way_out())
     if name.startswith("SQLITE_FULL") or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
         return StoreError(f"no space left for the state {path}", help="free some and run again")
     if name.startswith("SQLITE_BUSY"):
@@ -102,7 +119,7 @@ def _explain(path: Path, error: sqlite3.Error | OSError) -> StoreError:
         )
     if isinstance(error, sqlite3.Error) and not name:
         # Raised by Python's own conversion, whose message repeats the stored text.
-        return _damaged(path, "a column holds what was never written there")
+        return _damaged(path, "a column holds what was never written there", way_out())
     return StoreError(
         f"the state {path} cannot be read or written: {error}",
         help="check the file, its directory and their permissions",

@@ -58,7 +58,7 @@ def read_key(path: Path) -> bytes | None:
     if len(key) != KEY_BYTES:
         raise StoreError(
             f"{path} does not hold a fingerprint key of {KEY_BYTES} bytes",
-            help="put a backup of it in its place; without one, remove it: then every secret is set again",
+            help="`reconcile state restore` brings it back from a backup",
         )
     return key
 
@@ -84,14 +84,22 @@ def _create(path: Path, fill: Callable[[Path], None]) -> None:
         fill(new)
         # A link, not a rename: it never replaces what another process has created meanwhile.
         path.hardlink_to(new)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     except FileExistsError:
         return
     finally:
         new.unlink()
 
 
-def _sync_directory(path: Path) -> None:
+def sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

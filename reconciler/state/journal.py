@@ -1,7 +1,7 @@
 """The journal in SQLite: a chain of rows, each hashed together with the hash before it.
 
 The first row continues from the state's lineage, so that no journal passes for another's.
-The tables `open_intents` and `plans_run` are what the chain amounts to, kept in the same
+The tables `open_intents`, `plans_run` and `unclaimed` are what the chain amounts to, kept in the same
 transaction; `verify` derives them again.
 """
 
@@ -12,36 +12,43 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reconciler.errors import StoreError
+from reconciler.state.checks import Checks
 from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.database import Damaged
 from reconciler.state.store import Event, JournalEntry
 
 # PENDING closes too: the call succeeded, and only its wait is not over.
-_CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
+CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
 
 # The data as bytes: what a flipped bit made of the text need not be UTF-8.
-_READ = "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq FROM journal"
+READ = "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq FROM journal"
 
 IntentKey = tuple[str, str, int]  # run, step, attempt
 
 
-def append(connection: sqlite3.Connection, lineage: str, entries: Iterable[EntryColumns]) -> None:
+def append(connection: sqlite3.Connection, checks: Checks, entries: Iterable[EntryColumns]) -> None:
     """Add rows to the chain, in the caller's transaction. Raises StoreError for an intent that is open."""
-    newest = connection.execute("SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
-    seq, hash = newest or (0, lineage)
+    seq, hash = checks.head_seq, checks.head_hash
     for columns in entries:
         seq += 1
-        hash = _chain(hash, seq, columns[:-1], columns[-1].encode())
+        hash = chain(hash, seq, columns[:-1], columns[-1].encode())
         connection.execute("INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?)", (seq, *columns, hash))
         run, event, _, _, step, attempt, data = columns
         if event == Event.INTENT:
             _open_intent(connection, (run, step, attempt), seq)
-        elif event in _CLOSING:
+        elif event in CLOSING:
             connection.execute(
                 "DELETE FROM open_intents WHERE run = ? AND step = ? AND attempt = ?", (run, step, attempt)
             )
         elif event == Event.RUN_STARTED and (plan := json.loads(data).get("plan")):
             connection.execute("INSERT OR IGNORE INTO plans_run VALUES (?)", (plan,))
+        elif event == Event.DECIDED:
+            decided = json.loads(data)
+            if id := decided.get("unclaimed"):
+                connection.execute("INSERT OR REPLACE INTO unclaimed VALUES (?,?)", (id, seq))
+            if id := decided.get("claimed"):
+                connection.execute("DELETE FROM unclaimed WHERE id = ?", (id,))
+    checks.head_seq, checks.head_hash = seq, hash
 
 
 def open_intents(connection: sqlite3.Connection, lineage: str) -> tuple[JournalEntry, ...]:
@@ -60,19 +67,34 @@ def plans_run(connection: sqlite3.Connection) -> frozenset[str]:
     return frozenset(plan for (plan,) in connection.execute("SELECT plan FROM plans_run"))
 
 
-def verify_newest(connection: sqlite3.Connection, lineage: str) -> None:
-    """Raises Damaged when the newest row was changed, or does not follow the one before."""
+def unclaimed(connection: sqlite3.Connection, lineage: str) -> tuple[JournalEntry, ...]:
+    """The entries that name objects nobody has decided about, oldest first. Raises Damaged."""
+    found = connection.execute("SELECT id, seq FROM unclaimed ORDER BY seq").fetchall()
+    entries = tuple(_read(connection, lineage, seq) for _, seq in found)
+    for (id, seq), entry in zip(found, entries, strict=True):
+        if entry.data.get("unclaimed") != id:
+            raise Damaged(f"journal row {seq} is not about `{id}`, as it should be")
+    return entries
+
+
+def verify_newest(connection: sqlite3.Connection, checks: Checks) -> None:
+    """Raises Damaged when the newest row was changed, is missing, or does not follow the one before."""
     (newest,) = connection.execute("SELECT max(seq) FROM journal").fetchone()
+    if (newest or 0) != checks.head_seq:
+        raise Damaged(f"the journal ends with row {newest or 0}, not {checks.head_seq}")
     if newest is not None:
-        _read(connection, lineage, newest)
+        _read(connection, checks.lineage, newest)
+        (hash,) = connection.execute("SELECT hash FROM journal WHERE seq = ?", (newest,)).fetchone()
+        if hash != checks.head_hash:
+            raise Damaged(f"journal row {newest} is not the one that was written")
 
 
-def verify(connection: sqlite3.Connection, lineage: str) -> None:
+def verify(connection: sqlite3.Connection, checks: Checks) -> None:
     """Raises Damaged naming the first row that was changed, or is missing, in the whole journal."""
-    previous, expected = lineage, 1
+    previous, expected = checks.lineage, 1
     open_now: set[IntentKey] = set()
     plans: set[str] = set()
-    for *columns, data, hash, seq in connection.execute(f"{_READ} ORDER BY seq"):
+    for *columns, data, hash, seq in connection.execute(f"{READ} ORDER BY seq"):
         if seq != expected:
             raise Damaged(f"journal row {expected} is missing")
         _check(previous, seq, columns, data, hash)
@@ -80,10 +102,12 @@ def verify(connection: sqlite3.Connection, lineage: str) -> None:
         run, event, _, _, step, attempt = columns
         if event == Event.INTENT:
             open_now.add((run, step, attempt))
-        elif event in _CLOSING:
+        elif event in CLOSING:
             open_now.discard((run, step, attempt))
         elif event == Event.RUN_STARTED and (plan := json.loads(data).get("plan")):
             plans.add(plan)
+    if (expected - 1, previous) != (checks.head_seq, checks.head_hash):
+        raise Damaged(f"the journal ends with row {expected - 1}, not {checks.head_seq}")
     if open_now != set(connection.execute("SELECT run, step, attempt FROM open_intents")):
         raise Damaged("the list of open intents is not what the journal says")
     if plans != plans_run(connection):
@@ -102,7 +126,7 @@ def _open_intent(connection: sqlite3.Connection, key: IntentKey, seq: int) -> No
 
 def _read(connection: sqlite3.Connection, lineage: str, seq: int) -> JournalEntry:
     """One row, checked against the hash before it."""
-    row = connection.execute(f"{_READ} WHERE seq = ?", (seq,)).fetchone()
+    row = connection.execute(f"{READ} WHERE seq = ?", (seq,)).fetchone()
     if row is None:
         raise Damaged(f"journal row {seq} is missing")
     before = connection.execute("SELECT hash FROM journal WHERE seq = ?", (seq - 1,)).fetchone()
@@ -111,11 +135,11 @@ def _read(connection: sqlite3.Connection, lineage: str, seq: int) -> JournalEntr
 
 
 def _check(previous: str, seq: int, columns: Sequence[Any], data: bytes, hash: str) -> None:
-    if _chain(previous, seq, columns, data) != hash:
+    if chain(previous, seq, columns, data) != hash:
         raise Damaged(f"journal row {seq} is not what was written")
 
 
-def _chain(previous: str, seq: int, columns: Sequence[Any], data: bytes) -> str:
+def chain(previous: str, seq: int, columns: Sequence[Any], data: bytes) -> str:
     """SHA-256 over the hash before and the row; JSON keeps the columns apart."""
     head = json.dumps([previous, seq, *columns], separators=(",", ":"))
     return hashlib.sha256(head.encode() + b"\n" + data).hexdigest()

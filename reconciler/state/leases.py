@@ -12,28 +12,25 @@ from pathlib import Path
 
 from reconciler.errors import Locked, StoreError
 from reconciler.state import locks
-from reconciler.state.database import transaction
+from reconciler.state.checks import LEASES, writing
+from reconciler.state.files import lock_path
 from reconciler.state.store import Lease
 
 
 def take(
-    connection: sqlite3.Connection, lock_file: Path, scopes: Sequence[str], holder: str, now: datetime
+    connection: sqlite3.Connection, path: Path, scopes: Sequence[str], holder: str, now: datetime
 ) -> tuple[Lease, dict[str, int]]:
     """All `scopes` or none, with each scope's locked byte. Raises Locked naming the first one held."""
-    numbers = _numbers(connection, scopes)
-    with _locked(connection, lock_file, numbers, now), transaction(connection):
-        epochs, died = {}, False
+    numbers = _numbers(connection, path, scopes)
+    with _locked(connection, lock_path(path), numbers, now), writing(connection, path, LEASES):
+        epochs = {}
         for scope, number in numbers.items():
-            epoch, released = connection.execute(
-                "SELECT epoch, released FROM leases WHERE number = ?", (number,)
+            (epochs[scope],) = connection.execute(
+                """UPDATE leases SET epoch = epoch + 1, holder = ?, since = ?, released = 0
+                WHERE number = ? RETURNING epoch""",
+                (holder, now.isoformat(), number),
             ).fetchone()
-            epochs[scope] = epoch + 1
-            died = died or not released
-            connection.execute(
-                "UPDATE leases SET epoch = ?, holder = ?, since = ?, released = 0 WHERE number = ?",
-                (epoch + 1, holder, now.isoformat(), number),
-            )
-        return Lease(holder, epochs, succeeded_dead_holder=died), numbers
+        return Lease(holder, epochs), numbers
 
 
 def check(connection: sqlite3.Connection, lease: Lease) -> None:
@@ -47,20 +44,41 @@ def check(connection: sqlite3.Connection, lease: Lease) -> None:
             )
 
 
-def mark_released(connection: sqlite3.Connection, lease: Lease) -> None:
-    with transaction(connection):
+def mark_released(connection: sqlite3.Connection, path: Path, lease: Lease) -> None:
+    with writing(connection, path, LEASES):
         connection.executemany(
             "UPDATE leases SET released = 1 WHERE scope = ? AND epoch = ?", lease.epochs.items()
         )
 
 
-def _numbers(connection: sqlite3.Connection, scopes: Sequence[str]) -> dict[str, int]:
+def replace(connection: sqlite3.Connection, scope: str) -> None:
+    """Give the scope another byte and a higher epoch, in the caller's transaction.
+
+    Who holds the old byte, or took an earlier epoch, can then neither write nor keep others out.
+    """
+    connection.execute(
+        """INSERT OR REPLACE INTO leases (number, scope, epoch, holder, since)
+        SELECT (SELECT seq + 1 FROM sqlite_sequence WHERE name = 'leases'), scope, epoch + 1, holder, since
+        FROM leases WHERE scope = ?""",
+        (scope,),
+    )
+
+
+def holder_of(connection: sqlite3.Connection, scope: str) -> tuple[int, str, str] | None:
+    """The scope's byte, its last holder and since when; None for a scope that nobody ever took."""
+    found: tuple[int, str, str] | None = connection.execute(
+        "SELECT number, holder, since FROM leases WHERE scope = ?", (scope,)
+    ).fetchone()
+    return found
+
+
+def _numbers(connection: sqlite3.Connection, path: Path, scopes: Sequence[str]) -> dict[str, int]:
     """Each scope's byte in the lock file, in the order of `scopes`; new ones are stored."""
     query = "SELECT number FROM leases WHERE scope = ?"
     found = {scope: connection.execute(query, (scope,)).fetchone() for scope in scopes}
     missing = [scope for scope, row in found.items() if row is None]
     if missing:
-        with transaction(connection):
+        with writing(connection, path, LEASES):
             for scope in missing:
                 connection.execute("INSERT OR IGNORE INTO leases (scope) VALUES (?)", (scope,))
                 found[scope] = connection.execute(query, (scope,)).fetchone()
@@ -76,7 +94,7 @@ def _locked(
     try:
         for scope, number in numbers.items():
             if not locks.try_lock(lock_file, number):
-                raise _holder_of(connection, scope, now)
+                raise locked_by(connection, scope, now)
             taken.append(number)
         yield
     except BaseException:
@@ -85,7 +103,7 @@ def _locked(
         raise
 
 
-def _holder_of(connection: sqlite3.Connection, scope: str, now: datetime) -> Locked:
+def locked_by(connection: sqlite3.Connection, scope: str, now: datetime) -> Locked:
     holder, since, released = connection.execute(
         "SELECT holder, since, released FROM leases WHERE scope = ?", (scope,)
     ).fetchone()

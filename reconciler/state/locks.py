@@ -18,12 +18,14 @@ class _LockFile:
     held: set[int] = field(default_factory=set)
 
 
+ALL = 0  # instead of a number: every byte at once, which excludes all other holders
+
 _guard = threading.Lock()
 _open: dict[Path, _LockFile] = {}
 
 
 def try_lock(path: Path, number: int) -> bool:
-    """Take byte `number` of the file, created when missing; False when anybody holds it.
+    """Take byte `number` (from 1; or ALL) of the file, created when missing; False when anybody holds it.
 
     Raises OSError when the file system has no locks.
     """
@@ -32,7 +34,8 @@ def try_lock(path: Path, number: int) -> bool:
         if file is None:
             file = _open[path] = _LockFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
-            if number in file.held or not _lock_byte(file.descriptor, number):
+            taken = bool(file.held) if number == ALL else bool(file.held & {number, ALL})
+            if taken or not _lock_byte(file.descriptor, number):
                 return False
             file.held.add(number)
             return True
@@ -44,19 +47,23 @@ def unlock(path: Path, number: int) -> None:
     """Give back a byte that `try_lock` took."""
     with _guard:
         file = _open[path]
-        fcntl.lockf(file.descriptor, fcntl.LOCK_UN, 1, number)
+        fcntl.lockf(file.descriptor, fcntl.LOCK_UN, _length(number), number)
         file.held.remove(number)
         _close_if_unused(path, file)
 
 
 def _lock_byte(descriptor: int, number: int) -> bool:
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _length(number), number)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             return False
         raise
     return True
+
+
+def _length(number: int) -> int:
+    return 0 if number == ALL else 1  # 0 means all the rest
 
 
 def _close_if_unused(path: Path, file: _LockFile) -> None:

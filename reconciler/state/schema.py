@@ -1,13 +1,18 @@
 """The tables of the SQLite state, as numbered migrations that are only ever added to."""
 
 import sqlite3
+from collections.abc import Callable
+from pathlib import Path
 
-from reconciler.state.database import Damaged, transaction, use_wal
+from reconciler.errors import StoreError
+from reconciler.state import checks
+from reconciler.state.database import transaction, use_wal
 
 APPLICATION_ID = 0x52636E63  # "Rcnc": tells our file from any other SQLite database
 
 # Entry n takes a database from version n to n + 1. `PRAGMA user_version` holds the version.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
+Statement = str | Callable[[sqlite3.Connection], None]
+MIGRATIONS: tuple[tuple[Statement, ...], ...] = (
     (
         "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
         """CREATE TABLE records (
@@ -35,6 +40,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX leases_held ON leases (scope, epoch) WHERE released = 0",
         "INSERT INTO meta (key, value) VALUES ('serial', 0)",
     ),
+    (
+        "CREATE TABLE unclaimed (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID",
+        checks.first,
+    ),
 )
 
 VERSION = len(MIGRATIONS)
@@ -47,11 +56,21 @@ def version_of(connection: sqlite3.Connection) -> int | None:
     return int(version) if application_id == APPLICATION_ID and version else None
 
 
-def lineage_of(connection: sqlite3.Connection) -> str:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'lineage'").fetchone()
-    if row is None:
-        raise Damaged("its lineage is missing")
-    return str(row[0])
+def require(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the state in `path`. Raises StoreError when it is no state, or a newer program's."""
+    version = version_of(connection)
+    if version is None:
+        raise StoreError(
+            f"{path} is not a state of this program",
+            help="name another file with `state: sqlite:PATH`, or see `reconcile state restore`",
+        )
+    if version > VERSION:
+        raise StoreError(
+            f"the state {path} was written by a newer reconciler"
+            f" (its version is {version}, this one knows {VERSION})",
+            help="use the newer reconciler",
+        )
+    return version
 
 
 def initialise(connection: sqlite3.Connection, lineage: str) -> None:
@@ -60,7 +79,9 @@ def initialise(connection: sqlite3.Connection, lineage: str) -> None:
     with transaction(connection):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _migrate_from(connection, 0)
-        connection.execute("INSERT INTO meta (key, value) VALUES ('lineage', ?)", (lineage,))
+        new = checks.read(connection)
+        new.lineage = new.head_hash = lineage
+        checks.write(connection, new)
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -73,5 +94,8 @@ def migrate(connection: sqlite3.Connection) -> None:
 def _migrate_from(connection: sqlite3.Connection, version: int) -> None:
     for migration in MIGRATIONS[version:]:
         for statement in migration:
-            connection.execute(statement)
+            if isinstance(statement, str):
+                connection.execute(statement)
+            else:
+                statement(connection)
     connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -18,10 +18,23 @@ from anyio import to_thread
 from reconciler.clock import Clock
 from reconciler.errors import Locked, StoreError
 from reconciler.model import Address, StateRecord
-from reconciler.state import files, journal, leases, locks, records, schema
+from reconciler.state import (
+    backups,
+    checks,
+    files,
+    ingest,
+    journal,
+    leases,
+    locks,
+    records,
+    restore,
+    schema,
+    spool,
+)
+from reconciler.state.checks import Checks
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
 from reconciler.state.database import Damaged, check_pages, connect, explained, transaction, use_wal
-from reconciler.state.store import JournalEntry, Lease, State
+from reconciler.state.store import Event, JournalEntry, Lease, Restored, State
 
 _POLL_S = 0.2  # how often a held lease is asked for again
 
@@ -42,13 +55,25 @@ class _Request:
 class SqliteStore:
     """A `store.Store` over the file `path`, which the first lease creates. Close it to free its leases.
 
-    `randomness(n)` gives n bytes, for the lineage and the fingerprint key.
+    `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` is told of what went
+    wrong beside the work that was asked for. `backups`: whether `release` makes one after commits.
     """
 
-    def __init__(self, path: Path, clock: Clock, randomness: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        randomness: Callable[[int], bytes] = os.urandom,
+        *,
+        tell: Callable[[str], None] = lambda message: None,
+        backups: bool = True,
+    ) -> None:
         self._path = path
         self._clock = clock
         self._randomness = randomness
+        self._tell = tell
+        self._backups = backups
+        self._committed = False  # since the newest backup
         self._connection: sqlite3.Connection | None = None
         self._lineage = ""
         self._inode = (0, 0)
@@ -83,6 +108,9 @@ class SqliteStore:
     async def release(self, lease: Lease) -> None:
         with anyio.CancelScope(shield=True):
             await self._in_thread(lambda: self._release(lease))
+            failure = await self._in_thread(self._backup_after_commits)
+            if failure:
+                self._tell(failure)
 
     async def commit(
         self,
@@ -113,18 +141,45 @@ class SqliteStore:
             raise request.outcome
         return request.outcome
 
+    async def spool(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> str:
+        kept = spool.Kept(
+            self._lineage,
+            lease.epochs,
+            [encode_entry(entry) for entry in entries],
+            [(record, encode_record(record)) for record in put],
+            remove,
+        )
+        with anyio.CancelScope(shield=True):
+            place = await self._in_thread(lambda: spool.keep(self._path, kept))
+        return str(place)
+
+    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
+        return await self._in_thread(lambda: self._free(scope, force, by))
+
+    async def backup(self, target: Path | None = None) -> Path:
+        return await self._in_thread(lambda: self._backup(target))
+
+    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+        return await self._in_thread(lambda: self._restore(backup, by))
+
     async def verify(self) -> None:
         """Read everything. Raises StoreError naming the first record or journal row that was changed."""
         await self._in_thread(self._verify)
 
     async def close(self) -> None:
-        """Close the file, and free leases that were not released: the next holder is told of it."""
+        """Close the file, and free leases that were not released."""
         with anyio.CancelScope(shield=True):
             await self._in_thread(self._close)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def explaining() -> T:
-            with explained(self._path):
+            with explained(self._path, self._way_out):
                 return work()
 
         async with self._busy:
@@ -139,32 +194,48 @@ class SqliteStore:
         connection = self._readable()
         if connection is None:
             return State("", {}, (), frozenset())
+        # Before the database: what is taken in or committed meanwhile is then found twice, not missed.
+        content = spool.read(self._path, self._lineage)
+        seen = checks.seen(self._path, self._lineage)
         with transaction(connection, "DEFERRED"):
             try:
-                check_pages(connection, "records", "open_intents", "plans_run")
-                journal.verify_newest(connection, self._lineage)
-                return State(
+                check_pages(connection, ["records"], checks.SMALL_TABLES)
+                current = checks.read(connection)
+                checks.verify_seen(current, seen)
+                checks.verify_tables(connection, current)
+                journal.verify_newest(connection, current)
+                state = State(
                     self._lineage,
-                    records.load(connection),
+                    records.load(connection, current.records),
                     journal.open_intents(connection, self._lineage),
                     journal.plans_run(connection),
+                    unclaimed=journal.unclaimed(connection, self._lineage),
                 )
             except (KeyError, TypeError, ValueError) as error:
                 raise Damaged("a row holds what was never written there") from error
+        self._verify_key(current)
+        return ingest.overlay(state, content, current.serial, self._clock.now())
 
     def _verify(self) -> None:
         connection = self._readable()
         if connection is None:
             return
+        seen = checks.seen(self._path, self._lineage)
         with transaction(connection, "DEFERRED"):
-            for (problem,) in connection.execute("PRAGMA integrity_check(1)"):
-                if problem != "ok":
-                    raise Damaged(str(problem))
-            try:
-                records.load(connection)
-                journal.verify(connection, self._lineage)
-            except (KeyError, TypeError, ValueError) as error:
-                raise Damaged("a row holds what was never written there") from error
+            current = backups.verify_all(connection)
+        checks.verify_seen(current, seen)
+        self._verify_key(current)
+
+    def _verify_key(self, current: Checks) -> None:
+        if current.key is None:
+            return
+        key = files.read_key(files.key_path(self._path))
+        if key is None or backups.key_digest(key) != current.key:
+            what = "missing" if key is None else "not the one that secrets were fingerprinted with"
+            raise Damaged(f"{files.key_path(self._path).name} is {what}")
+
+    def _way_out(self) -> str:
+        return restore.way_out(self._path)
 
     def _fingerprint_key(self) -> bytes:
         stored = files.read_key(files.key_path(self._path))
@@ -186,18 +257,89 @@ class SqliteStore:
     def _take(self, scopes: Sequence[str], holder: str) -> Lease:
         self._checked = None
         connection = self._created()
-        lease, numbers = leases.take(
-            connection, files.lock_path(self._path), scopes, holder, self._clock.now()
-        )
+        lease, numbers = leases.take(connection, self._path, scopes, holder, self._clock.now())
         self._held |= {scope: (lease.epochs[scope], number) for scope, number in numbers.items()}
+        try:
+            self._ingest(connection, lease)
+            spool.reserve(self._path)
+        except BaseException:
+            self._unlock(lease.epochs)
+            raise
         return lease
+
+    def _ingest(self, connection: sqlite3.Connection, lease: Lease) -> None:
+        """Take in what was spooled for the lease's scopes."""
+        with spool.held(self._path, self._lineage) as content:
+            if not content.lines and not content.torn:
+                return
+            with checks.writing(connection, self._path) as current:
+                found = ingest.ingest(
+                    content,
+                    records.load(connection, current.records),
+                    journal.open_intents(connection, self._lineage),
+                    current.serial,
+                    self._clock.now(),
+                    lease.epochs,
+                )
+                for kept in found.applied:
+                    _write(connection, current, kept.entries, kept.put, kept.remove)
+                _write(connection, current, [encode_entry(note) for note in found.notes])
+            self._committed = True
+            spool.free(self._path, content, found.done)
 
     def _release(self, lease: Lease) -> None:
         self._checked = None
         try:
-            leases.mark_released(self._writable(), lease)
+            leases.mark_released(self._writable(), self._path, lease)
         finally:
             self._unlock(scope for scope, epoch in lease.epochs.items() if self._holds(scope, epoch))
+
+    def _backup_after_commits(self) -> str:
+        """What prevented a backup that is due, or ""."""
+        if not self._backups or not self._committed:
+            return ""
+        try:
+            with explained(self._path, self._way_out):
+                backups.make(self._writable(), self._path, self._clock.now())
+                backups.prune(self._path)
+        except StoreError as failure:
+            return f"no backup of the state was made: {failure.message}"
+        self._committed = False
+        return ""
+
+    def _backup(self, target: Path | None) -> Path:
+        connection = self._readable()
+        if connection is None:
+            raise StoreError(f"there is no state {self._path}", help="check --state")
+        self._verify()
+        return backups.make(connection, self._path, self._clock.now(), target)
+
+    def _restore(self, backup: Path | None, by: str) -> Restored:
+        self._close()
+        return restore.restore(self._path, backup, self._clock.now(), by, self._randomness)
+
+    def _free(self, scope: str, force: bool, by: str) -> str:
+        connection = self._readable()
+        found = leases.holder_of(connection, scope) if connection is not None else None
+        if connection is None or found is None:
+            raise StoreError(f"nobody ever took the scope `{scope}`", help="check its name and --state")
+        number, holder, since = found
+        lock_file = files.lock_path(self._path)
+        alive = not locks.try_lock(lock_file, number)
+        try:
+            if alive and not force:
+                raise leases.locked_by(connection, scope, self._clock.now())
+            with checks.writing(connection, self._path, checks.LEASES) as current:
+                leases.replace(connection, scope)
+                data = {"unlock": scope, "holder": holder, "since": since, "alive": alive, "by": by}
+                entry = JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
+                _write(connection, current, [encode_entry(entry)])
+        finally:
+            if not alive:
+                locks.unlock(lock_file, number)
+        if alive:
+            return f"taken from {holder}, which can no longer write; end it before you apply"
+        return "free: no process holds it"
 
     def _close(self) -> None:
         self._checked = None
@@ -209,10 +351,11 @@ class SqliteStore:
     def _flush(self, batch: Sequence[_Request]) -> None:
         """Store all requests of `batch` in one transaction, or else each in its own."""
         try:
-            with explained(self._path):
+            with explained(self._path, self._way_out):
                 connection = self._writable()
-                with transaction(connection):
-                    outcomes = [self._store(connection, request) for request in batch]
+                with checks.writing(connection, self._path, _tables(batch)) as current:
+                    outcomes = [self._store(connection, current, request) for request in batch]
+                self._committed = True
         except StoreError as error:
             if len(batch) == 1:
                 batch[0].outcome = error
@@ -224,15 +367,14 @@ class SqliteStore:
         for request, outcome in zip(batch, outcomes, strict=True):
             request.outcome = outcome
 
-    def _store(self, connection: sqlite3.Connection, request: _Request) -> Sequence[StateRecord]:
+    def _store(
+        self, connection: sqlite3.Connection, current: Checks, request: _Request
+    ) -> Sequence[StateRecord]:
         self._check(connection, request.lease)
         for record, _ in request.put:
             if record.scope not in request.lease.epochs:
                 raise StoreError(f"the lease does not cover `{record.scope}`, the scope of {record.address}")
-        journal.append(connection, self._lineage, request.entries)
-        for address in request.remove:
-            records.remove(connection, address)
-        return records.put(connection, request.put)
+        return _write(connection, current, request.entries, request.put, request.remove)
 
     def _holds(self, scope: str, epoch: int) -> bool:
         return scope in self._held and self._held[scope][0] == epoch
@@ -246,10 +388,14 @@ class SqliteStore:
         """The connection, after creating whatever is missing."""
         if not files.state_exists(self._path):
             files.create_state(self._path, str(uuid.UUID(bytes=self._randomness(16), version=4)))
-        key_path = files.key_path(self._path)
-        if files.read_key(key_path) is None:
-            files.create_key(key_path, self._fingerprint_key())
-        return self._writable()
+        connection = self._writable()
+        current = checks.read(connection)
+        if current.key is None:
+            key = files.create_key(files.key_path(self._path), self._fingerprint_key())
+            with checks.writing(connection, self._path) as current:
+                current.key = backups.key_digest(key)
+        self._verify_key(current)
+        return connection
 
     def _writable(self) -> sqlite3.Connection:
         """The connection, if its file is still the state: SQLite would go on writing to a deleted one."""
@@ -271,27 +417,35 @@ class SqliteStore:
     def _open(self) -> None:
         connection = connect(self._path)
         try:
-            version = schema.version_of(connection)
-            if version is None:
-                raise StoreError(
-                    f"{self._path} is not a state of this program",
-                    help="name another file with `state: sqlite:PATH`, or put a backup in its place",
-                )
-            if version > schema.VERSION:
-                raise StoreError(
-                    f"the state {self._path} was written by a newer reconciler"
-                    f" (its version is {version}, this one knows {schema.VERSION})",
-                    help="use the newer reconciler",
-                )
+            version = schema.require(connection, self._path)
             if version < schema.VERSION:
                 schema.migrate(connection)
             use_wal(connection)
-            self._lineage = schema.lineage_of(connection)
+            self._lineage = checks.read(connection).lineage
             self._inode = _inode(self._path)
         except BaseException:
             connection.close()
             raise
         self._connection = connection
+
+
+def _write(
+    connection: sqlite3.Connection,
+    current: Checks,
+    entries: Sequence[EntryColumns],
+    put: Sequence[tuple[StateRecord, str]] = (),
+    remove: Sequence[Address] = (),
+) -> Sequence[StateRecord]:
+    journal.append(connection, current, entries)
+    for address in remove:
+        records.remove(connection, current, address)
+    return records.put(connection, current, put)
+
+
+def _tables(batch: Iterable[_Request]) -> set[str]:
+    """The small tables, besides those of every commit, that the entries of `batch` change."""
+    starts = any(columns[1] == Event.RUN_STARTED for request in batch for columns in request.entries)
+    return {"plans_run"} if starts else set()
 
 
 def _inode(path: Path) -> tuple[int, int]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from reconciler.model import Address, StateRecord
 
@@ -32,8 +33,10 @@ class Event(StrEnum):
 class JournalEntry:
     """One line of the journal. `attempt` counts the intents of one step in one run, from 1.
 
-    `data` is JSON without secret values. For an INTENT it holds the step as it will be sent and
-    the ids listed before (`baseline`); for RUN_STARTED the plan's id under `plan`.
+    `data` is JSON without secret values. For an INTENT it holds the step as it will be sent, its
+    `scope` and the ids listed before (`baseline`); for RUN_STARTED the plan's id under `plan`. A
+    DECIDED entry may hold the id of an object that a call made and no record tracks under `unclaimed`,
+    and under `claimed` one about which a person has decided since.
     """
 
     run: str
@@ -50,13 +53,11 @@ class Lease:
     """The right to change `scopes`. `epochs` maps each scope to the epoch it was taken at; epochs only grow.
 
     `expires_at` is None where an OS file lock, held for the process's life, frees the lease.
-    `succeeded_dead_holder`: a scope was taken over from a holder that died without releasing it.
     """
 
     holder: str
     epochs: Mapping[str, int]
     expires_at: datetime | None = None
-    succeeded_dead_holder: bool = False
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -70,12 +71,36 @@ class State:
     `lineage` names this state for its whole life; it is "" until the first lease creates the state.
     `open_intents`: intents whose outcome is not known, oldest first.
     `plans_run`: ids of plans that an apply has started.
+    `spooled`: scopes with outcomes that are kept aside; this state already shows them (`Store.spool`).
+    `unclaimed`: entries whose data names an object (`unclaimed`) that a call of ours made, and that no
+    record tracks, because its outcome came after the call was settled otherwise.
     """
 
     lineage: str
     records: Mapping[Address, StateRecord]
     open_intents: tuple[JournalEntry, ...]
     plans_run: frozenset[str]
+    spooled: frozenset[str] = frozenset()
+    unclaimed: tuple[JournalEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did. `backup`: the file it began from, made at `taken_at`; `aside`: the damaged file.
+
+    `salvaged`: journal rows, newer than the backup, that were read from the damaged file. `reopened`:
+    addresses whose newest calls have no readable record, so that evidence or a person settles them again.
+    `lost`: which rows could not be read, and from when to when; "" for none. `key`: what became of the
+    fingerprint key; after "new", every secret is set again.
+    """
+
+    backup: str
+    taken_at: datetime | None
+    aside: str
+    salvaged: int
+    reopened: tuple[Address, ...]
+    lost: str
+    key: Literal["kept", "restored", "new"]
 
 
 class Store(Protocol):
@@ -94,7 +119,7 @@ class Store(Protocol):
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         """Take all scopes or none. Raises Locked naming the first one held, after waiting `timeout_s`.
 
-        Creates the state when there is none.
+        Creates the state when there is none. Takes in what was spooled for these scopes.
         """
         ...
 
@@ -120,6 +145,41 @@ class Store(Protocol):
         address may have no record. An address that is both removed and put is put last, with serial 0.
         Raises StoreError, and stores nothing, when the lease is not current or does not cover
         a put record's scope, when a serial has moved, or when an INTENT's attempt is open already.
+        """
+        ...
+
+    async def spool(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> str:
+        """Keep a commit that could not be stored, durably and outside of the database; says where.
+
+        For the outcome of a call that was sent, after `commit` raised StoreError; also under a lease
+        that is no longer ours. `load` shows it at once, the next lease of its scope takes it in, if
+        its intent is still open and its record has not moved. Raises StoreError when no place takes it.
+        """
+        ...
+
+    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
+        """Free a scope whose holder hangs; says what was done. `by`: who wants it, for the journal.
+
+        Raises Locked while the holder's process lives, unless `force`: then the holder, when it
+        wakes, can neither write nor check successfully. Raises StoreError for a scope nobody ever took.
+        """
+        ...
+
+    async def backup(self, target: Path | None = None) -> Path:
+        """A complete, verified copy in `target`, which must not exist, or among the kept ones."""
+        ...
+
+    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+        """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
+
+        The damaged files are kept aside. Raises StoreError, and changes nothing, when the backup is not
+        good, and Locked while a process holds any lease; and when there is no `backup` and no damage.
         """
         ...
 

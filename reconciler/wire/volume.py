@@ -99,10 +99,12 @@ class Snapshot(Wire):
 
     @property
     def progress(self) -> str:
-        """ "usable", "running" or "failed"."""
+        """ "usable", "failed", "running", or "unfinished": without a status, it may also have failed."""
         if self.usable:
             return "usable"
-        return "failed" if self.status == "failed" else "running"
+        if self.status == "failed":
+            return "failed"
+        return "running" if self.status else "unfinished"
 
 
 class Backup(Wire):

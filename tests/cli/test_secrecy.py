@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.harness import Project, Sandbox, lines_with, secret, volume
 
 CANARY = "canary-4711-value"
@@ -70,3 +72,19 @@ def test_the_state_is_readable_by_its_owner_only(project: Project, sandbox: Sand
     folder = project.root / ".reconcile"
     assert folder.stat().st_mode & 0o077 == 0
     assert [file for file in folder.iterdir() if file.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "platform: {token: hunter2}\n",
+        "platform: {token_from: hunter2}\n",
+        "state: ['postgresql://user:hunter2@db/x']\n",
+        "platform: {token: hunter2\n",
+    ],
+)
+def test_what_stands_in_faulty_settings_is_not_repeated(project: Project, settings: str) -> None:
+    project.write(settings, "reconcile.yaml")
+    ran = project.run("plan", code=1)
+    assert "reconcile.yaml:1:" in ran.err
+    assert "hunter2" not in ran.out + ran.err

@@ -15,8 +15,9 @@ from reconciler.errors import Lost, StoreError
 from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
-from reconciler.model import Address, StateRecord
+from reconciler.model import Address, Resource, StateRecord
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
@@ -24,6 +25,7 @@ from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
+from reconciler.steps import Plan
 from reconciler.transport import Answer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -109,10 +111,11 @@ class Line:
 
 @dataclass
 class FailingStore:
-    """A store whose disk fills up at the first commit of `event`."""
+    """A store whose disk fills up at the first commit of `event`. `spools`: outcomes can be kept aside."""
 
     store: Store
     event: Event
+    spools: bool = True
 
     async def load(self) -> State:
         return await self.store.load()
@@ -140,6 +143,17 @@ class FailingStore:
             raise StoreError("the disk is full")
         return await self.store.commit(lease, entries, put, remove)
 
+    async def spool(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> str:
+        if not self.spools:
+            raise StoreError("no other disk either")
+        return await self.store.spool(lease, entries, put, remove)
+
     async def close(self) -> None:
         await self.store.close()
 
@@ -154,6 +168,7 @@ class Stage:
     def __post_init__(self) -> None:
         self.sandbox = Sandbox(
             clock="real",
+            profile="extended",
             apps=[{"name": "shop"}],
             wall=START.timestamp,
             monotonic=self.time.monotonic,
@@ -161,6 +176,8 @@ class Stage:
         self.line = Line(self.sandbox)
         self.store: Store = SqliteStore(self.root / "state.db", self.time)
         self.limits = Limits(settle_s=SETTLE_S)
+        self.capabilities: frozenset[str] = frozenset()
+        self.env = {"PASSWORD": "value"}
         self._ids = count(1)
 
     async def close(self) -> None:
@@ -172,11 +189,11 @@ class Stage:
         return Project(
             store=self.store,
             platform=platform,
-            capabilities=frozenset(),
+            capabilities=self.capabilities,
             limits=self.limits,
             clock=self.time,
             reporter=Reporter(),
-            env={"PASSWORD": "value"},
+            env=self.env,
             root=self.root,
             new_id=lambda: f"id{next(self._ids)}",
             holder="the test",
@@ -187,12 +204,11 @@ class Stage:
         manifests: str,
         on_executor: Callable[[Executor], None] = lambda executor: None,
         approved_deletes: Sequence[str] = (),
+        selected: Callable[[StateRecord], bool] = lambda record: True,
     ) -> Applied:
-        loaded = load(["-"], root=self.root, stdin=manifests.encode)
-        assert loaded.diagnostics == ()
         return await apply(
             self.project(),
-            Desired(loaded.resources),
+            Desired(loaded(self, manifests), selected=selected),
             approve=lambda plan: True,
             approved_deletes=approved_deletes,
             on_executor=on_executor,
@@ -224,8 +240,8 @@ class Stage:
     async def open_steps(self) -> list[str]:
         return [entry.step for entry in (await self.store.load()).open_intents]
 
-    def fail_at(self, event: Event) -> None:
-        self.store = FailingStore(self.store, event)
+    def fail_at(self, event: Event, *, spools: bool = True) -> None:
+        self.store = FailingStore(self.store, event, spools)
 
     def mend(self) -> None:
         assert isinstance(self.store, FailingStore)
@@ -233,6 +249,16 @@ class Stage:
 
     def limit(self, **limits: Any) -> None:
         self.limits = replace(self.limits, **limits)
+
+
+def loaded(stage: Stage, manifests: str) -> Sequence[Resource]:
+    found = load(["-"], root=stage.root, stdin=manifests.encode)
+    assert found.diagnostics == ()
+    return found.resources
+
+
+async def plan(stage: Stage, manifests: str) -> Plan:
+    return await make_plan(stage.project(), Desired(loaded(stage, manifests)))
 
 
 def outcomes(applied: Applied) -> dict[str, str]:

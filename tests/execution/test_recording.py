@@ -9,7 +9,7 @@ from reconciler.execution.executor import Executor
 from reconciler.model import Action
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.state.store import Event
-from tests.execution.stage import Stage, outcomes, volume
+from tests.execution.stage import Stage, cluster, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -40,11 +40,30 @@ async def test_when_the_run_cannot_be_begun_nothing_is_sent(stage: Stage) -> Non
     assert stage.line.mutations == []
 
 
-async def test_an_outcome_that_cannot_be_stored_is_unknown_and_found_by_the_next_run(stage: Stage) -> None:
+async def test_an_outcome_that_cannot_be_stored_is_kept_aside_and_taken_in_by_the_next_run(
+    stage: Stage,
+) -> None:
     stage.fail_at(Event.DONE)
     applied = await stage.apply(volume())
+    (result,) = applied.results
+    assert (result.outcome, stage.line.mutations) == ("failed", ["POST"])
+    assert stage.volumes()[0]["id"] in result.error
+    assert "the next run takes in" in result.error
+    stage.mend()
+    assert await stage.open_steps() == []
+    assert (await plan(stage, volume())).steps == ()
+    again = await stage.apply(volume())
+    assert (again.results, stage.line.mutations) == ((), ["POST"])
+    record = await stage.record()
+    assert (record.id, record.inferred) == (stage.volumes()[0]["id"], False)
+    assert (await stage.store.load()).spooled == frozenset()
+
+
+async def test_an_outcome_that_can_be_kept_nowhere_is_unknown_and_found_by_the_next_run(stage: Stage) -> None:
+    stage.fail_at(Event.DONE, spools=False)
+    applied = await stage.apply(volume())
     assert outcomes(applied) == {CREATE: "unknown"}
-    assert stage.line.mutations == ["POST"]
+    assert "no other disk either" in applied.results[0].error
     stage.mend()
     assert await stage.open_steps() == [CREATE]
     await stage.apply(volume())
@@ -52,12 +71,42 @@ async def test_an_outcome_that_cannot_be_stored_is_unknown_and_found_by_the_next
     assert (await stage.record()).id == stage.volumes()[0]["id"]
 
 
-async def test_after_a_store_failure_no_further_step_is_sent(stage: Stage) -> None:
-    stage.limit(concurrency=1)
+async def test_a_cluster_whose_id_was_kept_aside_asks_nobody(stage: Stage) -> None:
     stage.fail_at(Event.DONE)
-    applied = await stage.apply(volume() + volume("more"))
-    assert sorted(outcomes(applied).values()) == ["skipped", "unknown"]
+    await stage.apply(cluster())
+    stage.mend()
+    await stage.apply(cluster())
     assert stage.line.mutations == ["POST"]
+    assert (await stage.record("PostgresCluster/orders")).id
+
+
+async def test_an_unknown_outcome_that_cannot_be_stored_is_still_unknown(stage: Stage) -> None:
+    stage.fail_at(Event.UNKNOWN)
+    stage.fault(method="POST", path="*", action="drop_after")
+    assert outcomes(await stage.apply(volume())) == {CREATE: "unknown"}
+    stage.mend()
+    await stage.apply(volume())
+    assert stage.line.mutations == ["POST"]
+    assert (await stage.record()).inferred
+
+
+@pytest.mark.parametrize("spools", [True, False])
+async def test_after_a_store_failure_no_further_step_is_sent(stage: Stage, spools: bool) -> None:
+    stage.limit(concurrency=1)
+    stage.fail_at(Event.DONE, spools=spools)
+    applied = await stage.apply(volume() + volume("more"))
+    assert sorted(outcomes(applied).values()) == [
+        "failed" if spools else "skipped",
+        "skipped" if spools else "unknown",
+    ]
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_a_run_whose_end_cannot_be_recorded_has_done_what_it_did(stage: Stage) -> None:
+    stage.fail_at(Event.RUN_FINISHED)
+    assert outcomes(await stage.apply(volume())) == {CREATE: "done"}
+    stage.mend()
+    assert (await stage.apply(volume())).plan.steps == ()
 
 
 async def test_a_lease_that_is_no_longer_ours_sends_nothing(

@@ -169,6 +169,15 @@ class ReadOnlyStore:
     ) -> Sequence[StateRecord]:
         _refuse()
 
+    async def spool(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> str:
+        _refuse()
+
     async def close(self) -> None:
         """Nothing is open."""
 
@@ -258,6 +267,7 @@ def _lifecycle(given: Mapping[str, Any]) -> Lifecycle:
         Deletion(given.get("deletion", default.deletion)),
         tuple(given.get("snapshot_before", default.snapshot_before)),
         given.get("timeout_s", default.timeout_s),
+        given.get("restart", default.restart),
     )
 
 

@@ -292,7 +292,16 @@ def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
         HttpxTransport(url)
 
 
-@pytest.mark.parametrize("url", ["https://user:hunter2@h", "https://h?token=hunter2", "https://h#hunter2"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:hunter2@h",
+        "https://user:p/ss?hunter2@h",  # not read as credentials, but meant as such
+        "https://user:[hunter2@h",
+        "https://h?token=hunter2",
+        "https://h#hunter2",
+    ],
+)
 def test_an_address_with_credentials_is_refused_without_repeating_them(url: str) -> None:
     with pytest.raises(ReconcilerError) as caught:
         HttpxTransport(url)

@@ -71,7 +71,7 @@ async def test_only_the_owner_can_read_the_files(store: SqliteStore, path: Path)
     await store.commit(lease, [entry(Event.DONE)])
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == dict.fromkeys(
-        ["state.db", "state.db-wal", "state.db-shm", "state.db.key", "state.db.lock"], 0o600
+        [f"state.db{suffix}" for suffix in ("", "-wal", "-shm", ".key", ".lock", ".seen", ".spool")], 0o600
     )
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -223,9 +223,9 @@ async def test_no_flipped_byte_changes_what_is_known(
             "row 1 is not what was written",
         ),
         ("DELETE FROM journal WHERE seq = 2", "row 2 is missing"),
-        ("DELETE FROM open_intents", "open intents"),
-        ("DELETE FROM plans_run", "plans run"),
-        ("UPDATE meta SET value = 'another' WHERE key = 'lineage'", "row 1 is not what was written"),
+        ("DELETE FROM open_intents", "table open_intents"),
+        ("DELETE FROM plans_run", "table plans_run"),
+        ("UPDATE meta SET value = 'another' WHERE key = 'lineage'", "its lineage"),
     ],
 )
 async def test_verify_finds_any_change_of_the_journal(
@@ -253,7 +253,7 @@ async def test_loading_checks_open_intents_and_the_newest_row(
 ) -> None:
     await fill(store)
     execute(path, change)
-    with pytest.raises(StoreError, match="journal row"):
+    with pytest.raises(StoreError, match=r"journal row|table open_intents"):
         await another().load()
 
 

@@ -1,0 +1,29 @@
+"""Holding leases for as long as a block runs."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+
+import anyio
+
+from reconciler.errors import StoreError
+from reconciler.reporter import Reporter
+from reconciler.state.store import Lease, Store
+
+
+@asynccontextmanager
+async def leased(
+    store: Store, scopes: Collection[str], holder: str, *, timeout_s: float, reporter: Reporter
+) -> AsyncIterator[Lease]:
+    """All `scopes` or none; raises Locked. What the block did stands even if they cannot be given back.
+
+    A lease that is left behind frees itself with its process.
+    """
+    lease = await store.lease(sorted(scopes), holder, timeout_s=timeout_s)
+    try:
+        yield lease
+    finally:
+        with anyio.CancelScope(shield=True):
+            try:
+                await store.release(lease)
+            except StoreError as failure:
+                reporter.note(f"the lease could not be given back: {failure.message}")

@@ -1,0 +1,84 @@
+"""The snapshots of a volume: on demand, before a dangerous call, and by age.
+
+Source: platform API, 2.4 and 4.2; platform notes, "Snapshots".
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from reconciler.kinds.base import Subject, path_of, segment
+from reconciler.model import Address
+from reconciler.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
+from reconciler.wire.base import parse_time
+
+SNAPSHOT_SERVES = timedelta(hours=1)  # so long one taken before a call serves when the call is tried again
+
+
+def volume_path(address: Address, id: str | OutputRef, suffix: str = "") -> Any:
+    return path_of(f"/v1/apps/{address.app}/volumes/", segment(id) if isinstance(id, str) else id, suffix)
+
+
+def snapshot_due(subject: Subject) -> str | None:
+    """Why `snapshot_max_age_h` is missed, else None. A new volume has that long for its first one."""
+    assert subject.resource is not None
+    limit_h = subject.resource.objectives.get("snapshot_max_age_h")
+    if limit_h is None:
+        return None
+    moments = [parse_time(item.created_at) for item in listed_snapshots(subject) if item.usable]
+    newest = max((moment for moment in moments if moment is not None), default=None)
+    since = newest or parse_time(subject.live.created_at)
+    if since is not None and subject.now - since <= timedelta(hours=limit_h):
+        return None
+    return f"no usable snapshot from the last {limit_h} h"
+
+
+def listed_snapshots(subject: Subject) -> Sequence[Any]:
+    """The snapshots that `extra_reads` asked for, if it did."""
+    return subject.extra[0] if subject.extra else ()
+
+
+def snapshot_before(subject: Subject) -> Step:
+    """The snapshot that the dangerous call waits for: the one already taken for it, or else a new one.
+
+    One that is unfinished without a status is not waited for: it may have failed. If it is really
+    running, the platform refuses another one, and `snapshot_step` then waits for it.
+    """
+    taken = subject.record.applied.get("snapshot") if subject.record is not None else None
+    for item in listed_snapshots(subject):
+        if item.id != taken or item.progress not in ("usable", "running"):
+            continue
+        made_at = parse_time(item.created_at)
+        if made_at is None or subject.now - made_at <= SNAPSHOT_SERVES:
+            return await_snapshot(subject, item.id)
+    return snapshot_step(subject)
+
+
+def await_snapshot(subject: Subject, id: str) -> Step:
+    wait = _usable(subject, id)
+    return Step(f"{subject.address}#wait-snapshot", subject.address, Call("GET", wait.read.path), wait=wait)
+
+
+def _usable(subject: Subject, item: str | OutputRef) -> Wait:
+    return Wait(
+        Read(volume_path(subject.address, subject.known_id(), "/snapshots"), "snapshots"),
+        Condition("progress", any_of=("usable",), fails=("failed",)),
+        subject.lifecycle.timeout_s,
+        item=item,
+    )
+
+
+def snapshot_step(subject: Subject) -> Step:
+    """A running snapshot counts: the platform takes one at a time, and refuses a second one meanwhile."""
+    step_id = f"{subject.address}#snapshot"
+    wait = _usable(subject, OutputRef(step_id, "Msg.backup.graph_id"))
+    return Step(
+        id=step_id,
+        address=subject.address,
+        call=Call("POST", wait.read.path),
+        accepts=("snapshot_scheduled",),
+        applied={"snapshot": OutputRef(step_id, "Msg.backup.graph_id")},
+        if_unknown="find",
+        find=Find(wait.read, keep="snapshot"),
+        wait=wait,
+    )

@@ -1,0 +1,114 @@
+"""Copies of the state in `<state>.backups/`: complete and verified, or absent; the newest few are kept."""
+
+import hashlib
+import os
+import sqlite3
+import tempfile
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from reconciler.errors import StoreError
+from reconciler.state import checks, files, journal, records, schema
+from reconciler.state.database import Damaged, check_all_pages, connect_read_only, explained
+
+KEPT = 5
+_AT = "%Y%m%dT%H%M%SZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A file, with its key beside it. `at`: when it was made; `version`: its transaction."""
+
+    path: Path
+    at: datetime
+    version: int
+
+
+def folder(path: Path) -> Path:
+    return path.with_name(path.name + ".backups")
+
+
+def all_of(path: Path) -> list[Backup]:
+    """The backups of the state at `path`, newest first; not verified."""
+    found = []
+    for file in folder(path).glob("*.db"):
+        at, _, version = file.stem.partition("-")
+        try:
+            found.append(Backup(file, datetime.strptime(at, _AT).replace(tzinfo=UTC), int(version)))
+        except ValueError:
+            continue
+    return sorted(found, key=lambda backup: backup.version, reverse=True)
+
+
+def newest_good(path: Path) -> Backup | None:
+    for backup in all_of(path):
+        try:
+            with explained(backup.path):
+                verify(backup.path)
+        except StoreError:
+            continue
+        return backup
+    return None
+
+
+def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path | None = None) -> Path:
+    """Copy what `connection` holds to `target`, which must not exist, or among the kept ones.
+
+    Raises StoreError, OSError or sqlite3.Error, and leaves nothing behind.
+    """
+    current = checks.read(connection)
+    if target is None:
+        folder(path).mkdir(mode=0o700, exist_ok=True)
+        target = folder(path) / f"{at:{_AT}}-{current.version:08d}.db"
+    if target.exists():
+        raise StoreError(f"{target} exists already", help="name a file that does not exist")
+    descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.new-", dir=target.parent)  # mode 0600
+    os.close(descriptor)
+    new = Path(name)
+    try:
+        with closing(sqlite3.connect(new, isolation_level=None)) as copy:
+            connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands for itself
+        verify(new)
+        files.sync(new)
+        key = files.read_key(files.key_path(path))
+        if key is not None:
+            files.create_key(files.key_path(target), key)
+        target.hardlink_to(new)
+        files.sync_directory(target.parent)
+    finally:
+        new.unlink()
+    return target
+
+
+def prune(path: Path) -> None:
+    """Drop all but the newest."""
+    for backup in all_of(path)[KEPT:]:
+        backup.path.unlink(missing_ok=True)
+        files.key_path(backup.path).unlink(missing_ok=True)
+
+
+def verify(file: Path) -> None:
+    """Read all of a backup. Raises Damaged, StoreError or sqlite3.Error when it is not good."""
+    with closing(connect_read_only(file)) as connection:
+        schema.require(connection, file)
+        verify_all(connection)
+
+
+def verify_all(connection: sqlite3.Connection) -> checks.Checks:
+    """Read everything in a state of the newest version. Raises Damaged naming what was not written so."""
+    check_all_pages(connection)
+    try:
+        current = checks.read(connection)
+        checks.verify_tables(connection, current)
+        records.verify(connection, current.records)
+        journal.verify(connection, current)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged("a row holds what was never written there") from error
+    return current
+
+
+def key_digest(key: bytes) -> str:
+    return hashlib.sha256(key).hexdigest()

@@ -1,0 +1,140 @@
+"""Taking in what was spooled: which commits still apply, and what the state is once they do. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from reconciler.model import Address, StateRecord
+from reconciler.state.codec import EntryColumns, decode_entry
+from reconciler.state.journal import CLOSING
+from reconciler.state.spool import Content, Kept, Line
+from reconciler.state.store import Event, JournalEntry, State
+
+IntentKey = tuple[str, str, int]  # run, step, attempt
+
+
+@dataclass(slots=True)
+class Ingestion:
+    """What to write (`applied` in order, then `notes`), and what is known once it is.
+
+    `done`: the lines that are then done with; `scopes`: those that the applied lines belong to.
+    """
+
+    records: dict[Address, StateRecord]
+    opened: dict[IntentKey, JournalEntry]
+    applied: list[Kept] = field(default_factory=list)
+    notes: list[JournalEntry] = field(default_factory=list)
+    done: list[Line] = field(default_factory=list)
+    scopes: set[str] = field(default_factory=set)
+
+
+def ingest(
+    content: Content,
+    records: Mapping[Address, StateRecord],
+    opened: Sequence[JournalEntry],
+    last_serial: int,
+    now: datetime,
+    within: Collection[str] | None = None,
+) -> Ingestion:
+    """Apply each line whose intents are open and whose records have not moved, if its scopes are `within`.
+
+    None: all. A line that no longer applies is done with; the object that it names and no record
+    tracks gets a note.
+    """
+    found = Ingestion(dict(records), {(entry.run, entry.step, entry.attempt): entry for entry in opened})
+    late: list[Line] = []
+    for line in content.lines:
+        if not _applies(line.kept, found):
+            late.append(line)
+            continue
+        scopes = _scopes(line.kept, found)
+        if within is None or scopes <= set(within):
+            last_serial = _apply(line.kept, found, last_serial)
+            found.applied.append(line.kept)
+            found.done.append(line)
+            found.scopes |= scopes
+    found.done += late
+    found.notes += [
+        JournalEntry("", Event.DECIDED, now, data={"dropped": f"a half-written outcome, {torn}"})
+        for torn in content.torn
+    ]
+    if late:
+        known = tracked(found.records.values())
+        found.notes += [note for line in late for note in _unclaimed(line.kept, known, now)]
+    return found
+
+
+def overlay(state: State, content: Content, last_serial: int, now: datetime) -> State:
+    """`state` as it is once all of `content` is taken in. What a record tracks by now is not unclaimed."""
+    if not content.lines and not state.unclaimed:
+        return state
+    found = ingest(content, state.records, state.open_intents, last_serial, now)
+    known = tracked(found.records.values())
+    return replace(
+        state,
+        records=found.records,
+        open_intents=tuple(found.opened.values()),
+        spooled=frozenset(found.scopes),
+        unclaimed=tuple(
+            entry
+            for entry in (*state.unclaimed, *found.notes)
+            if entry.data.get("unclaimed", "") not in {"", *known}
+        ),
+    )
+
+
+def tracked(records: Iterable[StateRecord]) -> frozenset[str]:
+    """All ids that records name: their objects' own, and those of objects kept with them."""
+    return frozenset(
+        id for record in records for id in (record.id, *record.applied.values()) if isinstance(id, str)
+    )
+
+
+def _applies(kept: Kept, found: Ingestion) -> bool:
+    open_still = all(key in found.opened for _, key in _outcomes(kept.entries))
+    return open_still and all(
+        record.address in kept.remove
+        or record.serial == (found.records[record.address].serial if record.address in found.records else 0)
+        for record, _ in kept.put
+    )
+
+
+def _scopes(kept: Kept, found: Ingestion) -> set[str]:
+    """Of the records and intents that it is about; all that its lease covered, if those do not tell."""
+    scopes = {record.scope for record, _ in kept.put}
+    scopes |= {found.records[address].scope for address in kept.remove if address in found.records}
+    scopes |= {
+        found.opened[key].data["scope"]
+        for _, key in _outcomes(kept.entries)
+        if "scope" in found.opened[key].data
+    }
+    return scopes or set(kept.epochs)
+
+
+def _apply(kept: Kept, found: Ingestion, last_serial: int) -> int:
+    for event, key in _outcomes(kept.entries):
+        if event in CLOSING:
+            found.opened.pop(key, None)
+    for address in kept.remove:
+        found.records.pop(address, None)
+    for record, _ in kept.put:
+        last_serial += 1
+        found.records[record.address] = replace(record, serial=last_serial)
+    return last_serial
+
+
+def _unclaimed(kept: Kept, known: Collection[str], now: datetime) -> Iterator[JournalEntry]:
+    for columns in kept.entries:
+        entry = decode_entry(*columns[:-1], columns[-1].encode())
+        ids = [record.id for record, _ in kept.put if record.address == entry.address]
+        for id in dict.fromkeys([*ids, entry.data.get("id")]):
+            if id and id not in known:
+                because = "its outcome came after the call was settled otherwise"
+                data = {"unclaimed": id, "step": entry.step, "because": because}
+                yield JournalEntry(entry.run, Event.DECIDED, now, entry.address, data=data)
+
+
+def _outcomes(entries: Sequence[EntryColumns]) -> Iterator[tuple[str, IntentKey]]:
+    for run, event, _, _, step, attempt, _ in entries:
+        if step:
+            yield event, (run, step, attempt)

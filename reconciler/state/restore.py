@@ -1,0 +1,304 @@
+"""Putting a backup in the place of a damaged state, with all that the damaged one still proves.
+
+The journal's rows after the backup are appended again. A record comes from the damaged file where its
+digest fits there; a call whose record is not readable is left open, so that evidence or a person says
+what became of it before anything is made again.
+"""
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from reconciler.errors import Locked, StoreError
+from reconciler.model import Address, StateRecord
+from reconciler.state import backups, checks, files, journal, leases, locks, records, schema
+from reconciler.state.checks import Checks
+from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
+from reconciler.state.database import connect, explained
+from reconciler.state.salvage import Salvage, salvage
+from reconciler.state.store import Event, JournalEntry, Restored
+
+
+def way_out(path: Path) -> str:
+    """What to do about damage: the newest good backup, and the command that brings it back."""
+    backup = backups.newest_good(path)
+    if backup is None:
+        return "there is no good backup beside it: keep the file, and `reconcile state restore FILE` with one"
+    made = f"{backup.at:%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"the newest good backup is of {made}; `reconcile state restore` brings it back,"
+        " with what the damaged file still proves"
+    )
+
+
+def restore(
+    path: Path, backup: Path | None, now: datetime, by: str, randomness: Callable[[int], bytes]
+) -> Restored:
+    """As `Store.restore`. Nobody may have the state at `path` open for writing."""
+    # Beside the state, so that what is built takes its place by a rename; for its owner only.
+    with _nobody_else(path, now), TemporaryDirectory(prefix=f"{path.name}.new-", dir=path.parent) as folder:
+        copy = _copy(path, Path(folder) / "damaged.db")
+        damage = _damage(path, copy)
+        if backup is None and damage is None:
+            raise StoreError(f"the state {path} is not damaged", help="name a backup FILE to go back to it")
+        if backup is None and damage == "key":
+            return _restore_key(path, now, by, randomness)
+        chosen = backups.newest_good(path) if backup is None else None
+        if backup is None and chosen is None:
+            raise StoreError(f"there is no good backup of {path}", help="name a backup FILE")
+        source = backup if chosen is None else chosen.path
+        assert source is not None
+        at = chosen.at if chosen is not None else _modified(source)
+        return _restore_from(source, at, path, copy, now, by)
+
+
+@contextmanager
+def _nobody_else(path: Path, now: datetime) -> Iterator[None]:
+    lock_file = files.lock_path(path)
+    lock_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not locks.try_lock(lock_file, locks.ALL):
+        raise _held(path, now)
+    try:
+        yield
+    finally:
+        locks.unlock(lock_file, locks.ALL)
+
+
+def _held(path: Path, now: datetime) -> Locked:
+    # The state may be too damaged to name the holder.
+    with suppress(StoreError), explained(path), closing(connect(path)) as connection:
+        for (scope,) in connection.execute("SELECT scope FROM leases WHERE released = 0 ORDER BY since"):
+            return leases.locked_by(connection, scope, now)
+    return Locked(path.name, "another process", 0)
+
+
+def _copy(path: Path, copy: Path) -> Path:
+    """The damaged database with its WAL: reading the files themselves would change them."""
+    damaged = path
+    for aside in path.parent.glob(f"{path.name}.damaged-*"):
+        # An earlier restore ended half-way: the WAL is aside, the database still in place.
+        if path.exists() and aside.samefile(path):
+            damaged = aside
+    with suppress(FileNotFoundError):
+        shutil.copyfile(damaged, copy)
+    with suppress(FileNotFoundError):
+        shutil.copyfile(_beside(damaged, "-wal"), _beside(copy, "-wal"))
+    return copy
+
+
+def _damage(path: Path, copy: Path) -> str | None:
+    """What is wrong with the state at `path`, of which `copy` is one: "state", "key" or nothing."""
+    try:
+        with explained(path):
+            with closing(connect(copy)) as connection:
+                schema.require(connection, path)
+                schema.migrate(connection)
+                current = backups.verify_all(connection)
+            checks.verify_seen(current, checks.seen(path, current.lineage))
+    except StoreError:
+        return "state"
+    if current.key is not None and _key_digest(path) != current.key:
+        return "key"
+    return None
+
+
+def _restore_key(path: Path, now: datetime, by: str, randomness: Callable[[int], bytes]) -> Restored:
+    """Only the key is lost: one from a backup that fits, or a new one, which sets every secret again."""
+    with closing(connect(path)) as connection:
+        wanted = checks.read(connection).key
+        aside = _aside(path, now)
+        _move(files.key_path(path), files.key_path(aside))
+        for backup in backups.all_of(path):
+            if _key_digest(backup.path) == wanted:
+                key = files.key_path(backup.path).read_bytes()
+                files.create_key(files.key_path(path), key)
+                return Restored(str(backup.path), backup.at, str(aside), 0, (), "", "restored")
+        key = files.create_key(files.key_path(path), randomness(files.KEY_BYTES))
+        with checks.writing(connection, path) as current:
+            current.key = backups.key_digest(key)
+            journal.append(connection, current, [_decided(now, {"new_key": True, "by": by})])
+        return Restored("", None, str(aside), 0, (), "", "new")
+
+
+def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str) -> Restored:
+    new = copy.with_name("new.db")
+    with explained(source):
+        shutil.copyfile(source, new)
+        new.chmod(0o600)
+        with closing(connect(new)) as connection:
+            schema.require(connection, source)
+            schema.migrate(connection)
+            base = backups.verify_all(connection)
+            found = salvage(copy, base.head_seq, base.head_hash)
+            if found.lineage not in ("", base.lineage):
+                raise StoreError(f"{source} is a backup of another state", help="name one of this state")
+            seen = checks.seen(path, base.lineage)
+            note = {"restored": source.name, "by": by}
+            reopened, lost = _rebuild(connection, new, base, found, seen, at, now, note)
+            connection.execute("PRAGMA journal_mode = DELETE")
+            current = checks.read(connection)
+        files.sync(new)
+    key = _key_for(path, source, current)
+    aside = _swap(path, new, now)
+    if key == "restored":
+        _move(files.key_path(path), files.key_path(aside))
+        files.create_key(files.key_path(path), files.key_path(source).read_bytes())
+    checks.tell_seen_anew(path, current)
+    return Restored(str(source), at, str(aside), len(found.rows), reopened, lost, key)
+
+
+def _key_for(path: Path, source: Path, current: Checks) -> Literal["kept", "restored"]:
+    if current.key is None or _key_digest(path) == current.key:
+        return "kept"
+    if _key_digest(source) == current.key:
+        return "restored"
+    raise StoreError(
+        f"neither {files.key_path(path)} nor {files.key_path(source)} is the key of this backup",
+        help="put the key beside the backup, or restore another one",
+    )
+
+
+def _rebuild(
+    connection: sqlite3.Connection,
+    path: Path,
+    base: Checks,
+    found: Salvage,
+    seen: checks.Seen | None,
+    at: datetime,
+    now: datetime,
+    note: Mapping[str, object],
+) -> tuple[tuple[Address, ...], str]:
+    """Bring `found` into the copy of the backup; says which addresses are reopened, and what is lost."""
+    kept = {} if found.all_records else records.load(connection, base.records)
+    unreadable = _unreadable(found)
+    for columns in found.rows.values():
+        _follow(kept, columns, found)
+    merged = _merge(kept, found)
+    lost = _lost(found, base, seen, at, now)
+    with checks.writing(connection, path, ["plans_run"]) as current:
+        rows = [row for row in found.rows.values() if not _closes_one_of(row, unreadable)]
+        journal.append(connection, current, rows)
+        records.clear(connection, current)
+        for record, body in merged.values():
+            records.put_as_it_was(connection, current, record, body)
+        serials = [current.serial, found.serial, seen.serial if seen else 0]
+        current.serial = max(serials)
+        current.version = max(current.version, found.version, seen.version if seen else 0)
+        data = {**note, "salvaged": len(found.rows), "lost": lost}
+        journal.append(connection, current, [_decided(now, data)])
+    return tuple(sorted(unreadable, key=str)), lost
+
+
+def _unreadable(found: Salvage) -> set[Address]:
+    """Where a call of a salvaged row changed something, and the damaged file does not show the record."""
+    if found.all_records:
+        return set()
+    changed = {Address.parse(row[3]) for row in found.rows.values() if _changed(row) and row[3] is not None}
+    return changed - set(found.records)
+
+
+def _changed(columns: EntryColumns) -> bool:
+    return columns[1] in journal.CLOSING - {Event.FAILED}
+
+
+def _closes_one_of(columns: EntryColumns, addresses: set[Address]) -> bool:
+    return _changed(columns) and columns[3] is not None and Address.parse(columns[3]) in addresses
+
+
+def _follow(kept: dict[Address, StateRecord], columns: EntryColumns, found: Salvage) -> None:
+    """What a person decided after the backup, and the damaged file no longer shows."""
+    entry = decode_entry(*columns[:-1], columns[-1].encode())
+    if entry.event is not Event.DECIDED or entry.address is None:
+        return
+    if "forget" in entry.data:
+        kept.pop(entry.address, None)
+    if "to" in entry.data and entry.address in kept:
+        moved = kept.pop(entry.address)
+        address = Address.parse(entry.data["to"])
+        kept[address] = replace(moved, address=address)
+
+
+def _merge(kept: dict[Address, StateRecord], found: Salvage) -> dict[Address, tuple[StateRecord, str]]:
+    """Where both know a record, the later one."""
+    later = {
+        address: known
+        for address, known in found.records.items()
+        if address not in kept or known[0].serial >= kept[address].serial
+    }
+    return {address: (record, encode_record(record)) for address, record in kept.items()} | later
+
+
+def _lost(found: Salvage, base: Checks, seen: checks.Seen | None, at: datetime, now: datetime) -> str:
+    """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
+    end = max(found.end, seen.head_seq if seen else 0)
+    missing = [seq for seq in range(base.head_seq + 1, end + 1) if seq not in found.rows]
+    if not missing and (found.end_known or seen is not None):
+        return ""
+    before = [row[2] for seq, row in found.rows.items() if not missing or seq < missing[0]]
+    after = [row[2] for seq, row in found.rows.items() if missing and seq > missing[-1]]
+    since = before[-1] if before else at.isoformat()
+    until = after[0] if after else now.isoformat()
+    what = f"{len(missing)} journal rows" if missing else "perhaps the newest journal rows"
+    return (
+        f"{what} between {since} and {until} cannot be read: "
+        "look on the platform for objects made since then that `reconcile state list` does not show"
+    )
+
+
+def _swap(path: Path, new: Path, now: datetime) -> Path:
+    """`new` takes the place of the damaged files, which stay under the name that comes back."""
+    aside = _aside(path, now)
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            _beside(aside, suffix).hardlink_to(_beside(path, suffix))
+    files.sync_directory(path.parent)
+    # Never a new database beside an old WAL: SQLite would replay it.
+    for suffix in ("-wal", "-shm"):
+        _beside(path, suffix).unlink(missing_ok=True)
+    files.sync_directory(path.parent)
+    new.replace(path)
+    files.sync_directory(path.parent)
+    return aside
+
+
+def _aside(path: Path, now: datetime) -> Path:
+    """A name that is free."""
+    base = _beside(path, f".damaged-{now:%Y%m%dT%H%M%SZ}")
+    number = 1
+    aside = base
+    while any(_beside(aside, suffix).exists() for suffix in ("", "-wal", ".key")):
+        number += 1
+        aside = _beside(base, f"-{number}")
+    return aside
+
+
+def _move(source: Path, target: Path) -> None:
+    with suppress(FileNotFoundError):
+        source.rename(target)
+
+
+def _key_digest(path: Path) -> str | None:
+    try:
+        key = files.read_key(files.key_path(path))
+    except StoreError:
+        return None
+    return backups.key_digest(key) if key is not None else None
+
+
+def _modified(file: Path) -> datetime:
+    with explained(file):
+        return datetime.fromtimestamp(file.stat().st_mtime, UTC)
+
+
+def _decided(now: datetime, data: Mapping[str, object]) -> EntryColumns:
+    return encode_entry(JournalEntry("", Event.DECIDED, now, data=data))
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

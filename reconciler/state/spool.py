@@ -1,0 +1,272 @@
+"""Commits that the database could not take, kept beside it for the next lease: JSON lines with digests.
+
+Room for them is made when a lease is taken, so that a full disk does not stop them. When even that
+place is gone, they go to the directory for temporary files. A line is overwritten in place and synced;
+one that was torn while it was written was never acknowledged. A line that was taken in begins with a space.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reconciler.model import Address, StateRecord
+from reconciler.state.codec import EntryColumns, decode_record
+from reconciler.state.database import Damaged
+from reconciler.state.files import sync_directory
+
+RESERVE_BYTES = 64 * 1024
+_TEMPORARY_PLACES = 4  # one that another process is writing at this moment is left to it
+
+_BEGIN, _MIDDLE = b'{"digest":"', b'","commit":'
+_BODY_AT = len(_BEGIN) + 64 + len(_MIDDLE)
+_TAKEN_IN = b" "
+# A flipped bit can make a NUL of these two only, and a NUL in a line means that it was torn.
+_ESCAPES = {ord(" "): "\\u0020", ord("@"): "\\u0040"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One commit as it was asked for, under a lease with these `epochs`."""
+
+    lineage: str
+    epochs: Mapping[str, int]
+    entries: Sequence[EntryColumns]
+    put: Sequence[tuple[StateRecord, str]]
+    remove: Sequence[Address]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A commit that was kept, and where."""
+
+    place: Path
+    offset: int
+    kept: Kept
+
+
+@dataclass(slots=True)
+class Content:
+    """All lines of one state in all places that can be read now, oldest first in each.
+
+    `torn` says what was half-written; `foreign` are places that hold lines of other states too.
+    """
+
+    lines: list[Line] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    foreign: set[Path] = field(default_factory=set)
+    descriptors: dict[Path, int] = field(default_factory=dict)
+
+
+def encode(kept: Kept) -> bytes:
+    body = json.dumps(
+        {
+            "lineage": kept.lineage,
+            "epochs": dict(kept.epochs),
+            "entries": kept.entries,
+            "put": [[*record.address, record.serial, body] for record, body in kept.put],
+            "remove": kept.remove,
+        },
+        separators=(",", ":"),
+    )
+    text = body.translate(_ESCAPES).encode()
+    return _BEGIN + hashlib.sha256(text).hexdigest().encode() + _MIDDLE + text + b"}\n"
+
+
+def beside(path: Path) -> Path:
+    return path.with_name(path.name + ".spool")
+
+
+def reserve(path: Path) -> None:
+    """Make room beside the state `path`. Does nothing where there is room. Raises OSError."""
+    place = beside(path)
+    with _opened(place, os.O_CREAT) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if size >= RESERVE_BYTES:
+            return
+        # Written, not only allocated: what is overwritten later needs no new block.
+        _write(descriptor, bytes(RESERVE_BYTES - size), size)
+        os.fsync(descriptor)
+    sync_directory(place.parent)
+
+
+def keep(path: Path, kept: Kept) -> Path:
+    """Add `kept`, durably, in the first place that takes it, which comes back.
+
+    Raises OSError, the one of the best place, when none does.
+    """
+    line = encode(kept)
+    failures = []
+    for place in _places(path, kept.lineage):
+        try:
+            _append(place, line, temporary=place != beside(path))
+        except OSError as failure:
+            failures.append(failure)
+        else:
+            return place
+    raise failures[0]
+
+
+def read(path: Path, lineage: str) -> Content:
+    """What is kept for the state of `lineage`. Raises Damaged when a line is not what was written."""
+    content = Content()
+    for place in _places(path, lineage):
+        try:
+            with _opened(place, temporary=place != beside(path), lock=False) as descriptor:
+                _parse(place, descriptor, lineage, content)
+        except (FileNotFoundError, _NotOurs):
+            continue
+    return content
+
+
+@contextmanager
+def held(path: Path, lineage: str) -> Iterator[Content]:
+    """As `read`, and nobody adds to these places before the block ends.
+
+    A place that another process is writing to at this moment is left out.
+    """
+    content = Content()
+    with ExitStack() as stack:
+        for place in _places(path, lineage):
+            opened = _opened(place, temporary=place != beside(path))
+            try:
+                descriptor = stack.enter_context(opened)
+            except (FileNotFoundError, BlockingIOError, _NotOurs):
+                continue
+            content.descriptors[place] = descriptor
+            _parse(place, descriptor, lineage, content)
+        yield content
+
+
+def free(path: Path, content: Content, lines: Sequence[Line]) -> None:
+    """Mark `lines`, of a `held` content, as taken in, durably. Room that nothing needs is given back."""
+    for place, descriptor in content.descriptors.items():
+        done = {line.offset for line in lines if line.place == place}
+        for offset in done:
+            _write(descriptor, _TAKEN_IN, offset)
+        if done:
+            os.fsync(descriptor)
+        left = any(line.place == place and line.offset not in done for line in content.lines)
+        if left or place in content.foreign:
+            continue
+        if place != beside(path):
+            place.unlink()
+        elif _read(descriptor).strip(b"\0"):
+            os.ftruncate(descriptor, 0)
+            os.fsync(descriptor)
+
+
+class _NotOurs(Exception):
+    """A file in the directory for temporary files that somebody else may have put there."""
+
+
+def _places(path: Path, lineage: str) -> list[Path]:
+    folder = Path(tempfile.gettempdir())
+    names = (f"reconcile-{lineage}-{os.geteuid()}-{number}.spool" for number in range(_TEMPORARY_PLACES))
+    return [beside(path), *(folder / name for name in names)]
+
+
+@contextmanager
+def _opened(place: Path, create: int = 0, *, temporary: bool = False, lock: bool = True) -> Iterator[int]:
+    """Raises BlockingIOError when another process has locked it, FileNotFoundError, _NotOurs or OSError."""
+    mode = os.O_RDWR if lock else os.O_RDONLY
+    try:
+        descriptor = os.open(place, mode | create | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError as failure:
+        if temporary and not isinstance(failure, FileNotFoundError):
+            raise _NotOurs from failure
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if temporary and not (
+            stat.S_ISREG(status.st_mode)
+            and status.st_uid == os.geteuid()
+            and not stat.S_IMODE(status.st_mode) & 0o077
+        ):
+            raise _NotOurs
+        if lock:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(place.stat(), status):
+                raise BlockingIOError(f"{place} was replaced")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _append(place: Path, line: bytes, *, temporary: bool) -> None:
+    if temporary:
+        # One that exists is ours from before, or not ours: opening it tells.
+        with suppress(FileExistsError):
+            os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+    try:
+        with _opened(place, 0 if temporary else os.O_CREAT, temporary=temporary) as descriptor:
+            _append_to(descriptor, line)
+    except _NotOurs:
+        raise PermissionError(f"{place} is not ours") from None
+    sync_directory(place.parent)
+
+
+def _append_to(descriptor: int, line: bytes) -> None:
+    size = os.fstat(descriptor).st_size
+    content = _read(descriptor).rstrip(b"\0")
+    # What a crash left half-written ends here, with the NUL that tells it from a damaged line.
+    torn = b"" if not content or content.endswith(b"\n") else b"\0\n"
+    try:
+        _write(descriptor, torn + line, len(content))
+        os.fsync(descriptor)
+    except OSError:
+        # Half a line must not stand before the next one: a later call may find room.
+        _write(descriptor, bytes(max(0, min(size - len(content), len(torn + line)))), len(content))
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _parse(place: Path, descriptor: int, lineage: str, content: Content) -> None:
+    offset = 0
+    *whole, unfinished = _read(descriptor).rstrip(b"\0").split(b"\n")
+    for line in (*whole, unfinished):
+        kept = _decode(line)
+        if kept is not None and kept.lineage == lineage:
+            content.lines.append(Line(place, offset, kept))
+        elif kept is not None:
+            content.foreign.add(place)
+        elif b"\0" in line or line is unfinished:
+            if line.strip(b"\0"):
+                content.torn.append(f"{len(line)} bytes in {place}")
+        elif line and not line.startswith(_TAKEN_IN):
+            raise Damaged(f"an outcome that was kept in {place} is not what was written")
+        offset += len(line) + 1
+
+
+def _decode(line: bytes) -> Kept | None:
+    """None for a line whose digest does not fit, or that was taken in."""
+    digest, body = line[len(_BEGIN) : len(_BEGIN) + 64], line[_BODY_AT : line.rfind(b"}")]
+    if not line.startswith(_BEGIN) or hashlib.sha256(body).hexdigest().encode() != digest:
+        return None
+    fields = json.loads(body)
+    put = []
+    for kind, name, app, ordinal, serial, text in fields["put"]:
+        put.append((decode_record(Address(kind, name, app, ordinal), serial, text.encode()), text))
+    return Kept(
+        fields["lineage"],
+        fields["epochs"],
+        [tuple(entry) for entry in fields["entries"]],
+        put,
+        [Address(*address) for address in fields["remove"]],
+    )
+
+
+def _read(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def _write(descriptor: int, data: bytes, offset: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written

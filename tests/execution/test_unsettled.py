@@ -1,0 +1,176 @@
+"""Calls that an earlier run left open: what the next plan says of them, and what the next apply does."""
+
+from functools import partial
+
+import anyio
+import pytest
+
+from reconciler.errors import Locked
+from reconciler.model import Action, StateRecord
+from reconciler.pipeline.apply import PlanRefused
+from tests.execution.stage import SETTLE_S, Stage, cluster, outcomes, plan, volume
+
+pytestmark = pytest.mark.anyio
+
+VOLUMES = "/v1/apps/shop/volumes"
+GROWN = volume(spec="region: ams, size_gb: 20")
+RESIZED = "Volume/shop/data#extend"
+
+
+async def left_open(stage: Stage, manifests: str, method: str) -> None:
+    """Apply, and let the process end while it waits for the answer to a `method`, which never comes."""
+    stage.line.hangs.add(method)
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(stage.apply, manifests, selected=of_shop))
+        await stage.line.reached.wait()
+        group.cancel_scope.cancel()
+    stage.line.hangs.clear()
+    stage.line.reached = anyio.Event()
+
+
+def of_shop(record: StateRecord) -> bool:
+    """As if the other app's manifests stood elsewhere."""
+    return record.address.app == "shop"
+
+
+async def test_an_absolute_call_is_planned_again_and_its_restart_stays_owed(stage: Stage) -> None:
+    await stage.apply(volume())
+    await left_open(stage, GROWN, "PUT")
+    assert await stage.open_steps() == [RESIZED]
+    seen = await plan(stage, GROWN)
+    assert [(owed.work, owed.certainty) for owed in seen.owed] == [("restart", "unknown")]
+    assert await stage.open_steps() == [RESIZED]
+    applied = await stage.apply(GROWN)
+    assert await stage.open_steps() == []
+    assert [(owed.work, owed.certainty) for owed in applied.owed] == [("restart", "unknown")]
+    assert stage.volumes()[0]["size_gb"] == 20
+
+
+async def test_the_repetition_comes_after_the_lost_call_can_have_arrived(stage: Stage) -> None:
+    await stage.apply(volume())
+    await left_open(stage, GROWN, "PUT")
+    sent_at = stage.time.elapsed_s
+    await stage.apply(GROWN)
+    assert stage.time.elapsed_s - sent_at >= stage.limits.deadline_s
+
+
+async def test_a_lost_answer_without_anything_owed_changes_no_record(stage: Stage) -> None:
+    await stage.apply(volume())
+    changed = volume(spec="region: ams, size_gb: 10, snapshot_retention: 30")
+    await left_open(stage, changed, "PUT")
+    before = await stage.record()
+    assert (await plan(stage, changed)).owed == ()
+    await stage.apply(changed)
+    assert (await stage.record()).obligations == before.obligations == ()
+    assert stage.volumes()[0]["snapshot_retention"] == 30
+
+
+async def test_a_plan_waits_for_nothing_and_says_that_it_is_too_early_to_know(stage: Stage) -> None:
+    await left_open(stage, volume(), "POST")
+    sent_at = stage.time.elapsed_s
+    seen = await plan(stage, volume())
+    assert stage.time.elapsed_s == sent_at
+    assert [change.action for change in seen.changes] == [Action.REFUSED]
+    assert "the next apply waits for it" in seen.diagnostics[0].message
+
+
+async def test_a_plan_after_the_window_knows_what_landed(stage: Stage) -> None:
+    await left_open(stage, volume(), "POST")
+    await stage.time.sleep(SETTLE_S)
+    seen = await plan(stage, volume())
+    assert (seen.changes, seen.steps) == ((), ())
+
+
+async def test_a_plan_after_the_window_knows_what_did_not_land(stage: Stage) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    await left_open(stage, volume(), "POST")
+    await stage.time.sleep(SETTLE_S)
+    seen = await plan(stage, volume())
+    assert [change.action for change in seen.changes] == [Action.CREATE]
+    await stage.apply(volume())
+    assert len(stage.volumes()) == 1
+
+
+async def test_an_unreadable_list_leaves_the_question_open(stage: Stage) -> None:
+    await left_open(stage, volume(), "POST")
+    await stage.time.sleep(SETTLE_S)
+    stage.fault(method="GET", path=VOLUMES, action="status", status=403, times=None)
+    with pytest.raises(PlanRefused) as refused:
+        await stage.apply(volume())
+    assert "could not be read" in refused.value.diagnostics[0].message
+    assert await stage.open_steps() == ["Volume/shop/data#create"]
+
+
+async def test_a_cluster_create_that_nothing_can_settle_is_asked_about(stage: Stage) -> None:
+    await left_open(stage, cluster(), "POST")
+    with pytest.raises(PlanRefused) as refused:
+        await stage.apply(cluster())
+    (question,) = refused.value.diagnostics
+    assert question.code == "unknown-outcome"
+    assert "`orders` in ams, sent at 2026-01-01 00:00:00 UTC" in question.message
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_calls_of_other_apps_are_left_alone(stage: Stage) -> None:
+    stage.call("POST", "/_sandbox/apps", {"name": "other"})
+    other = volume().replace("app: shop", "app: other")
+    await left_open(stage, other, "POST")
+    sent_at = stage.time.elapsed_s
+    applied = await stage.apply(volume(), selected=of_shop)
+    assert outcomes(applied) == {"Volume/shop/data#create": "done"}
+    assert stage.time.elapsed_s - sent_at < SETTLE_S
+    assert await stage.open_steps() == ["Volume/other/data#create"]
+
+
+async def test_only_the_calls_of_this_run_s_apps_are_settled(stage: Stage) -> None:
+    stage.call("POST", "/_sandbox/apps", {"name": "other"})
+    await left_open(stage, volume().replace("app: shop", "app: other"), "POST")
+    await left_open(stage, volume(), "POST")
+    await stage.apply(volume(), selected=of_shop)
+    assert await stage.open_steps() == ["Volume/other/data#create"]
+
+
+async def test_nothing_is_settled_while_somebody_else_holds_the_scope(stage: Stage) -> None:
+    await left_open(stage, volume(), "POST")
+    lease = await stage.store.lease(["shop"], "a rival")
+    with pytest.raises(Locked, match="a rival"):
+        await stage.apply(volume())
+    await stage.store.release(lease)
+    assert await stage.open_steps() == ["Volume/shop/data#create"]
+
+
+SECRET = (
+    "apiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: PASSWORD, app: shop}\n"
+    "spec: {value_from: {env: PASSWORD}}\n"
+)
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["killed", "told"])
+async def test_a_lost_secret_leaves_no_claim_about_the_value_that_it_may_have_replaced(
+    stage: Stage, dies: bool
+) -> None:
+    """The person puts the old value back: nothing on the platform shows that the other one is in force."""
+    await stage.apply(SECRET)
+    stage.env["PASSWORD"] = "another"
+    if dies:
+        await left_open(stage, SECRET, "POST")
+    else:
+        stage.fault(method="POST", path="*", action="drop_after", times=2)
+        await stage.apply(SECRET)
+    stage.env["PASSWORD"] = "value"
+    assert [change.action for change in (await plan(stage, SECRET)).changes] == [Action.SET]
+    assert outcomes(await stage.apply(SECRET)) == {"Secret/shop/PASSWORD#set": "done"}
+    assert (await stage.apply(SECRET)).plan.steps == ()
+
+
+async def test_nothing_is_made_from_what_could_not_be_settled(stage: Stage) -> None:
+    """The list was not readable when it was settled; a fork of an object that no record holds must wait."""
+    forked = volume() + volume("copy", spec="region: ams, size_gb: 10, from: {volume: data}")
+    await left_open(stage, forked, "POST")
+    await stage.time.sleep(SETTLE_S)
+    stage.fault(method="GET", path=VOLUMES, action="status", status=403)
+    with pytest.raises(PlanRefused):
+        await stage.apply(forked)
+    assert stage.line.mutations == ["POST"]
+    await stage.apply(forked)
+    assert sorted(each["name"] for each in stage.volumes()) == ["copy", "data"]
