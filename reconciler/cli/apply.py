@@ -18,8 +18,10 @@ from reconciler.cli.failures import (
     echo_diagnostics,
     echo_json,
     first_of,
+    report_failure,
     reports_failures,
 )
+from reconciler.errors import ReconcilerError
 from reconciler.steps import Plan
 
 if TYPE_CHECKING:
@@ -89,14 +91,17 @@ def command(
                 on_executor=watch.follow,
             )
 
+    watch = Watch()
     try:
-        applied, signal_number = run_watched(work)
+        applied = run_watched(work, watch)
     except PlanRefused as refused:
-        return _report_refused(refused, output)
+        return watch.code(_report_refused(refused, output))
     except Interrupted as interrupted:
         return _report_interrupted(interrupted, output)
+    except ReconcilerError as failure:
+        return watch.code(report_failure(failure, as_json=output == "json"))
     _report(applied, output)
-    return 128 + signal_number if signal_number else exit_code(applied)
+    return watch.code(exit_code(applied))
 
 
 def exit_code(applied: "Applied") -> int:
@@ -107,7 +112,6 @@ def exit_code(applied: "Applied") -> int:
 
 
 def _load(file: Path) -> Plan:
-    from reconciler.errors import ReconcilerError
     from reconciler.planning.saved import load_plan
 
     try:

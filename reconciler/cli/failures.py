@@ -43,12 +43,13 @@ def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
         try:
             return function(*args, **kwargs)
         except ReconcilerError as failure:
-            return _report(failure, as_json=kwargs.get("output") == "json")
+            return report_failure(failure, as_json=kwargs.get("output") == "json")
 
     return wrapped
 
 
-def _report(failure: ReconcilerError, *, as_json: bool) -> int:
+def report_failure(failure: ReconcilerError, *, as_json: bool) -> int:
+    """Tell of `failure`; returns the exit code."""
     diagnostics = failure.diagnostics if isinstance(failure, ManifestError | Refused) else ()
     if as_json:
         told = diagnostics or (error("failed", failure.message, help=failure.help),)

@@ -1,5 +1,6 @@
 """INT and TERM: the first lets calls under way end, the second ends at once."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
@@ -8,9 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import click
-
-from reconciler.cli.streams import OutputLost
-from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from reconciler.execution.executor import Executor
@@ -36,40 +34,45 @@ class Watch:
     def follow(self, executor: "Executor") -> None:
         self._executor = executor
 
-    async def listen(self, scope: anyio.CancelScope) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for number in signals:
-                if self.number:
-                    os._exit(128 + number)
-                self.number = number
-                if self._executor is None:
-                    scope.cancel()
-                else:
-                    click.echo("interrupted: calls under way may end, no new ones start", err=True)
-                    self._executor.stop()
+    def code(self, otherwise: int) -> int:
+        """The exit code: a signal wins, also one that came when everything was over."""
+        return 128 + self.number if self.number else otherwise
 
+    @contextmanager
+    def listening(self, scope: anyio.CancelScope) -> Iterator[None]:
+        """Signals are noted at once, and acted on by the event loop; a second one ends the process."""
+        loop = asyncio.get_running_loop()
 
-def run_watched(main: Callable[[Watch], Awaitable[T]]) -> tuple[T, int]:
-    """What `main` returns, and the signal that came meanwhile (0: none). Raises Interrupted if cut off."""
-    return anyio.run(_run_watched, main)
+        def note(number: int, frame: object) -> None:
+            if self.number:
+                os._exit(128 + number)
+            self.number = number
+            loop.call_soon_threadsafe(self._act, scope)
 
-
-async def _run_watched(main: Callable[[Watch], Awaitable[T]]) -> tuple[T, int]:
-    watch = Watch()
-    results: list[T] = []
-    failures: list[Exception] = []
-    async with anyio.create_task_group() as group:
-        group.start_soon(watch.listen, group.cancel_scope)
+        previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            results.append(await main(watch))
-        except (ReconcilerError, click.Abort, OutputLost) as failure:
-            failures.append(failure)  # raised below, where no group wraps it
-        group.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
-    if not results:
-        raise Interrupted(watch.number)
-    return results[0], watch.number
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _act(self, scope: anyio.CancelScope) -> None:
+        if self._executor is None:
+            scope.cancel()
+        else:
+            click.echo("interrupted: calls under way may end, no new ones start", err=True)
+            self._executor.stop()
+
+
+def run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
+    """What `main` returns. Raises Interrupted if a signal cut it off before anything was under way."""
+    return anyio.run(_run_watched, main, watch)
+
+
+async def _run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
+    with anyio.CancelScope() as scope, watch.listening(scope):
+        return await main(watch)
+    raise Interrupted(watch.number)
 
 
 @contextmanager

@@ -62,6 +62,9 @@ def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path 
     if target is None:
         folder(path).mkdir(mode=0o700, exist_ok=True)
         target = folder(path) / f"{at:{_AT}}-{current.version:08d}.db"
+        if target.exists():
+            verify(target)
+            return target  # nothing happened since
     if target.exists():
         raise StoreError(f"{target} exists already", help="name a file that does not exist")
     descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.new-", dir=target.parent)  # mode 0600

@@ -44,7 +44,7 @@ def test_a_refused_call_does_not_quote_the_value(project: Project, sandbox: Sand
     sandbox.fault("POST", f"/v1/apps/{app}/secrets/*", "status", status=422, body=echoed)
     failed = project.run("-vv", "apply", "--auto-approve", env={"SHOP_PASSWORD": CANARY}, code=1)
     assert CANARY not in failed.out + failed.err
-    for file in (project.root / ".reconcile").iterdir():
+    for file in filter(Path.is_file, (project.root / ".reconcile").rglob("*")):
         assert CANARY.encode() not in file.read_bytes(), file
 
 
@@ -71,7 +71,7 @@ def test_the_state_is_readable_by_its_owner_only(project: Project, sandbox: Sand
     project.apply()
     folder = project.root / ".reconcile"
     assert folder.stat().st_mode & 0o077 == 0
-    assert [file for file in folder.iterdir() if file.stat().st_mode & 0o077] == []
+    assert [file for file in folder.rglob("*") if file.stat().st_mode & 0o077] == []
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 """Signals and locks: calls under way end, no new ones start, and nobody applies beside somebody else."""
 
+import os
 import signal
 
 import pytest
 
+from reconciler.cli.signals import Watch, run_watched
+from reconciler.errors import ReconcilerError
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, only, volume
 
 INTERRUPTED = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
@@ -113,3 +116,27 @@ def test_another_app_is_applied_side_by_side(project: Project, sandbox: Sandbox,
         project.apply("two")
         assert running.process.poll() is None
     assert len(sandbox.volumes(other)) == 1
+
+
+@pytest.mark.parametrize(("number", "code"), INTERRUPTED, ids=["int", "term"])
+def test_a_signal_wins_over_what_else_ended_the_run(number: int, code: int) -> None:
+    """It comes when nothing is left to interrupt: the failure is told, and the code is the signal's."""
+    watch = Watch()
+
+    async def main(watch: Watch) -> None:
+        os.kill(os.getpid(), number)
+        raise ReconcilerError("it failed all the same")
+
+    with pytest.raises(ReconcilerError):
+        run_watched(main, watch)
+    assert watch.code(1) == code
+
+
+def test_signals_are_handled_as_before_once_a_run_is_over() -> None:
+    before = [signal.getsignal(number) for number, _ in INTERRUPTED]
+
+    async def main(watch: Watch) -> str:
+        return "done"
+
+    assert run_watched(main, Watch()) == "done"
+    assert [signal.getsignal(number) for number, _ in INTERRUPTED] == before

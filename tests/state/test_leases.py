@@ -1,5 +1,7 @@
 """Who may write: one holder a scope, whatever dies."""
 
+import errno
+import fcntl
 import signal
 import subprocess
 import sys
@@ -165,3 +167,83 @@ async def test_a_killed_process_frees_its_lease_at_once(
     holder.wait()
     lease = await store.lease(["shop"], "anna")
     assert lease.epochs == {"shop": 2}
+
+
+async def test_unlocking_a_scope_that_nobody_holds_frees_it(store: SqliteStore, another: OpenStore) -> None:
+    await store.lease(["shop"], "anna")
+    await store.close()
+    told = await another().unlock("shop", force=False, by="ben")
+    assert told == "free: no process holds it"
+    await another().lease(["shop"], "carl")
+    await another().verify()
+
+
+async def test_a_living_holder_is_named_and_keeps_its_scope(
+    store: SqliteStore, another: OpenStore, clock: SimulatedClock
+) -> None:
+    held = await store.lease(["shop"], "anna")
+    clock.elapsed_s += 90
+    with pytest.raises(Locked, match="anna since 90 s"):
+        await another().unlock("shop", force=False)
+    await store.commit(held, [entry(Event.DONE)])
+
+
+async def test_a_scope_taken_by_force_is_closed_to_its_holder(store: SqliteStore, another: OpenStore) -> None:
+    held = await store.lease(["shop"], "anna")
+    await store.check(held)
+    told = await another().unlock("shop", force=True, by="ben")
+    assert "taken from anna" in told
+    for refused in (lambda: store.check(held), lambda: store.commit(held, [entry(Event.INTENT)])):
+        with pytest.raises(StoreError, match="no longer ours"):
+            await refused()
+    other = another()
+    lease = await other.lease(["shop"], "ben")
+    assert lease.epochs["shop"] > held.epochs["shop"] + 1
+    await store.release(held)
+    await other.check(lease)
+    with pytest.raises(Locked):
+        await another().lease(["shop"], "carl")
+    with pytest.raises(Locked, match="ben"):
+        await another().unlock("shop", force=False)
+    await other.verify()
+
+
+async def test_a_scope_that_nobody_ever_took_cannot_be_unlocked(
+    store: SqliteStore, another: OpenStore
+) -> None:
+    with pytest.raises(StoreError, match="nobody ever took the scope `shop`"):
+        await store.unlock("shop", force=True)
+    await store.lease(["blog"], "anna")
+    with pytest.raises(StoreError, match="nobody ever took the scope `shop`"):
+        await store.unlock("shop", force=True)
+
+
+async def test_a_holder_that_has_not_written_its_name_yet_is_another_process(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    await store.release(await store.lease(["shop"], "anna"))
+    assert locks.try_lock(path.with_name("state.db.lock"), 1)
+    with pytest.raises(Locked, match="another process"):
+        await another().lease(["shop"], "ben")
+    locks.unlock(path.with_name("state.db.lock"), 1)
+
+
+def test_all_bytes_at_once_exclude_every_one(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    assert locks.try_lock(file, 7)
+    assert not locks.try_lock(file, locks.ALL)
+    locks.unlock(file, 7)
+    assert locks.try_lock(file, locks.ALL)
+    assert not locks.try_lock(file, 7)
+    locks.unlock(file, locks.ALL)
+    assert locks.try_lock(file, 7)
+    locks.unlock(file, 7)
+
+
+def test_a_file_system_without_locks_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(OSError, match="no locks"):
+        locks.try_lock(tmp_path / "lock", 1)

@@ -1,0 +1,177 @@
+"""Every live row is checked when the state is read, and the way out is named."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reconciler.clock import Clock
+from reconciler.errors import StoreError
+from reconciler.state import checks, schema
+from reconciler.state.sqlite import SqliteStore
+from reconciler.state.store import Event, JournalEntry
+from tests.state.conftest import OpenStore
+from tests.state.test_files import execute, fill
+from tests.state.worlds import DATA, NOON, entry, record
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("DELETE FROM records WHERE name = 'logs'", "there are 2 records, and not 3"),
+        ("UPDATE leases SET epoch = epoch - 1", "table leases"),
+        ("UPDATE leases SET scope = 'shoq'", "table leases"),
+        ("UPDATE sqlite_sequence SET seq = 0", "table sqlite_sequence"),
+        ("UPDATE plans_run SET plan = 'p2'", "table plans_run"),
+        ("UPDATE open_intents SET attempt = 2", "table open_intents"),
+        ("INSERT INTO unclaimed VALUES ('vol_9', 1)", "table unclaimed"),
+        ("UPDATE meta SET value = 'another' WHERE key = 'lineage'", "its lineage"),
+        ("UPDATE meta SET value = value + 1 WHERE key = 'serial'", "its lineage, serial"),
+        ("UPDATE meta SET value = value || ' ' WHERE key = 'digest'", "check values"),
+        ("DELETE FROM meta WHERE key = 'checks'", "check values"),
+        ("UPDATE meta SET value = '[]' WHERE key = 'checks'", "check values"),
+        ("DELETE FROM journal WHERE seq = 5", "the journal ends with row 4, not 5"),
+        ("UPDATE journal SET hash = 'x' WHERE seq = 5", "row 5"),
+    ],
+)
+async def test_a_change_of_any_live_row_is_named(
+    store: SqliteStore, another: OpenStore, path: Path, change: str, named: str
+) -> None:
+    await fill(store)
+    execute(path, change)
+    with pytest.raises(StoreError, match=named) as damaged:
+        await another().load()
+    assert "newest good backup is of 2030-01-01 12:00:00 UTC" in damaged.value.help
+    assert "reconcile state restore" in damaged.value.help
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE open_intents SET seq = 2", "UPDATE meta SET value = '' WHERE key = 'digest'"]
+)
+async def test_a_commit_never_covers_up_damage(
+    store: SqliteStore, another: OpenStore, path: Path, change: str
+) -> None:
+    await fill(store)
+    other = another()
+    lease = await other.lease(["shop"], "ben")
+    execute(path, change)
+    with pytest.raises(StoreError, match="is damaged"):
+        await other.commit(lease, [entry(Event.DONE, "s3")])
+
+
+@pytest.mark.parametrize(("content", "named"), [(b"k" * 32, "not the one"), (None, "missing")])
+async def test_another_fingerprint_key_is_not_taken_for_ours(
+    store: SqliteStore, another: OpenStore, path: Path, content: bytes | None, named: str
+) -> None:
+    await fill(store)
+    key = path.with_name("state.db.key")
+    if content is None:
+        key.unlink()
+    else:
+        key.write_bytes(content)
+    for attempt in (another().load, another().verify, lambda: another().lease(["shop"], "ben")):
+        with pytest.raises(StoreError, match=rf"state\.db\.key is {named}") as damaged:
+            await attempt()
+        assert "restore" in damaged.value.help
+
+
+async def test_commits_that_vanish_with_the_wal_are_missed(
+    store: SqliteStore, another: OpenStore, path: Path, tmp_path: Path, clock: Clock
+) -> None:
+    """A damaged page of the WAL makes SQLite forget it and all that follows, without a word."""
+    lease = await store.lease(["shop"], "anna")
+    for number in range(3):
+        await store.commit(lease, [entry(Event.DONE, f"s{number}")])
+    elsewhere = tmp_path / "copy" / path.name
+    elsewhere.parent.mkdir()
+    for file in path.parent.glob("state.db*"):
+        if file.is_file():
+            (elsewhere.parent / file.name).write_bytes(file.read_bytes())
+    wal = elsewhere.with_name("state.db-wal")
+    content = bytearray(wal.read_bytes())
+    content[-2000] ^= 1
+    wal.write_bytes(content)
+    elsewhere.with_name("state.db-shm").unlink()
+    reader = SqliteStore(elsewhere, clock)
+    with pytest.raises(StoreError, match=r"newest changes \(1\) are gone"):
+        await reader.load()
+    await reader.close()
+
+
+async def test_an_older_copy_put_in_its_place_is_not_taken_for_the_state(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    await fill(store)
+    old = path.read_bytes()
+    other = another()
+    await other.release(await other.lease(["shop"], "ben"))
+    await other.close()
+    path.write_bytes(old)
+    with pytest.raises(StoreError, match="newest changes"):
+        await another().load()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 400, b"{}", b'{"check": 1}', b"[1]"])
+async def test_what_was_seen_is_ignored_when_it_was_not_written_whole(
+    store: SqliteStore, another: OpenStore, path: Path, content: bytes
+) -> None:
+    await fill(store)
+    checks.seen_path(path).write_bytes(content)
+    assert len((await another().load()).records) == 3
+
+
+async def test_another_history_of_the_same_length_is_not_taken_for_ours(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    await fill(store)
+    before = path.read_bytes()
+    other = another()
+    await other.release(await other.lease(["shop"], "ben"))
+    await other.close()
+    seen = checks.seen_path(path).read_bytes()
+    path.write_bytes(before)
+    checks.seen_path(path).unlink()
+    third = another()
+    await third.release(await third.lease(["shop"], "carl"))
+    await third.close()
+    checks.seen_path(path).write_bytes(seen)
+    with pytest.raises(StoreError, match="not the one that was stored"):
+        await another().load()
+
+
+async def test_a_state_of_the_first_version_gets_its_check_values(
+    store: SqliteStore, another: OpenStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(store)
+    known = await another().load()
+    with closing(sqlite3.connect(path)) as old:
+        old.execute("DROP TABLE unclaimed")
+        old.execute("DELETE FROM meta WHERE key IN ('checks', 'digest')")
+        old.execute("PRAGMA user_version = 1")
+        old.commit()
+    checks.seen_path(path).unlink()
+    other = another()
+    assert await other.load() == known
+    lease = await other.lease(["shop"], "ben")
+    await other.commit(
+        lease, [JournalEntry("r2", Event.RUN_STARTED, NOON, data={"plan": "p2"})], remove=[DATA]
+    )
+    await other.verify()
+    assert schema.VERSION == 2
+    path.with_name("state.db.key").write_bytes(b"k" * 32)
+    with pytest.raises(StoreError, match="not the one"):
+        await another().load()
+
+
+async def test_records_are_counted_as_they_come_and_go(store: SqliteStore) -> None:
+    lease = await store.lease(["shop"], "anna")
+    (first,) = await store.commit(lease, [], [record()])
+    await store.commit(lease, [], [record(serial=first.serial)])
+    await store.commit(lease, [], [record()], [DATA])
+    await store.commit(lease, [], remove=[DATA])
+    await store.commit(lease, [], remove=[DATA])
+    assert (await store.load()).records == {}
+    await store.verify()
