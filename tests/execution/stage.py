@@ -24,7 +24,7 @@ from reconciler.reporter import Reporter
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.state.sqlite import SqliteStore
-from reconciler.state.store import Event, JournalEntry, Lease, State, Store
+from reconciler.state.store import Event, JournalEntry, Lease, Restored, State, Store
 from reconciler.steps import Plan
 from reconciler.transport import Answer
 
@@ -153,6 +153,15 @@ class FailingStore:
         if not self.spools:
             raise StoreError("no other disk either")
         return await self.store.spool(lease, entries, put, remove)
+
+    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
+        return await self.store.unlock(scope, force=force, by=by)
+
+    async def backup(self, target: Path | None = None) -> Path:
+        return await self.store.backup(target)
+
+    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+        return await self.store.restore(backup, by=by)
 
     async def close(self) -> None:
         await self.store.close()

@@ -5,9 +5,11 @@ from functools import partial
 import anyio
 import pytest
 
-from reconciler.errors import Locked
-from reconciler.model import Action, StateRecord
+from reconciler.errors import Locked, StoreError
+from reconciler.model import Action, Address, StateRecord
 from reconciler.pipeline.apply import PlanRefused
+from reconciler.pipeline.resolve import forget
+from reconciler.state.store import Event
 from tests.execution.stage import SETTLE_S, Stage, cluster, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
@@ -18,12 +20,14 @@ RESIZED = "Volume/shop/data#extend"
 
 
 async def left_open(stage: Stage, manifests: str, method: str) -> None:
-    """Apply, and let the process end while it waits for the answer to a `method`, which never comes."""
+    """Apply, and kill it while it waits for the answer to a `method`, which never comes."""
+    stage.fail_at(Event.UNKNOWN)  # a killed process writes nothing any more
     stage.line.hangs.add(method)
     async with anyio.create_task_group() as group:
         group.start_soon(partial(stage.apply, manifests, selected=of_shop))
         await stage.line.reached.wait()
         group.cancel_scope.cancel()
+    stage.mend()
     stage.line.hangs.clear()
     stage.line.reached = anyio.Event()
 
@@ -101,6 +105,14 @@ async def test_an_unreadable_list_leaves_the_question_open(stage: Stage) -> None
     assert await stage.open_steps() == ["Volume/shop/data#create"]
 
 
+async def test_a_plan_that_cannot_read_the_list_asks(stage: Stage) -> None:
+    await left_open(stage, volume(), "POST")
+    await stage.time.sleep(SETTLE_S)
+    stage.fault(method="GET", path=VOLUMES, action="status", status=403)
+    (question,) = (await plan(stage, volume())).diagnostics
+    assert "could not be read" in question.message
+
+
 async def test_a_cluster_create_that_nothing_can_settle_is_asked_about(stage: Stage) -> None:
     await left_open(stage, cluster(), "POST")
     with pytest.raises(PlanRefused) as refused:
@@ -174,3 +186,61 @@ async def test_nothing_is_made_from_what_could_not_be_settled(stage: Stage) -> N
     assert stage.line.mutations == ["POST"]
     await stage.apply(forked)
     assert sorted(each["name"] for each in stage.volumes()) == ["copy", "data"]
+
+
+async def test_a_plan_says_what_only_a_person_can_say(stage: Stage) -> None:
+    await left_open(stage, cluster(), "POST")
+    (question,) = (await plan(stage, cluster())).diagnostics
+    assert question.code == "unknown-outcome"
+
+
+async def test_a_secret_that_may_be_set_for_the_first_time_is_planned_again(stage: Stage) -> None:
+    await left_open(stage, SECRET, "POST")
+    assert [change.action for change in (await plan(stage, SECRET)).changes] == [Action.SET]
+    assert outcomes(await stage.apply(SECRET)) == {"Secret/shop/PASSWORD#set": "done"}
+    assert await stage.open_steps() == []
+
+
+SNAPSHOT_FIRST = "lifecycle: {snapshot_before: [extend]}\n"
+GROWN_AFTER_SNAPSHOT = volume(spec="region: ams, size_gb: 20", rest=SNAPSHOT_FIRST)
+
+
+async def test_a_snapshot_whose_answer_was_lost_serves_the_call_that_waits_for_it(stage: Stage) -> None:
+    await stage.apply(volume(rest=SNAPSHOT_FIRST))
+    await left_open(stage, GROWN_AFTER_SNAPSHOT, "POST")
+    await stage.time.sleep(SETTLE_S)
+    steps = [step.id for step in (await plan(stage, GROWN_AFTER_SNAPSHOT)).steps]
+    assert steps == ["Volume/shop/data#wait-snapshot", RESIZED]
+    await stage.apply(GROWN_AFTER_SNAPSHOT)
+    assert stage.line.mutations == ["POST", "POST", "PUT"]
+
+
+async def test_a_snapshot_of_a_volume_that_was_forgotten_meanwhile_is_nobody_s(stage: Stage) -> None:
+    await stage.apply(volume(rest=SNAPSHOT_FIRST))
+    await left_open(stage, GROWN_AFTER_SNAPSHOT, "POST")
+    await stage.time.sleep(SETTLE_S)
+    await forget(stage.store, Address.parse("Volume/shop/data"), stage.time, "a person", "run", 0)
+    assert [change.action for change in (await plan(stage, GROWN_AFTER_SNAPSHOT)).changes] == [Action.ADOPT]
+    await stage.apply(GROWN_AFTER_SNAPSHOT)
+    assert await stage.open_steps() == []
+    assert stage.volumes()[0]["size_gb"] == 20
+
+
+async def test_a_restart_that_is_owed_already_is_not_owed_twice(stage: Stage) -> None:
+    await stage.apply(volume())
+    stage.fault(method="PUT", path="*", action="drop_before")
+    stage.fault(method="PUT", path="*", action="status", status=412)
+    await stage.apply(GROWN)
+    await left_open(stage, GROWN, "PUT")
+    assert len((await plan(stage, GROWN)).owed) == 1
+    assert len((await stage.apply(GROWN)).owed) == 1
+
+
+async def test_a_lease_that_cannot_be_given_back_does_not_undo_what_was_done(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(lease: object) -> None:
+        raise StoreError("the disk is gone")
+
+    monkeypatch.setattr(stage.store, "release", gone)
+    assert outcomes(await stage.apply(volume())) == {"Volume/shop/data#create": "done"}
