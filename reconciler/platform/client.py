@@ -35,7 +35,7 @@ from reconciler.platform.answers import (
 from reconciler.platform.outcome import Outcome, classify, unanswered
 from reconciler.platform.rate import RateLimit
 from reconciler.platform.refusals import Refusal, recognise
-from reconciler.platform.secrecy import harmless, without_values
+from reconciler.platform.secrecy import harmless, without_token, without_values
 from reconciler.transport import Answer, Transport, is_loopback
 from reconciler.wire.shapes import read_shape
 
@@ -162,8 +162,9 @@ class Platform:
             pause_s *= 2
 
     async def _request(self, method: str, path: str, content: bytes | None, deadline_s: float) -> Answer:
+        token = self._checked_token()
         headers = {
-            "authorization": f"Bearer {self._checked_token()}",
+            "authorization": f"Bearer {token}",
             "accept": "application/json",
             "user-agent": self._user_agent,
         }
@@ -176,7 +177,7 @@ class Platform:
                 method, self._base_url + path, headers=headers, body=content, deadline_s=deadline_s
             )
             status = answer.status
-            return answer
+            return without_token(answer, token) if status >= 400 else answer
         finally:
             if _listener.isEnabledFor(logging.DEBUG):
                 _log_request(method, path, status, self._clock.monotonic() - started)
@@ -206,7 +207,9 @@ def _read_error(path: str, answer: Answer) -> PlatformError:
     code, text = error_text(answer, parsed(answer.body))
     details: dict[str, Any] = {"status": answer.status, "path": path, "request_id": request_id(answer)}
     message = f"GET {path} was answered {answer.status}"
-    if text or code:
+    if paths.is_secret(path):
+        message += " (its words are not shown: they may repeat a value)"
+    elif text or code:
         message += f": {text or code}"
     if answer.status in (401, 403):
         return Unauthorized(message, help="check that the token may access this app or cluster", **details)

@@ -1,12 +1,15 @@
-"""Keeping secret values inside the client: what may leave it of an answer about secrets.
+"""Keeping secret values inside the client: what may leave it of an answer.
 
-By field and by place, never by searching text: a value can be echoed in any form.
+Of answers about secrets, by field and by place, never by searching text: a value can be echoed in any
+form. The token goes out with every request, so error answers are also searched for it.
 """
 
 from dataclasses import replace
 from typing import Any
 
+from reconciler.model import SENSITIVE
 from reconciler.platform.outcome import Outcome, Verdict
+from reconciler.transport import Answer
 
 _KEPT = ("name", "digest", "version", "Version", "created_at", "updated_at")
 
@@ -21,6 +24,13 @@ def without_values(outcome: Outcome, *, value_sent: bool) -> Outcome:
     word = f" ({outcome.refusal})" if outcome.refusal else ""
     message = f"status {outcome.status}{word}; the platform's words are not shown: they may repeat the value"
     return replace(outcome, reply=None, message=message)
+
+
+def without_token(answer: Answer, token: str) -> Answer:
+    """An error answer, whose words are shown and recorded, without the token that it may repeat."""
+    body = answer.body.replace(token.encode(), SENSITIVE.encode())
+    headers = {name: value.replace(token, SENSITIVE) for name, value in answer.headers.items()}
+    return Answer(answer.status, headers, body)
 
 
 def harmless(reply: Any) -> Any:

@@ -458,3 +458,26 @@ async def test_nothing_is_logged_unless_somebody_listens() -> None:
     with structlog.testing.capture_logs() as logs:
         await client.read(VOLUMES, "volumes")
     assert logs == []
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_a_failed_read_of_secrets_does_not_show_the_platforms_words(status: int) -> None:
+    client, _ = platform(reply(json.dumps({"error": f"bad value {VALUE}", "status": VALUE}), status))
+    with pytest.raises(PlatformError) as caught:
+        await client.read("/v1/apps/shop/secrets", "secrets")
+    assert VALUE not in caught.value.message + caught.value.help
+    assert str(status) in caught.value.message
+
+
+@pytest.mark.parametrize("status", [401, 422, 500])
+async def test_a_token_that_an_error_repeats_does_not_leave_the_client(status: int) -> None:
+    echoed = reply(
+        json.dumps({"error": "bad token t0ken"}), status, x_request_id="t0ken-1", retry_after="t0ken"
+    )
+    client, _ = platform(echoed)
+    with pytest.raises(PlatformError) as caught:
+        await client.read(VOLUMES, "volumes")
+    assert "bad token (sensitive)" in caught.value.message
+    outcome = await client.send("POST", VOLUMES, {"name": "d"}, id_path="id")
+    shown = f"{caught.value.message} {caught.value.help} {caught.value.request_id} {outcome.message}"
+    assert "t0ken" not in f"{shown} {outcome.request_id} {outcome.reply}"
