@@ -144,6 +144,7 @@ class Step:
     `removes`: success means that the object is gone and its record with it.
     `if_owed`: not sent unless one of these addresses owes a restart by then; `settles`: success means
     that none of them does any more.
+    `unless_recorded`: not sent if the record's field of this name holds by then what `applied` says.
     """
 
     id: str
@@ -162,6 +163,7 @@ class Step:
     removes: bool = False
     if_owed: tuple[Address, ...] = ()
     settles: bool = False
+    unless_recorded: str = ""
 
     @property
     def mutates(self) -> bool:

@@ -1,19 +1,47 @@
-"""`reconcile state`: what is recorded, and forgetting it."""
+"""`reconcile state`: what is recorded, and what a person does about it."""
 
+import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli import options
-from reconciler.cli.failures import DONE, echo_json, reports_failures
+from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.model import Address, StateRecord, owed_work
-from reconciler.state.store import Store
+from reconciler.state.store import JournalEntry, Restored, State, Store
+
+if TYPE_CHECKING:
+    from reconciler.clock import Clock
 
 
-@click.group("state", short_help="List, show and forget what is recorded.")
+@click.group("state", short_help="Look after what is recorded.")
 def command() -> None:
     """What is recorded of the objects that are ours."""
+
+
+@command.command("init")
+@options.output
+@options.state
+@reports_failures
+def init(output: str, state_url: str | None) -> int:
+    """Create the state, which the first apply would do too. Harmless when it exists."""
+
+    from reconciler.cli.project import holder
+
+    async def work(store: Store) -> tuple[bool, str]:
+        existed = bool((await store.load()).lineage)
+        await store.release(await store.lease([], holder()))
+        return existed, (await store.load()).lineage
+
+    existed, lineage = _with_store(state_url, work)
+    place = _place(state_url)
+    if output == "json":
+        echo_json({"format_version": "1", "state": place, "lineage": lineage, "created": not existed})
+    else:
+        click.echo(f"{place}: {'exists already' if existed else 'created'}")
+    return DONE
 
 
 @command.command("list")
@@ -22,9 +50,12 @@ def command() -> None:
 @reports_failures
 def list_records(output: str, state_url: str | None) -> int:
     """One line a record: address, id, what is owed."""
-    records = _records(state_url)
+    state = _load(state_url)
+    records = state.records
+    unclaimed = [_unclaimed_document(entry) for entry in state.unclaimed]
     if output == "json":
-        echo_json({"format_version": "1", "records": [document(record) for record in records.values()]})
+        found = [document(record) for record in records.values()]
+        echo_json({"format_version": "1", "records": found, "unclaimed": unclaimed})
         return DONE
     for address, record in sorted(records.items(), key=lambda item: str(item[0])):
         owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
@@ -32,6 +63,14 @@ def list_records(output: str, state_url: str | None) -> int:
         click.echo(f"{address}  {record.id}{inferred}{owed}")
     if not records:
         click.echo("nothing is recorded yet", err=True)
+    for item in unclaimed:
+        click.echo(
+            f"unclaimed: {item['id']}, made by a call for {item['address']}, is in no record:"
+            f" {item['because']}\n"
+            f"  = help: adopt it with `metadata.id: {item['id']}`, or delete it by hand and run\n"
+            f"    reconcile state forget --unclaimed {item['id']}",
+            err=True,
+        )
     return DONE
 
 
@@ -42,7 +81,7 @@ def list_records(output: str, state_url: str | None) -> int:
 @reports_failures
 def show(address: str, output: str, state_url: str | None) -> int:
     """All that is recorded of one address. Secrets stand there as keyed fingerprints only."""
-    record = _records(state_url).get(parse_address(address))
+    record = _load(state_url).records.get(parse_address(address))
     if record is None:
         raise _not_recorded(address)
     found = document(record)
@@ -54,29 +93,144 @@ def show(address: str, output: str, state_url: str | None) -> int:
     return DONE
 
 
-@command.command("forget")
-@click.argument("address")
+@command.command("mv")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@options.output
 @options.state
 @options.lock_timeout
 @reports_failures
-def forget(address: str, state_url: str | None, lock_timeout: float) -> int:
+def mv(source: str, target: str, output: str, state_url: str | None, lock_timeout: float) -> int:
+    """Record an object under another address, when its manifest got another name."""
+    from reconciler.pipeline.resolve import move
+
+    before, after = parse_address(source), parse_address(target)
+    moved: StateRecord = _with_store(
+        state_url, lambda store: move(store, before, after, *_whoever(), lock_timeout)
+    )
+    if output == "json":
+        echo_json({"format_version": "1", "from": source, "record": document(moved)})
+    else:
+        click.echo(f"{source} ({moved.id}) is now recorded as {target}")
+    return DONE
+
+
+@command.command("forget")
+@click.argument("address", required=False)
+@click.option("--unclaimed", metavar="ID", help="Tell no more of this object, which is in no record.")
+@options.state
+@options.lock_timeout
+@reports_failures
+def forget(address: str | None, unclaimed: str | None, state_url: str | None, lock_timeout: float) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
+    from reconciler.pipeline.resolve import claim
     from reconciler.pipeline.resolve import forget as forget_record
 
+    if (address is None) == (unclaimed is None):
+        raise click.UsageError("give either an ADDRESS or --unclaimed ID")
+    if unclaimed is not None:
+        if not _with_store(state_url, lambda store: claim(store, unclaimed, *_whoever(), lock_timeout)):
+            raise _nothing(f"no unclaimed object `{unclaimed}` is known")
+        click.echo(f"no more told of: {unclaimed}")
+        return DONE
+    assert address is not None
     parsed = parse_address(address)
-
-    async def work(store: Store) -> bool:
-        import uuid
-
-        from reconciler.cli.project import holder
-        from reconciler.clock import SystemClock
-
-        return await forget_record(store, parsed, SystemClock(), holder(), uuid.uuid4().hex, lock_timeout)
-
-    if not _with_store(state_url, work):
+    if not _with_store(state_url, lambda store: forget_record(store, parsed, *_whoever(), lock_timeout)):
         raise _not_recorded(address)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
     return DONE
+
+
+@command.command("unlock")
+@click.argument("scope")
+@click.option("--force", is_flag=True, help="Take it although its holder's process lives.")
+@options.state
+@reports_failures
+def unlock(scope: str, force: bool, state_url: str | None) -> int:
+    """Free a scope (an app, or org/SLUG) whose holder hangs. A holder that died frees its scopes itself."""
+    from reconciler.cli.project import holder
+
+    told = _with_store(state_url, lambda store: store.unlock(scope, force=force, by=holder()))
+    click.echo(f"{scope}: {told}")
+    return DONE
+
+
+@command.command("backup")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@options.output
+@options.state
+@reports_failures
+def backup(file: Path | None, output: str, state_url: str | None) -> int:
+    """Copy the state to FILE, or among the backups that every apply makes, and verify the copy."""
+    made = _with_store(state_url, lambda store: store.backup(file))
+    if output == "json":
+        echo_json({"format_version": "1", "backup": str(made)})
+    else:
+        click.echo(f"backup: {made}")
+    return DONE
+
+
+@command.command("restore")
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@options.auto_approve
+@options.output
+@options.state
+@reports_failures
+def restore(file: Path | None, auto_approve: bool, output: str, state_url: str | None) -> int:
+    """Put a backup (the newest good one) in the place of a damaged state, with all that can be salvaged."""
+    from reconciler.cli.project import holder
+
+    if not auto_approve:
+        if not sys.stdin.isatty():
+            raise click.UsageError("nobody to ask on standard input: pass --auto-approve")
+        chosen = str(file) if file is not None else "the newest good backup"
+        question = f"Put {chosen} in the place of {_place(state_url)}, which is kept aside?"
+        if not click.confirm(question, err=True):
+            click.echo("nothing was changed", err=True)
+            return FAILED
+    done: Restored = _with_store(state_url, lambda store: store.restore(file, by=holder()))
+    if output == "json":
+        echo_json(_restored_document(done))
+    else:
+        _echo_restored(done)
+    return DONE
+
+
+def _echo_restored(done: Restored) -> None:
+    made = f" of {done.taken_at:%Y-%m-%d %H:%M:%S} UTC" if done.taken_at is not None else ""
+    if done.backup:
+        click.echo(f"restored from {done.backup}{made}")
+    click.echo(f"the damaged files are kept as {done.aside}")
+    click.echo(f"salvaged: {done.salvaged} newer journal rows")
+    for address in done.reopened:
+        click.echo(f"unknown again: {address}; `reconcile plan` says how it is settled")
+    if done.key != "kept":
+        effect = "; every secret is set again by the next apply" if done.key == "new" else ""
+        click.echo(f"fingerprint key: {done.key}{effect}")
+    if done.lost:
+        click.echo(f"lost: {done.lost}")
+
+
+def _restored_document(done: Restored) -> dict[str, Any]:
+    return {
+        "format_version": "1",
+        "backup": done.backup,
+        "taken_at": done.taken_at.isoformat() if done.taken_at is not None else None,
+        "aside": done.aside,
+        "salvaged": done.salvaged,
+        "reopened": [str(address) for address in done.reopened],
+        "key": done.key,
+        "lost": done.lost,
+    }
+
+
+def _unclaimed_document(entry: JournalEntry) -> dict[str, Any]:
+    return {
+        "id": entry.data["unclaimed"],
+        "address": str(entry.address),
+        "because": entry.data.get("because", ""),
+        "at": entry.at.isoformat(),
+    }
 
 
 def document(record: StateRecord) -> dict[str, Any]:
@@ -108,11 +262,25 @@ def parse_address(text: str) -> Address:
         raise click.UsageError(str(failure)) from failure
 
 
-def _records(state_url: str | None) -> Any:
-    async def work(store: Store) -> Any:
-        return (await store.load()).records
+def _load(state_url: str | None) -> State:
+    found: State = _with_store(state_url, lambda store: store.load())
+    return found
 
-    return _with_store(state_url, work)
+
+def _whoever() -> "tuple[Clock, str, str]":
+    """The clock, the name of this process, and the id of what it does, for the journal."""
+    import uuid
+
+    from reconciler.cli.project import holder
+    from reconciler.clock import SystemClock
+
+    return SystemClock(), holder(), uuid.uuid4().hex
+
+
+def _place(state_url: str | None) -> str:
+    from reconciler.cli.sources import settings_here
+
+    return state_url or settings_here().settings.state
 
 
 def _with_store(state_url: str | None, work: Callable[[Store], Awaitable[Any]]) -> Any:
@@ -135,6 +303,10 @@ def _with_store(state_url: str | None, work: Callable[[Store], Awaitable[Any]]) 
 
 
 def _not_recorded(address: str) -> Exception:
+    return _nothing(f"`{address}` is not recorded")
+
+
+def _nothing(message: str) -> Exception:
     from reconciler.errors import ReconcilerError
 
-    return ReconcilerError(f"`{address}` is not recorded", help="`reconcile state list` shows what is")
+    return ReconcilerError(message, help="`reconcile state list` shows what is")

@@ -109,6 +109,8 @@ class Executor:
             return self._result(step, "done", "not needed: no restart is owed")
         started = self._clock.monotonic()
         try:
+            if step.unless_recorded and self._is_recorded(step):
+                return self._result(step, "done", "not needed: the value is the same")
             reply, baseline = None, frozenset[str]()
             if step.mutates:
                 async with limiter:
@@ -130,6 +132,11 @@ class Executor:
         elapsed_s = self._clock.monotonic() - started
         self._reporter.step_finished(step, result.outcome, elapsed_s, result.error or result.id or "")
         return result
+
+    def _is_recorded(self, step: Step) -> bool:
+        record = self._recorder.records.get(step.address)
+        name = step.unless_recorded
+        return record is not None and record.applied.get(name) == self._applied(step)[name]
 
     def _skip(self, step: Step, why: str) -> Result:
         result = self._result(step, "skipped", why)

@@ -28,6 +28,8 @@ from reconciler.model import (
 )
 from reconciler.steps import OutputRef, Read, SecretRef, Step, Template
 
+PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
+
 
 class Spec(BaseModel):
     """Base of all `spec` models: strict types, no unknown fields."""

@@ -11,7 +11,17 @@ from typing import Any
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
-from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, path_of, segment
+from reconciler.kinds.base import (
+    PENDING_VALUE,
+    Field,
+    Kind,
+    Moves,
+    Spec,
+    Subject,
+    compare_fields,
+    path_of,
+    segment,
+)
 from reconciler.model import (
     SENSITIVE,
     Action,
@@ -116,21 +126,21 @@ class SecretKind(Kind):
         assert subject.record is not None
         recorded = subject.record.applied
         differing = subject.fingerprint is not None and subject.fingerprint != recorded.get("fingerprint")
-        known_digest = getattr(subject.live, "digest", None)
-        overwritten = (
-            known_digest is not None
-            and recorded.get("digest") is not None
-            and known_digest != recorded["digest"]
-        )
         fields = compare_fields(self.fields, subject)
-        if differing or overwritten:
+        if differing or _overwritten(subject):
             fields.append(FieldChange("value", SENSITIVE, SENSITIVE, Effect.WRITE_ONLY))
         return fields
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
-        return self._set(subject, fields, "the value differs") if fields else Moves(Action.NOOP)
+        if not fields:
+            return Moves(Action.NOOP)
+        if subject.fingerprint == PENDING_VALUE and not _overwritten(subject):
+            return self._set(subject, fields, "the value may change", unless_recorded="fingerprint")
+        return self._set(subject, fields, "the value differs")
 
-    def _set(self, subject: Subject, fields: Sequence[FieldChange], reason: str) -> Moves:
+    def _set(
+        self, subject: Subject, fields: Sequence[FieldChange], reason: str, *, unless_recorded: str = ""
+    ) -> Moves:
         assert subject.resource is not None
         name = subject.platform_name()
         step_id = f"{subject.address}#set"
@@ -148,6 +158,7 @@ class SecretKind(Kind):
                 "version": OutputRef(step_id, "version"),
             },
             if_unknown="repeat",
+            unless_recorded=unless_recorded,
         )
         written = fields or (FieldChange("value", None, SENSITIVE, Effect.WRITE_ONLY),)
         staged = f"{reason}; machines see it at their next start or update"
@@ -171,6 +182,13 @@ class SecretKind(Kind):
             removes=True,
         )
         return Moves(Action.DELETE, (step,), reason="left the manifests with lifecycle deletion: delete")
+
+
+def _overwritten(subject: Subject) -> bool:
+    """Whether somebody else has set it since: the platform shows another digest than for our value."""
+    recorded = subject.record.applied.get("digest") if subject.record is not None else None
+    live = getattr(subject.live, "digest", None)
+    return live is not None and recorded is not None and live != recorded
 
 
 def _parse_template(text: str) -> tuple[list[str | OutputRef | SecretRef], list[str]]:

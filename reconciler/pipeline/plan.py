@@ -13,7 +13,7 @@ from reconciler.model import Address, Resource, StateRecord
 from reconciler.pipeline.project import Desired, Project, read_all, secret_value
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.state.store import State
+from reconciler.state.store import JournalEntry, State
 from reconciler.steps import OutputRef, Plan
 
 
@@ -52,7 +52,17 @@ async def make_plan(
         id=project.new_id(),
         lineage=state.lineage,
         fingerprints=fingerprints,
-        diagnostics=(*desired.diagnostics, *problems),
+        diagnostics=(*desired.diagnostics, *problems, *map(_unclaimed, state.unclaimed)),
+    )
+
+
+def _unclaimed(entry: JournalEntry) -> Diagnostic:
+    id = entry.data["unclaimed"]
+    return warning(
+        "unclaimed-object",
+        f"{id}, made by a call for `{entry.address}`, is in no record: {entry.data['because']}",
+        help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run "
+        f"`reconcile state forget --unclaimed {id}`",
     )
 
 

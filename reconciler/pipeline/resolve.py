@@ -9,7 +9,7 @@ from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.model import Address, StateRecord
 from reconciler.pipeline.project import Project
-from reconciler.state.store import Event, JournalEntry, Lease, Store
+from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 
 
 async def resolve_unknown(project: Project, address: Address, *, adopt: str | None) -> str:
@@ -87,6 +87,69 @@ async def forget(
     try:
         entry = JournalEntry(run, Event.DECIDED, clock.now(), address, data={"forget": record.id})
         await store.commit(lease, [entry], remove=[address])
+    finally:
+        await store.release(lease)
+    return True
+
+
+async def move(
+    store: Store, source: Address, target: Address, clock: Clock, holder: str, run: str, timeout_s: float
+) -> StateRecord:
+    """Record the object of `source` under `target` instead; the object itself is left alone.
+
+    Raises ReconcilerError when the two cannot name one object, `target` is recorded already, or a call
+    for one of them is open.
+    """
+    if source.kind != target.kind or source.app != target.app:
+        raise ReconcilerError(
+            f"`{source}` cannot become `{target}`: an object stays what it is, and in its app",
+            help="only the name and the [index] of an address can change",
+        )
+    record = _movable(await store.load(), source, target)
+    lease = await store.lease([record.scope], holder, timeout_s=timeout_s)
+    try:
+        record = _movable(await store.load(), source, target)
+        data = {"from": str(source), "to": str(target), "id": record.id}
+        entry = JournalEntry(run, Event.DECIDED, clock.now(), source, data=data)
+        (moved,) = await store.commit(lease, [entry], [replace(record, address=target, serial=0)], [source])
+    finally:
+        await store.release(lease)
+    return moved
+
+
+def _movable(state: State, source: Address, target: Address) -> StateRecord:
+    record = state.records.get(source)
+    if record is None:
+        raise ReconcilerError(f"`{source}` is not recorded", help="`reconcile state list` shows what is")
+    if record.id in ("", source.name):
+        raise ReconcilerError(
+            f"`{source}` is known to the platform by its name only; another name is another object",
+            help=f"`reconcile state forget {source}`, and let the next apply make `{target}`",
+        )
+    if target in state.records:
+        raise ReconcilerError(
+            f"`{target}` is recorded already, as {state.records[target].id}",
+            help=f"`reconcile state forget {target}` drops that record",
+        )
+    for opened in state.open_intents:
+        if opened.address in (source, target):
+            raise ReconcilerError(
+                f"`{opened.address}` has a call of unknown outcome",
+                help="run `reconcile plan`, which says how to settle it, and move then",
+            )
+    return record
+
+
+async def claim(store: Store, id: str, clock: Clock, holder: str, run: str, timeout_s: float) -> bool:
+    """A person decided about the unclaimed object `id`: it is told of no more; False when there is none."""
+    entries = (await store.load()).unclaimed
+    found = next((entry for entry in entries if entry.data["unclaimed"] == id), None)
+    if found is None:
+        return False
+    lease = await store.lease([], holder, timeout_s=timeout_s)  # no record changes: no scope is needed
+    try:
+        entry = JournalEntry(run, Event.DECIDED, clock.now(), found.address, data={"claimed": id})
+        await store.commit(lease, [entry])
     finally:
         await store.release(lease)
     return True

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.diagnostics import Diagnostic, error
-from reconciler.kinds.base import Kind, Subject
+from reconciler.kinds.base import PENDING_VALUE, Kind, Subject
 from reconciler.model import (
     Action,
     Address,
@@ -39,8 +39,6 @@ from reconciler.planning.known import fill_known
 from reconciler.planning.match import Matched, match_objects
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.steps import Plan, Read
-
-PENDING_VALUE = "pending"  # stands for the fingerprint of a value that this plan's own steps will change
 
 
 @dataclass(slots=True)

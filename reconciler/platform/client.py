@@ -207,14 +207,16 @@ def _read_error(path: str, answer: Answer) -> PlatformError:
     code, text = error_text(answer, parsed(answer.body))
     details: dict[str, Any] = {"status": answer.status, "path": path, "request_id": request_id(answer)}
     message = f"GET {path} was answered {answer.status}"
+    refusal = recognise(answer.status, code, text)
     if paths.is_secret(path):
-        message += " (its words are not shown: they may repeat a value)"
+        word = f"{refusal}; " if refusal else ""
+        message += f" ({word}the platform's words are not shown: they may repeat a value)"
     elif text or code:
         message += f": {text or code}"
     if answer.status in (401, 403):
         return Unauthorized(message, help="check that the token may access this app or cluster", **details)
     if answer.status in (404, 410) and not is_html(answer):
-        missing = recognise(answer.status, code, text) is Refusal.APP_MISSING
+        missing = refusal is Refusal.APP_MISSING
         return (AppMissing if missing else NotFound)(message, **details)
     if answer.status < 400:  # no redirect is followed; 204 and 206 hold no complete answer
         return Unreadable(message, help="check `platform.base_url`", **details)

@@ -7,7 +7,10 @@ form. The token goes out with every request, so error answers are also searched 
 from dataclasses import replace
 from typing import Any
 
+from pydantic_core import to_json
+
 from reconciler.model import SENSITIVE
+from reconciler.platform.answers import NOT_JSON, parsed
 from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.transport import Answer
 
@@ -28,9 +31,23 @@ def without_values(outcome: Outcome, *, value_sent: bool) -> Outcome:
 
 def without_token(answer: Answer, token: str) -> Answer:
     """An error answer, whose words are shown and recorded, without the token that it may repeat."""
-    body = answer.body.replace(token.encode(), SENSITIVE.encode())
+    reply = parsed(answer.body)  # in JSON, the token may be escaped
+    if reply is NOT_JSON:
+        body = answer.body.replace(token.encode(), SENSITIVE.encode())
+    else:
+        body = to_json(_replaced(reply, token))
     headers = {name: value.replace(token, SENSITIVE) for name, value in answer.headers.items()}
     return Answer(answer.status, headers, body)
+
+
+def _replaced(value: Any, token: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(token, SENSITIVE)
+    if isinstance(value, list):
+        return [_replaced(item, token) for item in value]
+    if isinstance(value, dict):
+        return {name.replace(token, SENSITIVE): _replaced(item, token) for name, item in value.items()}
+    return value
 
 
 def harmless(reply: Any) -> Any:

@@ -140,6 +140,8 @@ def _step(step: Step) -> dict[str, Any]:
         document["owes"] = {"work": step.owes.work, "when": step.owes.when}
     if step.if_owed:
         document["if_owed"] = [str(address) for address in step.if_owed]
+    if step.unless_recorded:
+        document["unless_recorded"] = step.unless_recorded
     return document
 
 

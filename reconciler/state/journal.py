@@ -94,6 +94,7 @@ def verify(connection: sqlite3.Connection, checks: Checks) -> None:
     previous, expected = checks.lineage, 1
     open_now: set[IntentKey] = set()
     plans: set[str] = set()
+    objects: dict[str, int] = {}
     for *columns, data, hash, seq in connection.execute(f"{READ} ORDER BY seq"):
         if seq != expected:
             raise Damaged(f"journal row {expected} is missing")
@@ -106,12 +107,19 @@ def verify(connection: sqlite3.Connection, checks: Checks) -> None:
             open_now.discard((run, step, attempt))
         elif event == Event.RUN_STARTED and (plan := json.loads(data).get("plan")):
             plans.add(plan)
+        elif event == Event.DECIDED:
+            decided = json.loads(data)
+            if id := decided.get("unclaimed"):
+                objects[id] = seq
+            objects.pop(decided.get("claimed", ""), None)
     if (expected - 1, previous) != (checks.head_seq, checks.head_hash):
         raise Damaged(f"the journal ends with row {expected - 1}, not {checks.head_seq}")
     if open_now != set(connection.execute("SELECT run, step, attempt FROM open_intents")):
         raise Damaged("the list of open intents is not what the journal says")
     if plans != plans_run(connection):
         raise Damaged("the list of plans run is not what the journal says")
+    if objects != dict(connection.execute("SELECT id, seq FROM unclaimed")):
+        raise Damaged("the list of unclaimed objects is not what the journal says")
 
 
 def _open_intent(connection: sqlite3.Connection, key: IntentKey, seq: int) -> None:

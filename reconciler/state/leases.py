@@ -16,6 +16,8 @@ from reconciler.state.checks import LEASES, writing
 from reconciler.state.files import lock_path
 from reconciler.state.store import Lease
 
+UNNAMED = "another process"
+
 
 def take(
     connection: sqlite3.Connection, path: Path, scopes: Sequence[str], holder: str, now: datetime
@@ -108,5 +110,5 @@ def locked_by(connection: sqlite3.Connection, scope: str, now: datetime) -> Lock
         "SELECT holder, since, released FROM leases WHERE scope = ?", (scope,)
     ).fetchone()
     if released:  # it has the lock and is just about to write its name
-        return Locked(scope, "another process", 0)
+        return Locked(scope, UNNAMED, 0)
     return Locked(scope, holder, max(0, (now - datetime.fromisoformat(since)).total_seconds()))

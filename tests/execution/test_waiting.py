@@ -62,3 +62,26 @@ async def test_an_extend_is_waited_for_until_reads_show_it(stage: Stage) -> None
     before_s = stage.time.elapsed_s
     await stage.apply(volume(spec="region: ams, size_gb: 20"))
     assert stage.time.elapsed_s >= before_s + 8
+
+
+DSN = (
+    "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: DSN, app: shop}\n"
+    'spec: {value_from: {template: "${PostgresCluster/orders:endpoints.primary.pooler.host}"}}\n'
+)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_a_value_that_is_known_late_is_sent_only_if_it_differs(stage: Stage, moved: bool) -> None:
+    await stage.apply(cluster() + DSN)
+    id = (await stage.record("PostgresCluster/orders")).id
+    world = stage.call("GET", "/_sandbox/world", {})["clusters"][0]
+    endpoints = world["endpoints"]
+    endpoints["primary"]["pooler"]["host"] = "moved.host" if moved else endpoints["primary"]["pooler"]["host"]
+    half = {"data": {**world, "endpoints": None, "status": "creating"}}
+    whole = {"data": {**world, "endpoints": endpoints, "status": "ready"}}
+    stage.fault(method="GET", path=f"/v1/postgres/{id}", action="status", status=200, body=half, times=2)
+    stage.fault(method="GET", path=f"/v1/postgres/{id}", action="status", status=200, body=whole, times=9)
+    before = len(stage.line.mutations)
+    applied = await stage.apply(cluster() + DSN)
+    assert outcomes(applied)["Secret/shop/DSN#set"] == "done"
+    assert len(stage.line.mutations) - before == (1 if moved else 0)

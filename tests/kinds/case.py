@@ -47,7 +47,7 @@ from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import plan_document
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.state.store import Event, JournalEntry, Lease, State
+from reconciler.state.store import Event, JournalEntry, Lease, Restored, State
 from reconciler.steps import Plan
 from reconciler.transport import Answer
 
@@ -176,6 +176,15 @@ class ReadOnlyStore:
         put: Sequence[StateRecord] = (),
         remove: Sequence[Address] = (),
     ) -> str:
+        _refuse()
+
+    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
+        _refuse()
+
+    async def backup(self, target: Path | None = None) -> Path:
+        _refuse()
+
+    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
         _refuse()
 
     async def close(self) -> None:

@@ -469,15 +469,25 @@ async def test_a_failed_read_of_secrets_does_not_show_the_platforms_words(status
     assert str(status) in caught.value.message
 
 
+TOKEN = 't0k"\\/&en'
+
+
 @pytest.mark.parametrize("status", [401, 422, 500])
-async def test_a_token_that_an_error_repeats_does_not_leave_the_client(status: int) -> None:
-    echoed = reply(
-        json.dumps({"error": "bad token t0ken"}), status, x_request_id="t0ken-1", retry_after="t0ken"
-    )
-    client, _ = platform(echoed)
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({"error": f"bad token {TOKEN}", TOKEN: [TOKEN]}),
+        json.dumps({"error": f"bad token {TOKEN}"}).replace("/", "\\/").replace("&", "\\u0026"),
+        f"bad token {TOKEN}",
+    ],
+    ids=["json", "escaped", "text"],
+)
+async def test_a_token_that_an_error_repeats_does_not_leave_the_client(status: int, body: str) -> None:
+    client, _ = platform(reply(body, status, x_request_id=f"{TOKEN}-1", retry_after=TOKEN), token=TOKEN)
     with pytest.raises(PlatformError) as caught:
         await client.read(VOLUMES, "volumes")
     assert "bad token (sensitive)" in caught.value.message
     outcome = await client.send("POST", VOLUMES, {"name": "d"}, id_path="id")
     shown = f"{caught.value.message} {caught.value.help} {caught.value.request_id} {outcome.message}"
-    assert "t0ken" not in f"{shown} {outcome.request_id} {outcome.reply}"
+    assert TOKEN not in f"{shown} {outcome.request_id} {outcome.reply}"
+    assert "t0k" not in shown

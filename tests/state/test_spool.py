@@ -379,3 +379,19 @@ async def test_lines_of_another_state_are_left_alone(
     await store.spool(lease, [entry(Event.DONE)], [record()])
     assert DATA in (await taken_in(store, another)).records
     assert place.read_bytes().startswith(sound + b" ")
+
+
+async def test_a_place_that_is_replaced_while_it_is_opened_is_not_written_to(
+    store: SqliteStore, lease: Lease, place: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def replacing(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        place.rename(place.with_name("moved"))
+        place.write_bytes(b"")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", replacing)
+    assert Path(await store.spool(lease, [entry(Event.DONE)])).parent == elsewhere
+    assert place.read_bytes() == b""

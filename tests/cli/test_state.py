@@ -1,0 +1,196 @@
+"""`reconcile state`: what a person does about the record, its holder and its file."""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.model import Address
+from reconciler.state.sqlite import SqliteStore
+from reconciler.state.store import Event, JournalEntry
+from tests.cli.harness import Project, lines_with, secret, volume
+from tests.cli.test_terminal import on_a_terminal
+
+
+def state_file(project: Project) -> Path:
+    return project.root / ".reconcile" / "state.db"
+
+
+def commit(project: Project, *entries: JournalEntry) -> None:
+    async def work() -> None:
+        store = SqliteStore(state_file(project), SystemClock())
+        await store.commit(await store.lease(["shop"], "the test"), entries)
+        await store.close()
+
+    anyio.run(work)
+
+
+def entry(event: Event, address: str, step: str = "", **data: str) -> JournalEntry:
+    return JournalEntry("r1", event, SystemClock().now(), Address.parse(address), step, 1, data)
+
+
+def damage(project: Project, statement: str) -> None:
+    with closing(sqlite3.connect(state_file(project))) as connection:
+        assert connection.execute(statement).rowcount != 0
+        connection.commit()
+
+
+@pytest.fixture
+def applied(project: Project, app: str) -> Project:
+    project.write(volume(app))
+    project.apply()
+    return project
+
+
+@pytest.fixture
+def holder(project: Project) -> "Iterator[subprocess.Popen[str]]":
+    """A living process that holds the lease of `held`."""
+    command = [sys.executable, "-m", "tests.state.child", "leases", str(state_file(project)), "held"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "taken\n"
+        yield process
+        process.kill()
+
+
+def test_init_creates_the_state_once_and_says_where(project: Project) -> None:
+    assert project.run("state", "init").out == "sqlite:.reconcile/state.db: created\n"
+    assert state_file(project).exists()
+    again = project.json("state", "init").json
+    assert again["created"] is False
+    assert again["lineage"]
+    assert "exists already" in project.run("state", "init").out
+
+
+def test_a_moved_record_needs_only_its_new_name_in_the_manifest(applied: Project, app: str) -> None:
+    id = applied.json("state", "list").json["records"][0]["id"]
+    told = applied.run("state", "mv", f"Volume/{app}/data", f"Volume/{app}/files").out
+    assert told == f"Volume/{app}/data ({id}) is now recorded as Volume/{app}/files\n"
+    applied.write(volume(app, "files", "name: data, region: ams, size_gb: 10"))
+    plan = applied.json("plan").json
+    assert plan["steps"] == []
+    assert applied.json("state", "show", f"Volume/{app}/files").json["record"]["id"] == id
+
+
+def test_a_move_that_would_confuse_two_objects_is_refused(applied: Project, app: str) -> None:
+    applied.write(volume(app) + volume(app, "logs") + secret(app, "PASSWORD", "env: PASSWORD"))
+    applied.apply(env={"PASSWORD": "value"})
+    before = applied.json("state", "list").json
+    data = f"Volume/{app}/data"
+    for source, target, why in [
+        (data, f"Volume/{app}/logs", "is recorded already"),
+        (data, "Volume/another/data", "in its app"),
+        (data, f"Secret/{app}/data", "an object stays what it is"),
+        (f"Volume/{app}/none", f"Volume/{app}/new", "is not recorded"),
+        (f"Secret/{app}/PASSWORD", f"Secret/{app}/OTHER", "by its name only"),
+    ]:
+        refused = applied.run("state", "mv", source, target, code=1)
+        assert why in refused.err
+        assert "= help: " in refused.err
+    assert applied.json("state", "list").json == before
+    applied.run("state", "mv", data, "no address", code=64)
+
+
+def test_a_record_with_an_open_call_is_not_moved(applied: Project, app: str) -> None:
+    commit(applied, entry(Event.INTENT, f"Volume/{app}/data", "s1"))
+    refused = applied.run("state", "mv", f"Volume/{app}/data", f"Volume/{app}/files", code=1)
+    assert "unknown outcome" in refused.err
+
+
+def test_an_unclaimed_object_is_shown_until_a_person_decides(applied: Project, app: str) -> None:
+    commit(applied, entry(Event.DECIDED, f"Volume/{app}/data", unclaimed="vol_stray", because="too late"))
+    shown = applied.run("state", "list")
+    assert lines_with(shown.err, "unclaimed: vol_stray")
+    assert applied.json("state", "list").json["unclaimed"][0]["address"] == f"Volume/{app}/data"
+    applied.run("state", "forget", "--unclaimed", "vol_stray")
+    assert "vol_stray" not in applied.run("state", "list").err
+    applied.run("state", "forget", "--unclaimed", "vol_stray", code=1)
+    applied.run("state", "forget", code=64)
+
+
+def test_a_living_holder_is_named_and_only_force_takes_its_scope(
+    project: Project, holder: "subprocess.Popen[str]"
+) -> None:
+    refused = project.run("state", "unlock", "held", code=5)
+    assert f"process {holder.pid} since" in refused.err
+    assert "taken from" in project.run("state", "unlock", "held", "--force").out
+    assert project.run("state", "unlock", "held").out == "held: free: no process holds it\n"
+    assert "nobody ever took" in project.run("state", "unlock", "other", code=1).err
+
+
+def test_nothing_is_restored_while_somebody_applies(
+    project: Project, holder: "subprocess.Popen[str]"
+) -> None:
+    refused = project.run("state", "restore", "--auto-approve", code=5)
+    assert f"process {holder.pid}" in refused.err
+
+
+def test_a_damaged_state_names_the_command_that_brings_it_back(applied: Project, app: str) -> None:
+    known = applied.json("state", "list").json
+    damage(applied, "UPDATE records SET body = replace(body, ':10', ':11')")
+    for verb in (["plan"], ["state", "list"], ["apply", "--auto-approve"]):
+        refused = applied.run(*verb, code=1)
+        assert f"the record of Volume/{app}/data is not what was written" in refused.err
+        assert "`reconcile state restore` brings it back" in refused.err
+    applied.run("state", "restore", code=64)
+    told = applied.run("state", "restore", "--auto-approve").out
+    assert lines_with(told, "restored from ")
+    assert "salvaged: 0 newer journal rows" in told
+    assert "lost" not in told
+    assert applied.json("state", "list").json == known
+    assert applied.json("plan").json["steps"] == []
+
+
+def test_a_file_of_ones_own_is_as_good_as_any_backup(applied: Project, app: str) -> None:
+    known = applied.json("state", "list").json
+    made = applied.json("state", "backup", "mine.db").json["backup"]
+    assert "exists already" in applied.run("state", "backup", "mine.db", code=1).err
+    assert lines_with(applied.run("state", "backup").out, "backup: ")
+    shutil.rmtree(applied.root / ".reconcile" / "state.db.backups")
+    state_file(applied).write_bytes(b"no database")
+    assert "no good backup" in applied.run("state", "restore", "--auto-approve", code=1).err
+    restored = applied.json("state", "restore", made, "--auto-approve").json
+    assert restored["backup"] == "mine.db"
+    assert Path(restored["aside"]).exists() or (applied.root / restored["aside"]).exists()
+    assert applied.json("state", "list").json == known
+
+
+def test_a_lost_key_is_brought_back_from_a_backup(applied: Project) -> None:
+    key = state_file(applied).with_name("state.db.key")
+    sound = key.read_bytes()
+    key.unlink()
+    assert "state.db.key is missing" in applied.run("plan", code=1).err
+    told = applied.run("state", "restore", "--auto-approve").out
+    assert "fingerprint key: restored" in told
+    assert key.read_bytes() == sound
+
+
+def test_a_new_key_is_told_with_what_follows(applied: Project) -> None:
+    shutil.rmtree(applied.root / ".reconcile" / "state.db.backups")
+    state_file(applied).with_name("state.db.key").unlink()
+    told = applied.run("state", "restore", "--auto-approve").out
+    assert "every secret is set again by the next apply" in told
+
+
+def test_a_sound_state_is_left_alone(applied: Project) -> None:
+    assert "is not damaged" in applied.run("state", "restore", "--auto-approve", code=1).err
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"n\n", 1), (b"y\n", 0)])
+def test_a_terminal_is_asked_before_a_restore(applied: Project, typed: bytes, code: int) -> None:
+    damage(applied, "DELETE FROM meta WHERE key = 'digest'")
+    ended, shown = on_a_terminal(applied, "state", "restore", typed=typed)
+    assert ended == code
+    assert "which is kept aside?" in shown
+    applied.run("state", "list", code=1 - code)

@@ -1,0 +1,323 @@
+"""One run of the real program with canaries in every place, and all that it leaves behind."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from json import dumps, loads
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.cli.harness import environment
+from tests.reliability.canary.forms import Leak, Scanner
+
+ROOT = Path(__file__).parent.parent.parent.parent
+PATIENCE_S = 60
+VICTIM = (sys.executable, "-m", "tests.reliability.canary.victim")
+
+# Characters that every notation writes in its own way, from the first to the last.
+_ODD = 'q"7\\é+/={}~?>'
+
+
+def canary(name: str) -> str:
+    """A value that stands nowhere by chance. The same name gives the same value."""
+    return f'{name}{_ODD}<&8 v{name[::-1]}?>"M{len(name)}'
+
+
+ENV, FILE, OLD, LITERAL, WRONG, PASSWORD = map(canary, ("eNv", "fIle", "oLd", "lIteral", "wRong", "pAssw"))
+TOKEN = canary("tOken").replace(" ", "_").replace("é", "e")  # a header's token is printable ASCII
+VALUES = {
+    "the variable": ENV,
+    "the file": FILE,
+    "the former value": OLD,
+    "a literal in a manifest": LITERAL,
+    "a wrong token": WRONG.replace(" ", "_").replace("é", "e"),
+    "a password in an address": PASSWORD,
+    "the token": TOKEN,
+}
+
+
+class Platform:
+    """A sandbox process whose token is a canary, by its control verbs."""
+
+    def __init__(self, url: str, db: Path) -> None:
+        self.url, self.db = url, db
+        self._address = urlsplit(url)
+        self._apps = 0
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        assert self._address.hostname is not None
+        connection = HTTPConnection(self._address.hostname, self._address.port, timeout=PATIENCE_S)
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        connection.request(method, path, None if body is None else dumps(body), headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        assert answer.status < 300, text
+        return loads(text)
+
+    def new_app(self) -> str:
+        self._apps += 1
+        app = f"shop{self._apps}"
+        self.call("POST", "/_sandbox/apps", {"name": app})
+        return app
+
+    def fault(self, method: str, path: str, action: str, **details: Any) -> None:
+        self.call("POST", "/_sandbox/faults", {"method": method, "path": path, "action": action, **details})
+
+    def fault_taken(self) -> bool:
+        return not self.call("GET", "/_sandbox/faults")
+
+    def clear(self) -> None:
+        self.call("DELETE", "/_sandbox/faults")
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Platform]:
+    """The platform's own process. That its command line holds the token is its documented interface."""
+    db = folder / "sandbox.db"
+    command = [sys.executable, "-m", "reconciler", "sandbox", "--port", "0", "--until-stdin-closes"]
+    command += ["--clock", "x600", "--profile", "extended", "--db", str(db), "--token", TOKEN]
+    with (
+        (folder / "sandbox.err").open("w") as errors,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+            cwd=ROOT,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("listening on ").strip()
+        try:
+            yield Platform(url, db)
+        finally:
+            process.stdin.close()
+
+
+@dataclass(slots=True)
+class Run:
+    """One process that has ended, or was killed. `leaks`: where (a file, stdout, …) and what."""
+
+    name: str
+    code: int
+    out: str
+    err: str
+    leaks: list[tuple[str, Leak]] = field(default_factory=list)
+    scanned: int = 0
+
+
+class Workshop:
+    """A project with secrets in an app of its own, and a directory for everything temporary.
+
+    `verb` runs the program once. Each run is scanned as soon as it has ended: its output, its
+    command lines, and every file that it wrote or that lies in the project.
+    """
+
+    def __init__(self, folder: Path, platform: Platform, scanner: Scanner) -> None:
+        self.platform, self._scanner = platform, scanner
+        self.app = platform.new_app()
+        self.root = folder / "project"
+        self.temporary = folder / "tmp"
+        self._notes = folder / "notes"
+        self._lines: set[bytes] = set()  # command lines of the last run
+        (self.root / "manifests").mkdir(parents=True)
+        self.temporary.mkdir()
+        self.runs: list[Run] = []
+        self.sources: set[Path] = set()  # they hold a value because a person put it there
+        self.env = environment(
+            platform.url,
+            RECONCILE_TOKEN=TOKEN,
+            TMPDIR=str(self.temporary),
+            CANARY_NOTES=str(self._notes),
+            SHOP_PASSWORD=ENV,
+            RECONCILE_CAPABILITIES="extended",
+            PYTHONFAULTHANDLER="1",
+        )
+        self.settings("manifests: [manifests]\n")
+        self.source("password.txt", f"{FILE}\n")
+        self.write(self.three_secrets())
+
+    # --- what stands there ---
+
+    def settings(self, text: str, *, holds_a_value: bool = False) -> None:
+        path = self.root / "reconcile.yaml"
+        path.write_text(text, encoding="utf-8")
+        if holds_a_value:
+            self.sources.add(path)
+
+    def source(self, name: str, content: str | bytes) -> None:
+        """A file that a secret is read from, beside the manifests."""
+        path = self.root / "manifests" / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        self.sources.add(path)
+
+    def write(self, text: str, *, holds_a_value: bool = False) -> None:
+        path = self.root / "manifests" / "main.yaml"
+        path.write_text(text, encoding="utf-8")
+        if holds_a_value:
+            self.sources.add(path)
+
+    def secret(self, name: str, source: str) -> str:
+        return (
+            f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: {name}, app: {self.app}}}\n"
+            f"spec: {{value_from: {source}}}\n"
+        )
+
+    def volume(self, name: str = "data", size_gb: int = 3) -> str:
+        return (
+            f"---\napiVersion: reconciler/v1\nkind: Volume\nmetadata: {{name: {name}, app: {self.app}}}\n"
+            f"spec: {{region: ams, size_gb: {size_gb}}}\n"
+        )
+
+    def three_secrets(self) -> str:
+        return (
+            self.secret("FROM_ENV", "{env: SHOP_PASSWORD}")
+            + self.secret("FROM_FILE", "{file: password.txt}")
+            + self.secret("FROM_TEMPLATE", '{template: "user:${env:SHOP_PASSWORD}@host"}')
+        )
+
+    # --- runs ---
+
+    def verb(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        python: Sequence[str] = (),
+    ) -> Run:
+        """Run a verb to its end."""
+        with self._started(arguments, env or {}, python, subprocess.PIPE) as process:
+            out, err = process.communicate(stdin, timeout=PATIENCE_S)
+        return self._ended(arguments, process.returncode, out, err)
+
+    def struck(self, *numbers: int, env: Mapping[str, str] | None = None) -> Run:
+        """Run apply, wait until the platform's fault has taken hold, send the signals one after another."""
+        command = ["-vv", "apply", "--auto-approve"]
+        with self._started(command, env or {}, (), subprocess.DEVNULL) as process:
+            while not self.platform.fault_taken():
+                assert process.poll() is None, "the run has ended before it could be struck"
+            for number in numbers:
+                process.send_signal(number)
+            out, err = process.communicate(timeout=PATIENCE_S)
+        return self._ended([*command, *map(_signal_name, numbers)], process.returncode, out, err)
+
+    @contextmanager
+    def _started(
+        self, arguments: Sequence[str], env: Mapping[str, str], python: Sequence[str], stdin: int
+    ) -> Iterator["subprocess.Popen[str]"]:
+        command = [VICTIM[0], *python, *VICTIM[1:], *arguments]
+        self._notes.write_text("")
+        with (
+            subprocess.Popen(
+                command,
+                cwd=self.root,
+                env={**self.env, **env},
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process,
+            _command_lines(process.pid) as lines,
+        ):
+            self._lines = lines
+            yield process
+
+    def _ended(self, arguments: Sequence[str], code: int, out: str, err: str) -> Run:
+        run = Run(" ".join(arguments), code, out, err)
+        places = {"stdout": out.encode(), "stderr": err.encode(), "argv": b"\n".join(sorted(self._lines))}
+        places["notes"] = self._notes.read_bytes()
+        for path in sorted(self._written()):
+            if path.is_file():
+                places[str(path)] = path.read_bytes()
+        for place, data in places.items():
+            run.scanned += len(data)
+            run.leaks += [(place, leak) for leak in self._scanner.leaks(data)]
+        self.runs.append(run)
+        return run
+
+    def _written(self) -> set[Path]:
+        """All files of the project and of its TMPDIR, and those that were written anywhere else."""
+        noted = [loads(line).get("wrote") for line in self._notes.read_text().splitlines()]
+        found = {Path(path) for path in noted if path and not path.startswith(("/dev/", "/proc/"))}
+        for folder in (self.root, self.temporary, self._notes.with_name("notes.removed")):
+            found |= set(folder.rglob("*"))
+        return found - self.sources - {self._notes}
+
+
+@contextmanager
+def _command_lines(pid: int) -> Iterator[set[bytes]]:
+    """Filled during the block with the command lines of the process `pid` and of its children."""
+    lines: set[bytes] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.02):
+            for each in _family(pid):
+                try:
+                    lines.add(Path(f"/proc/{each}/cmdline").read_bytes())
+                except OSError:
+                    continue  # it has ended
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield lines
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _family(pid: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(each for child in children for each in _family(int(child)))]
+
+
+def _signal_name(number: int) -> str:
+    return f"({signal.Signals(number).name})"
+
+
+def repository_leaks(scanner: Scanner) -> list[tuple[str, Leak]]:
+    """What stands in the recorded exchanges and the documents of the repository."""
+    files = [path for folder in ("cassettes", "docs", "manifests") for path in (ROOT / folder).rglob("*")]
+    return [
+        (str(path.relative_to(ROOT)), leak)
+        for path in sorted(files)
+        if path.is_file()
+        for leak in scanner.leaks(path.read_bytes())
+    ]
+
+
+def platform_leaks(platform: Platform, scanner: Scanner) -> list[tuple[str, Leak]]:
+    """What the platform stores and says of values. Their SHA-256 is its own; nothing else may be there.
+
+    Only of a platform that was not told to repeat values: it stores what faults it was ordered.
+    """
+    return [
+        (path.name, leak)
+        for path in sorted(platform.db.parent.glob("sandbox.*"))
+        for leak in scanner.leaks(path.read_bytes())
+        if leak.form != "sha256"
+    ]
+
+
+@contextmanager
+def workshop(platform: Platform, scanner: Scanner) -> Iterator[Workshop]:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            yield Workshop(Path(folder), platform, scanner)
+        finally:
+            platform.clear()

@@ -1,0 +1,160 @@
+"""`python -m tests.reliability.kills`: list the points, strike them, print what was wrong and a table."""
+
+import multiprocessing
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import click
+
+import reconciler
+from tests.reliability.kills.case import SIGNALS, Case, Verdict, killed, points, tried
+from tests.reliability.kills.planted import DEFECTS
+from tests.reliability.kills.sample import every_case, sampled
+from tests.reliability.kills.scenario import Template, prepared
+from tests.reliability.kills.verdict import KINDS
+
+# At this point calls of all kinds are under way: volumes, snapshots, an update, and two clusters.
+FIRST_KILL = "POST PostgresCluster/orders-copy#restore:effect@1"
+
+_PROGRESS_EVERY = 100  # cases, about a minute
+_FEW = 0.05  # of the cases: a loaded machine polls less often, so that some last poll is never reached
+
+# Imported late by those who use them.
+_LIBRARIES = ("httpx", "httpcore", "anyio._backends._asyncio")
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Every point with every signal.")
+@click.option(
+    "--sample", type=click.IntRange(1), help="So many cases: every class of boundary, every signal."
+)
+@click.option("--seed", default=1, show_default=True, help="Of the sample.")
+@click.option("--point", "point", help="This point alone, as --list names it.")
+@click.option("--signal", "signal_name", type=click.Choice(list(SIGNALS)), help="Only this signal.")
+@click.option("--list", "listing", is_flag=True, help="Print the points and run nothing.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Cases side by side.")
+@click.option(
+    "--second", is_flag=True, help=f"Strike the run that follows a kill at `{FIRST_KILL}`, which settles."
+)
+@click.option("--extended", is_flag=True, help="On a platform with the endpoints that are not documented.")
+@click.option("--defects", is_flag=True, help="Plant defects, and see that each is found.")
+def command(
+    everything: bool,
+    sample: int | None,
+    seed: int,
+    point: str | None,
+    signal_name: str | None,
+    listing: bool,
+    jobs: int,
+    second: bool,
+    extended: bool,
+    defects: bool,
+) -> None:
+    """Strike real applies at their boundaries, run again, and judge. Exits with 1 when anything is wrong."""
+    if everything + listing + defects + (sample is not None) + (point is not None) != 1:
+        raise click.UsageError("give exactly one of --all, --sample, --point, --list and --defects")
+    # Ended from outside, it ends the processes of its cases too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    _import_everything()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+        root = Path(folder)
+        template = prepared(root / "template", extended=extended)
+        if defects:
+            sys.exit(_defects_found(template, root, jobs))
+        if second:
+            template = killed(FIRST_KILL, template, root)
+        reached = points(template, root / "points")
+        if listing:
+            click.echo("\n".join(reached))
+            return
+        every = every_case([point] if point is not None else reached)
+        cases = [case for case in every if signal_name in (None, case.signal)]
+        if sample is not None:
+            cases = sampled(cases, sample, seed)
+        verdicts = []
+        for verdict in _verdicts(cases, template, root, jobs):
+            verdicts.append(verdict)
+            _tell(verdict, " --second" * second + " --extended" * extended)
+            if len(verdicts) % _PROGRESS_EVERY == 0:
+                click.echo(f"{len(verdicts)} of {len(cases)} cases", err=True)
+    click.echo(_table(len(reached), verdicts, time.monotonic() - started))
+    missed = sum(not verdict.struck for verdict in verdicts)
+    wrong = any(verdict.findings for verdict in verdicts)
+    sys.exit(1 if wrong or missed > _FEW * len(verdicts) else 0)
+
+
+def _import_everything() -> None:
+    """Every process that is forked from this one has it all, and all of them run the same source."""
+    names = [module.name for module in walk_packages(reconciler.__path__, "reconciler.")]
+    for name in (*_LIBRARIES, *names):
+        if not name.endswith("__main__"):
+            import_module(name)
+
+
+def _verdicts(cases: Sequence[Case], template: Template, root: Path, jobs: int) -> Iterator[Verdict]:
+    numbered = list(enumerate(cases))
+    work = partial(_one, template, root)
+    if jobs == 1:
+        yield from map(work, numbered)
+        return
+    # Forked before the pool has threads; each worker forks the processes of its cases itself.
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap(work, numbered)
+
+
+def _one(template: Template, root: Path, numbered: tuple[int, Case]) -> Verdict:
+    number, case = numbered
+    return tried(case, template, root / f"case-{number}")
+
+
+def _defects_found(template: Template, root: Path, jobs: int) -> int:
+    """Print what showed each planted defect; 1 when one was not shown as it should be."""
+    cases = [Case(defect.point, defect.signal, name) for name, defect in DEFECTS.items()]
+    missed = 0
+    for verdict in _verdicts(cases, template, root, jobs):
+        name = verdict.case.planted
+        shown = [each for each in verdict.findings if each.kind == DEFECTS[name].shown]
+        told = str(shown[0]).splitlines()[0] if shown else f"NOT FOUND, only {verdict.findings}"
+        click.echo(f"{name:<28}{told}")
+        missed += not shown
+    return 1 if missed else 0
+
+
+def _tell(verdict: Verdict, options: str) -> None:
+    """What was wrong, below the command that repeats it."""
+    if verdict.struck and not verdict.findings:
+        return
+    lines = [f"python -m tests.reliability.kills{options} {verdict.case}"]
+    lines += [f"    {finding}" for finding in verdict.findings]
+    click.echo("\n".join(lines if verdict.struck else [*lines, "    was never reached"]))
+
+
+def _table(reached: int, verdicts: Sequence[Verdict], seconds: float) -> str:
+    signalled = [verdict.ended_after_s for verdict in verdicts if verdict.case.signal != "KILL"]
+    wrong = Counter(finding.kind for verdict in verdicts for finding in verdict.findings)
+    rows = [
+        ("points of one apply", reached),
+        ("points struck", len({verdict.case.point for verdict in verdicts if verdict.struck})),
+        ("cases", len(verdicts)),
+        *((f"  by {name}", sum(each.case.signal == name for each in verdicts)) for name in SIGNALS),
+        ("cases never reached", sum(not verdict.struck for verdict in verdicts)),
+        ("runs after the struck one", sum(verdict.runs for verdict in verdicts)),
+        ("decisions by a person", sum(verdict.decisions for verdict in verdicts)),
+        *((f"{kind}s" if kind != "not converged" else kind, wrong[kind]) for kind in KINDS),
+        ("longest end after TERM or INT, ms", round(max(signalled, default=0) * 1000)),
+        ("seconds", round(seconds)),
+    ]
+    return "\n".join(f"{name:<36}{value:>8}" for name, value in rows)
+
+
+if __name__ == "__main__":
+    command()

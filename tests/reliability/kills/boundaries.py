@@ -1,0 +1,250 @@
+"""The boundaries of an apply: where a process may be struck between two things that others can see.
+
+They are found by wrapping the seams of the product at run time, in one process only, so that the list
+follows the product: every commit by its events and steps, every lease, every request by what httpcore
+tells of it, every pause, every lock.
+"""
+
+import contextvars
+import functools
+import json
+import os
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.cli.harness import MUTATIONS
+
+# Begin lines of the trace that name no boundary.
+LATE = "started after the signal:"  # which no step should be
+STRUCK = "struck at"  # and the moment, by the clock that all processes share
+
+_IDS = re.compile(r"vol_[a-z0-9]+|vs_[a-z0-9]+|(?<=/v1/postgres/)[a-z0-9]{16}|(?<=/machines/)[a-z0-9]+")
+
+# httpcore's events, and the names that their boundaries have here.
+_TRACED = {
+    "http11.send_request_body.complete": "sent",
+    "http11.receive_response_headers.complete": "headers",
+    "http11.receive_response_body.complete": "body",
+}
+_CONNECTING = {
+    "connection.connect_tcp.started": "connect:before",
+    "connection.connect_tcp.complete": "connect:after",
+}
+_STORE = ("lease", "check", "commit", "spool", "release")
+
+_step: contextvars.ContextVar[str] = contextvars.ContextVar("step", default="")
+
+
+@dataclass
+class Boundaries:
+    """Writes the name of each boundary that is reached to `trace`, and sends `signal` to itself at `strike`.
+
+    A name ends in `@n`: the n-th time that this boundary is reached.
+    """
+
+    trace: Path
+    strike: str = ""
+    signal: int = 0
+    _seen: Counter[str] = field(default_factory=Counter)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _trace: int = -1
+
+    def reach(self, name: str) -> None:
+        with self._guard:
+            self._seen[name] += 1
+            numbered = f"{name}@{self._seen[name]}"
+            self.write(numbered)
+        if numbered == self.strike:
+            self.write(f"{STRUCK} {time.monotonic()}")
+            os.kill(os.getpid(), self.signal)
+
+    def write(self, line: str) -> None:
+        if self._trace < 0:
+            self._trace = os.open(self.trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(self._trace, f"{line}\n".encode())
+
+
+def trace_of(file: Path) -> list[str]:
+    """The lines that a process left; none when it reached nothing."""
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+
+def struck_at(trace: Sequence[str]) -> float:
+    """The moment by `time.monotonic`. Only for a trace whose process was struck."""
+    (line,) = [line for line in trace if line.startswith(STRUCK)]
+    return float(line.removeprefix(STRUCK))
+
+
+def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
+    """Instrument this process, which then runs the product as it is. There is no way back."""
+    _wrap_store(boundaries)
+    _wrap_locks(boundaries)
+    _wrap_transport(boundaries, Effects(sandbox_url))
+    _wrap_clock(boundaries)
+    _wrap_steps(boundaries)
+
+
+# --- state ---
+
+
+def _wrap_store(boundaries: Boundaries) -> None:
+    from reconciler.state.sqlite import SqliteStore
+
+    for name in _STORE:
+        if hasattr(SqliteStore, name):
+            setattr(SqliteStore, name, _around(boundaries, getattr(SqliteStore, name), name))
+
+
+def _around(
+    boundaries: Boundaries, method: Callable[..., Awaitable[Any]], name: str
+) -> Callable[..., Awaitable[Any]]:
+    @functools.wraps(method)
+    async def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+        label = _labelled(name, arguments)
+        boundaries.reach(f"{label}:before")
+        result = await method(self, *arguments, **named)
+        boundaries.reach(f"{label}:after")
+        return result
+
+    return wrapped
+
+
+def _labelled(name: str, arguments: tuple[Any, ...]) -> str:
+    """`commit:step.done Volume/shop/data#create`, `check Volume/shop/data#create`, `lease`."""
+    if name in ("commit", "spool"):
+        said = [f"{entry.event} {entry.step}".rstrip() for entry in arguments[1]]
+        return f"{name}:{' + '.join(said)}"
+    return f"{name} {_step.get()}".rstrip()
+
+
+def _wrap_locks(boundaries: Boundaries) -> None:
+    from reconciler.state import locks
+
+    taking, giving = locks.try_lock, locks.unlock
+
+    def try_lock(path: Path, number: int) -> bool:
+        taken = taking(path, number)
+        if taken:
+            boundaries.reach("lock:taken")
+        return taken
+
+    def unlock(path: Path, number: int) -> None:
+        giving(path, number)
+        boundaries.reach("lock:freed")
+
+    locks.try_lock, locks.unlock = try_lock, unlock
+
+
+# --- requests ---
+
+
+class Effects:
+    """What the sandbox has carried out, asked beside the product's own connections."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._connection = HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        self._sent: Counter[tuple[str, str]] = Counter()
+        self._before = self._carried_out()
+
+    def await_one_more(self, method: str, path: str) -> None:
+        """Block, and the whole process with it, until every `method path` that was sent is carried out.
+
+        Requests of one path may overtake each other, so this one's effect is sure only with all of theirs.
+        """
+        self._sent[method, path] += 1
+        due = self._before[method, path] + self._sent[method, path]
+        while self._carried_out()[method, path] < due:
+            continue
+
+    def _carried_out(self) -> Counter[tuple[str, str]]:
+        self._connection.request("GET", "/_sandbox/log")
+        entries = json.loads(self._connection.getresponse().read())
+        return Counter((entry["method"], entry["path"]) for entry in entries)
+
+
+def _wrap_transport(boundaries: Boundaries, effects: Effects) -> None:
+    import httpx
+
+    from reconciler.transport import HttpxTransport
+
+    requesting, handling = HttpxTransport.request, httpx.AsyncHTTPTransport.handle_async_request
+
+    async def request(self: HttpxTransport, method: str, url: str, **rest: Any) -> Any:
+        label = _call(method, urlsplit(url).path)
+        boundaries.reach(f"{label}:before")
+        answer = await requesting(self, method, url, **rest)
+        boundaries.reach(f"{label}:after")
+        return answer
+
+    async def handle(self: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        path = request.url.raw_path.decode().partition("?")[0]
+        label = _call(request.method, path)
+
+        async def traced(event: str, details: Mapping[str, Any]) -> None:
+            if event in _CONNECTING:
+                boundaries.reach(_CONNECTING[event])
+            elif event in _TRACED:
+                boundaries.reach(f"{label}:{_TRACED[event]}")
+                if _TRACED[event] == "sent" and request.method in MUTATIONS:
+                    effects.await_one_more(request.method, path)
+                    boundaries.reach(f"{label}:effect")
+
+        request.extensions = {**request.extensions, "trace": traced}
+        return await handling(self, request)
+
+    HttpxTransport.request = request  # type: ignore[method-assign]
+    httpx.AsyncHTTPTransport.handle_async_request = handle  # type: ignore[method-assign]
+
+
+def _call(method: str, path: str) -> str:
+    """Which request it is, without ids, which differ from run to run."""
+    return f"{method} {_step.get() or _IDS.sub('*', path)}"
+
+
+# --- time and steps ---
+
+
+def _wrap_clock(boundaries: Boundaries) -> None:
+    from reconciler.clock import SystemClock
+
+    sleeping = SystemClock.sleep
+
+    async def sleep(self: SystemClock, seconds: float) -> None:
+        label = f"sleep {_step.get()}".rstrip()
+        boundaries.reach(f"{label}:before")
+        await sleeping(self, seconds)
+        boundaries.reach(f"{label}:after")
+
+    SystemClock.sleep = sleep  # type: ignore[method-assign]
+
+
+def _wrap_steps(boundaries: Boundaries) -> None:
+    """Each step has a task of its own, whose boundaries bear its name from here on."""
+    from reconciler.cli.progress import PlainReporter
+    from reconciler.execution.executor import Executor
+    from reconciler.steps import Step
+
+    starting, stopping = PlainReporter.step_started, Executor.stop
+    stopped = threading.Event()
+
+    def step_started(self: PlainReporter, step: Step) -> None:
+        if stopped.is_set() and step.mutates:
+            boundaries.write(f"{LATE} {step.id}")
+        _step.set(step.id)
+        starting(self, step)
+
+    def stop(self: Executor) -> None:
+        stopped.set()
+        stopping(self)
+
+    PlainReporter.step_started = step_started  # type: ignore[method-assign]
+    Executor.stop = stop  # type: ignore[method-assign]

@@ -1,0 +1,175 @@
+"""Defects that a reconciler must not have, planted in a process to see that the enumeration catches them.
+
+Each replaces one piece of the product at run time, in the struck run and in those that follow. Nothing
+else than the checker's own check uses them: `python -m tests.reliability.kills --defects`.
+"""
+
+import contextvars
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.reliability.kills.verdict import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """What `plant` breaks, and the case that shows it: struck at `point`, found as `shown`."""
+
+    plant: Callable[[], None]
+    point: str
+    signal: str
+    shown: Kind
+
+
+def plant(name: str) -> None:
+    DEFECTS[name].plant()
+
+
+def _intent_after_the_call() -> None:
+    from reconciler.execution.recorder import Recorder
+    from reconciler.platform.client import Platform
+
+    due: contextvars.ContextVar[Callable[[], Awaitable[None]] | None] = contextvars.ContextVar("due")
+    intending, sending = Recorder.intent, Platform.send
+
+    async def intent(self: Recorder, *arguments: Any) -> None:
+        due.set(lambda: intending(self, *arguments))
+
+    async def send(self: Platform, *arguments: Any, **named: Any) -> Any:
+        outcome = await sending(self, *arguments, **named)
+        late = due.get()
+        assert late is not None
+        await late()
+        return outcome
+
+    Recorder.intent, Platform.send = intent, send  # type: ignore[assignment, method-assign]
+
+
+def _open_intents_forgotten() -> None:
+    from reconciler.state.sqlite import SqliteStore
+
+    loading = SqliteStore.load
+
+    async def load(self: SqliteStore) -> Any:
+        return replace(await loading(self), open_intents=())
+
+    SqliteStore.load = load  # type: ignore[method-assign]
+
+
+def _silence_means_not_landed() -> None:
+    from reconciler.execution import executor, unsettled
+    from reconciler.execution.settling import Settlement
+
+    async def settle(*arguments: Any, **named: Any) -> Settlement:
+        return Settlement("not_landed")
+
+    executor.settle = unsettled.settle = settle  # type: ignore[attr-defined]
+
+
+def _outcome_not_recorded() -> None:
+    from reconciler.execution.recorder import Recorder
+
+    async def done(self: Recorder, *arguments: Any, **named: Any) -> None:
+        return
+
+    Recorder.done = done  # type: ignore[method-assign]
+    _silence_means_not_landed()
+
+
+def _lost_call_rolled_back() -> None:
+    """What a lost create made is deleted, to be created again."""
+    from reconciler.execution import unsettled
+    from reconciler.execution.settling import Settlement
+
+    settling = unsettled.settle  # type: ignore[attr-defined]
+
+    async def settle(intent: Any, *arguments: Any, platform: Any, **named: Any) -> Settlement:
+        settlement: Settlement = await settling(intent, *arguments, platform=platform, **named)
+        if settlement.kind == "landed" and intent.creates:
+            path = f"{intent.find.path}/{settlement.id}"
+            await platform.send("DELETE", path, None, id_path=None)
+            return Settlement("not_landed")
+        return settlement
+
+    unsettled.settle = settle  # type: ignore[attr-defined]
+
+
+def _unknown_restart_forgotten() -> None:
+    from reconciler.execution.intents import Intent
+
+    reading = Intent.from_json
+
+    def from_json(data: Mapping[str, Any]) -> Intent:
+        return replace(reading(data), owes="")
+
+    Intent.from_json = from_json  # type: ignore[method-assign]
+
+
+def _lease_outlives_its_holder() -> None:
+    from reconciler.errors import Locked
+    from reconciler.state import leases
+
+    taking = leases.take
+
+    def take(connection: Any, *arguments: Any) -> Any:
+        left = connection.execute("SELECT scope, holder FROM leases WHERE released = 0").fetchone()
+        if left is not None:
+            raise Locked(left[0], left[1], 0)
+        return taking(connection, *arguments)
+
+    leases.take = take  # type: ignore[assignment]
+
+
+def _snapshot_not_taken() -> None:
+    from reconciler.kinds.volume import VolumeKind
+
+    removing = VolumeKind.remove
+
+    def remove(self: VolumeKind, subject: Any) -> Any:
+        moves = removing(self, subject)
+        return replace(moves, steps=tuple(step for step in moves.steps if step.removes))
+
+    VolumeKind.remove = remove  # type: ignore[method-assign]
+
+
+def _signals_unheard() -> None:
+    def install(number: int, handler: Any) -> Any:
+        return signal.getsignal(number)
+
+    signal.signal = install  # type: ignore[assignment]
+
+
+def _steps_start_after_a_signal() -> None:
+    from reconciler.execution.executor import Executor
+
+    def stop(self: Executor) -> None:
+        return
+
+    Executor.stop = stop  # type: ignore[method-assign]
+
+
+_CLUSTER = "POST PostgresCluster/fresh#create:effect@1"
+_RESTORE = "POST PostgresCluster/orders-copy#restore:effect@1"
+_VOLUME = "POST Volume/shop/restored#create:effect@1"
+_EXTEND = "PUT Volume/shop/grow#extend:effect@1"
+_POLL = "sleep PostgresCluster/fresh#create:before@2"
+
+DEFECTS: Mapping[str, Defect] = {
+    "intent-after-the-call": Defect(_intent_after_the_call, _CLUSTER, "KILL", "duplicate"),
+    "open-intents-forgotten": Defect(_open_intents_forgotten, _RESTORE, "KILL", "duplicate"),
+    "silence-means-not-landed": Defect(_silence_means_not_landed, _CLUSTER, "KILL", "duplicate"),
+    "outcome-not-recorded": Defect(_outcome_not_recorded, _POLL, "KILL", "duplicate"),
+    "lost-call-rolled-back": Defect(_lost_call_rolled_back, _VOLUME, "KILL", "unapproved delete"),
+    "unknown-restart-forgotten": Defect(_unknown_restart_forgotten, _EXTEND, "KILL", "broken promise"),
+    "lease-outlives-its-holder": Defect(_lease_outlives_its_holder, _EXTEND, "KILL", "manual unlock"),
+    "snapshot-not-taken": Defect(_snapshot_not_taken, _POLL, "TERM", "broken promise"),
+    "signals-unheard": Defect(_signals_unheard, _POLL, "TERM", "broken promise"),
+    "steps-start-after-a-signal": Defect(
+        _steps_start_after_a_signal,
+        "POST Volume/shop/old#snapshot:sent@1",
+        "INT",
+        "broken promise",
+    ),
+}

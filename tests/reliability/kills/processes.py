@@ -1,0 +1,134 @@
+"""Processes made by fork from one that has everything imported: a case is a dozen of them.
+
+Each is a process of its own, with its own locks, connections and signals; what it does not pay again
+is the start of the interpreter and the imports, 0.2 to 0.4 s each.
+"""
+
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.harness import Ran, Sandbox
+
+PATIENCE_S = 25  # for a process that should end by itself: 10 s of grace after a signal, and a busy machine
+_MOST_DESCRIPTORS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A process. `ends` is a pipe that closes with it."""
+
+    pid: int
+    ends: int
+    out: Path
+    err: Path
+
+    def ended(self) -> Ran | None:
+        """How it ended; None when it did not, and had to be killed."""
+        hung = True
+        try:
+            hung = not select.select([self.ends], [], [], PATIENCE_S)[0]
+        finally:
+            os.close(self.ends)
+            if hung:
+                os.kill(self.pid, signal.SIGKILL)
+            _, status = os.waitpid(self.pid, 0)
+        if hung:
+            return None
+        code = os.waitstatus_to_exitcode(status)
+        return Ran(code, self.out.read_text(encoding="utf-8"), self.err.read_text(encoding="utf-8"))
+
+
+def forked(work: Callable[[], None], *, root: Path, env: Mapping[str, str], name: str) -> Forked:
+    """Start `work` in `root` with exactly `env`. Its output is in `<name>.out` and `<name>.err` beside it."""
+    out, err = root.with_name(f"{name}.out"), root.with_name(f"{name}.err")
+    ends, held = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            _become(root, env, os.open(os.devnull, os.O_RDONLY), _created(out), _created(err), keep=held)
+            _finish(work)
+        finally:
+            os._exit(70)  # nothing of the parent's may run here
+    os.close(held)
+    return Forked(pid, ends, out, err)
+
+
+@contextmanager
+def sandboxed(db: Path, clock: str, profile: str) -> Iterator[Sandbox]:
+    """A sandbox process over `db`, killed at the end of the block. It ends by itself with its parent."""
+    told, tell = os.pipe()
+    stdin, alive = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            _become(db.parent, dict(os.environ), stdin, tell, _created(db.with_name("sandbox.err")))
+            _finish(lambda: _serve(db, clock, profile))
+        finally:
+            os._exit(70)
+    os.close(stdin)
+    os.close(tell)
+    try:
+        with os.fdopen(told) as lines:
+            url = lines.readline().strip()
+        assert url, "the sandbox did not start"
+        sandbox = Sandbox(url)
+        try:
+            yield sandbox
+        finally:
+            sandbox.close()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(alive)
+
+
+def _serve(db: Path, clock: str, profile: str) -> None:
+    from reconciler.sandbox import serve
+
+    def ready(url: str) -> None:
+        os.write(1, f"{url}\n".encode())
+
+    serve(db=db, clock=clock, profile=profile, ready=ready, until_stdin_closes=True)
+
+
+def _become(root: Path, env: Mapping[str, str], stdin: int, out: int, err: int, *, keep: int = 0) -> None:
+    """In the child: streams, directory, environment and signals of a process that was just started."""
+    for number, descriptor in enumerate((stdin, out, err)):
+        os.dup2(descriptor, number)
+    for descriptor in range(3, _MOST_DESCRIPTORS):
+        if descriptor != keep:
+            try:
+                os.close(descriptor)
+            except OSError:
+                continue
+    os.chdir(root)
+    os.environ.clear()
+    os.environ.update(env)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _finish(work: Callable[[], None]) -> None:
+    """Run `work` and end with its exit code, as the interpreter would."""
+    code = 0
+    try:
+        work()
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _created(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

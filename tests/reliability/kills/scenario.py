@@ -1,0 +1,184 @@
+"""One apply that uses every operation, and the world that it starts from: prepared once, copied per case."""
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.cli.harness import Project, Sandbox, cluster, environment, secret, serving, volume
+
+# 400 times: a cluster is ready after four looks, and a snapshot serves for 9 real seconds.
+CLOCK = "x400"
+APP = "shop"
+APPROVED_NAME = "old"  # the only object that may be deleted
+APPROVED = f"Volume/{APP}/{APPROVED_NAME}"
+APPLY = ("apply", "--auto-approve", "--approve-delete", APPROVED, "--output", "json")
+
+# Volumes and clusters that must be there in the end: name → how many.
+VOLUMES = {
+    "data": 2,
+    "copy": 1,
+    "restored": 1,
+    "grow": 1,
+    "tuned": 1,
+    "aged": 1,
+    "found": 1,
+    "foreign": 1,
+}
+CLUSTERS = {"orders": 1, "fresh": 1, "orders-copy": 1}
+OWNED_BY_OTHERS = ("foreign",)  # never ours, so never recorded
+FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "data": {"size_gb": 10, "snapshot_retention": 14},
+    "copy": {"size_gb": 10},
+    "restored": {"size_gb": 4},
+    "grow": {"size_gb": 20},
+    "tuned": {"snapshot_retention": 21},
+}
+# A snapshot for each of these reasons, and never a second one.
+SNAPSHOTS = {"grow": "before it grew", "old": "before it was deleted", "aged": "because of its age"}
+OWES_A_RESTART = f"Volume/{APP}/grow"
+
+_PASSWORD = "correct-horse"  # of the emulated platform
+_ROTATED = {"before": "battery", "after": "staple"}
+_DELETABLE = "lifecycle: {deletion: delete}\n"
+_POLICY = (
+    "---\napiVersion: reconciler/v1\nkind: RetentionPolicy\nmetadata: {name: daily}\n"
+    "spec: {selector: {labels: {tier: prod}}, snapshot_max_age_h: 48}\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A project and a sandbox's database in `root`, to begin a case with.
+
+    `extended`: the platform also has the endpoints that the API document does not show, so clusters are
+    listed, and the restart that the extend asks for is carried out. `world`: what the sandbox showed
+    before anything was applied of what is judged, and `seq` the last line of its log then.
+    """
+
+    root: Path
+    extended: bool
+    world: Mapping[str, Any]
+    seq: int
+
+    @property
+    def profile(self) -> str:
+        return "extended" if self.extended else "documented"
+
+    def environment(self, sandbox: Sandbox) -> dict[str, str]:
+        capabilities = {"RECONCILE_CAPABILITIES": "extended"} if self.extended else {}
+        return environment(
+            sandbox.url, SHOP_PASSWORD=_PASSWORD, SHOP_ROTATED=_ROTATED["after"], **capabilities
+        )
+
+    def copied(self, root: Path) -> tuple[Path, Path]:
+        """The copied project's directory and the copied database."""
+        shutil.copytree(self.root, root)
+        return root / "project", root / "sandbox.db"
+
+
+def prepared(root: Path, *, extended: bool = False) -> Template:
+    """Make the template in `root`, by applying a first set of manifests and by other people's hands."""
+    project_root = root / "project"
+    (project_root / "manifests").mkdir(parents=True)
+    project = Project(project_root)
+    project.write("manifests: [manifests]\n", "reconcile.yaml")
+    with serving("--clock", CLOCK, "--db", str(root / "sandbox.db")) as sandbox:
+        project.env |= environment(sandbox.url, SHOP_ROTATED=_ROTATED["before"])
+        sandbox.app(APP)
+        project.write(_first_manifests())
+        project.apply()
+        # Every age that the apply compares with is behind it, and the policy asks for a snapshot.
+        sandbox.advance(72 * 3600)
+        ids = {each["name"]: each["id"] for each in sandbox.volumes(APP)}
+        sandbox.machine(APP, ids["grow"])
+        sandbox.call("DELETE", f"/v1/apps/{APP}/volumes/{ids['gone']}")
+        sandbox.make_volume(APP, "found", size_gb=5)
+        foreign = sandbox.make_volume(APP, "foreign", size_gb=4)
+        origin = _snapshot(sandbox, foreign)
+        project.write(_manifests(origin, sandbox.clusters("orders")[0]["created_at"], extended=extended))
+        world = sandbox.call("GET", "/_sandbox/world")
+        seq = sandbox.call("GET", "/_sandbox/log")[-1]["seq"]
+    return Template(root, extended, world, seq)
+
+
+def wanted_secrets(world: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of the values that must be set, by name; the template's host is the new cluster's."""
+    hosts = [
+        each["endpoints"]["primary"]["pooler"]["host"]
+        for each in world["clusters"]
+        if each["name"] == "fresh" and each["endpoints"]
+    ]
+    values = {
+        "PASSWORD": _PASSWORD,
+        "ROTATED": _ROTATED["after"],
+        "DSN": f"postgres://app:{_PASSWORD}@{hosts[0] if hosts else ''}/app",
+    }
+    return {name: hashlib.sha256(value.encode()).hexdigest() for name, value in values.items()}
+
+
+def _first_manifests() -> str:
+    return "".join(
+        [
+            volume(APP, "grow"),
+            volume(APP, "tuned", spec="region: ams, size_gb: 3"),
+            volume(APP, "aged", spec="region: ams, size_gb: 3"),
+            volume(APP, "old", spec="region: ams, size_gb: 3", rest=_DELETABLE),
+            volume(APP, "gone", spec="region: ams, size_gb: 3", rest=_DELETABLE),
+            cluster("orders"),
+            secret(APP, "ROTATED", "env: SHOP_ROTATED"),
+        ]
+    )
+
+
+def _manifests(origin: str, since: str, *, extended: bool) -> str:
+    restart = ", restart: auto" if extended else ""
+    return "".join(
+        [
+            volume(APP, spec="region: ams, size_gb: 10, count: 2, snapshot_retention: 14"),
+            volume(APP, "copy", spec="region: ams, size_gb: 10, from: {volume: data}"),
+            volume(APP, "restored", spec=f"region: ams, size_gb: 4, from: {{snapshot_id: {origin}}}"),
+            volume(
+                APP,
+                "grow",
+                spec="region: ams, size_gb: 20",
+                rest=f"lifecycle: {{snapshot_before: [extend]{restart}}}\n",
+            ),
+            volume(APP, "tuned", spec="region: ams, size_gb: 3, snapshot_retention: 21"),
+            volume(APP, "aged", spec="region: ams, size_gb: 3").replace(
+                "app: shop}", "app: shop, labels: {tier: prod}}"
+            ),
+            volume(APP, "found", spec="region: ams, size_gb: 5"),
+            _POLICY,
+            cluster("orders"),
+            cluster("fresh"),
+            cluster("orders-copy", spec=f'restore: {{from: orders, pitr_time: "{_later(since)}"}}'),
+            secret(APP, "PASSWORD", "env: SHOP_PASSWORD"),
+            secret(APP, "ROTATED", "env: SHOP_ROTATED"),
+            secret(
+                APP,
+                "DSN",
+                'template: "postgres://app:${env:SHOP_PASSWORD}'
+                '@${PostgresCluster/fresh:endpoints.primary.pooler.host}/app"',
+            ),
+        ]
+    )
+
+
+def _snapshot(sandbox: Sandbox, volume_id: str) -> str:
+    """A finished snapshot that somebody else took."""
+    path = f"/v1/apps/{APP}/volumes/{volume_id}/snapshots"
+    sandbox.call("POST", path)
+    sandbox.advance(60)
+    (made,) = sandbox.call("GET", path)
+    id: str = made["id"]
+    return id
+
+
+def _later(since: str) -> str:
+    """A moment at which a cluster that was made at `since` was ready: half an hour later."""
+    moment = datetime.fromisoformat(since) + timedelta(minutes=30)
+    return moment.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""Mutated answers of the platform, given to every verb that reads them."""

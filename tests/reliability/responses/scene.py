@@ -1,0 +1,201 @@
+"""Projects to be confused: their state and their platform, copied from templates for every case."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from reconciler.execution.limits import Limits
+from reconciler.manifests.load import load
+from reconciler.model import Address
+from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.project import Desired, Project
+from reconciler.platform.client import Platform
+from reconciler.reporter import Reporter
+from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.exchange import Request
+from reconciler.settings import EXTENDED
+from reconciler.state.sqlite import SqliteStore
+from tests.execution.stage import BASE_URL, START, TOKEN, Time
+from tests.reliability.responses.line import Exchange, MutatingTransport, Mutator, Recorded
+
+SETTLE_S = 60.0
+VALUE = "kept-in-memory-77aa"
+QUIET = Mutator("", {}, {})
+ORDERS = Address.parse("PostgresCluster/orders")
+
+_SECRETS = """---
+apiVersion: reconciler/v1
+kind: Secret
+metadata: {name: PASSWORD, app: shop}
+spec: {value_from: {env: PASSWORD}}
+---
+apiVersion: reconciler/v1
+kind: Secret
+metadata: {name: DATABASE_URL, app: shop}
+spec: {value_from: {template: "${env:PASSWORD}@${PostgresCluster/orders:endpoints.primary.pooler.host}"}}
+"""
+
+
+def _volume(name: str, spec: str, lifecycle: str = "timeout_s: 60") -> str:
+    return (
+        f"---\napiVersion: reconciler/v1\nkind: Volume\nmetadata: {{name: {name}, app: shop}}\n"
+        f"spec: {{region: ams, {spec}}}\nlifecycle: {{{lifecycle}}}\n"
+    )
+
+
+def _cluster(name: str, spec: str) -> str:
+    return (
+        f"---\napiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {{name: {name}}}\n"
+        f"spec: {{{spec}}}\nlifecycle: {{timeout_s: 600}}\n"
+    )
+
+
+_ORDERS = _cluster("orders", "org_slug: personal, plan: starter, region: ams")
+_STAGING = _volume("staging", "size_gb: 10, from: {volume: data}", "deletion: delete, timeout_s: 60")
+_SCRATCH = _volume("scratch", "size_gb: 3", "deletion: delete, snapshot_before: []")
+
+FIRST = (
+    _volume("data", "size_gb: 10") + _volume("cache", "size_gb: 3") + _ORDERS + _SECRETS + _STAGING + _SCRATCH
+)
+
+# Against FIRST: grow with a snapshot first, update, set a secret, delete with and without a snapshot,
+# restore, create, fork.
+SECOND = (
+    _volume("data", "size_gb: 20", "snapshot_before: [extend], timeout_s: 60")
+    + _volume("cache", "size_gb: 3, snapshot_retention: 14")
+    + _ORDERS
+    + _SECRETS
+    + _cluster("copy", 'restore: {from: orders, pitr_time: "2026-01-01T00:30:00Z"}')
+    + _volume("more", "size_gb: 5")
+    + _volume("fork", "size_gb: 20, from: {volume: data}")
+)
+LOST_VOLUMES = _volume("landed", "size_gb: 10") + _volume("vanished", "size_gb: 10")
+LOST = LOST_VOLUMES + _ORDERS
+
+
+@dataclass(slots=True)
+class Scene:
+    """One project on one platform. `open_scene` makes it, `close` gives it back."""
+
+    folder: Path
+    time: Time
+    sandbox: Sandbox
+    store: SqliteStore
+    transport: MutatingTransport
+    project: Project
+
+    async def close(self) -> None:
+        await self.transport.aclose()
+        await self.store.close()
+        self.sandbox.close()
+
+    def desired(self, manifests: str) -> Desired:
+        loaded = load(["-"], root=self.folder, stdin=manifests.encode)
+        assert loaded.diagnostics == (), loaded.diagnostics
+        return Desired(loaded.resources)
+
+    async def apply(self, manifests: str, *, approved_deletes: Sequence[str] = ()) -> Applied:
+        return await apply(
+            self.project,
+            self.desired(manifests),
+            approve=lambda plan: True,
+            approved_deletes=approved_deletes,
+        )
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        return self.transport.exchanges
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """The platform, asked past the line."""
+        content = b"" if body is None else json.dumps(body).encode()
+        answer = self.sandbox.handle(Request(method, path, "", {"authorization": f"Bearer {TOKEN}"}, content))
+        assert answer.status < 300, answer.body
+        return answer.json()
+
+    def world(self) -> dict[str, list[dict[str, Any]]]:
+        found: dict[str, list[dict[str, Any]]] = self.call("GET", "/_sandbox/world")
+        return found
+
+    async def addresses(self) -> list[Address]:
+        return sorted((await self.store.load()).records)
+
+
+def open_scene(
+    folder: Path, mutations: Mutator | Recorded = QUIET, *, extended: bool = False, password: str = VALUE
+) -> Scene:
+    """What `folder` holds, from the moment at which it was left."""
+    noted = folder / "elapsed"
+    time = Time()
+    time.elapsed_s = float(noted.read_text()) if noted.exists() else 0.0
+    sandbox = Sandbox(
+        db=folder / "sandbox.db",
+        clock="real",
+        profile="extended",
+        apps=() if noted.exists() else [{"name": "shop"}],
+        wall=START.timestamp,
+        monotonic=time.monotonic,
+        rng=Random(time.elapsed_s),  # not the ids that are there already
+    )
+    store = SqliteStore(folder / "state.db", time)
+    transport = MutatingTransport(sandbox, BASE_URL, mutations)
+    ids = count(1)
+    project = Project(
+        store=store,
+        platform=Platform(transport, BASE_URL, lambda: TOKEN, time, jitter=lambda: 1.0),
+        capabilities=EXTENDED if extended else frozenset(),
+        limits=Limits(settle_s=SETTLE_S),
+        clock=time,
+        reporter=Reporter(),
+        env={"PASSWORD": password},
+        root=folder,
+        new_id=lambda: f"id{next(ids)}-{time.elapsed_s:g}",
+        holder="the test",
+    )
+    return Scene(folder, time, sandbox, store, transport, project)
+
+
+async def leave(scene: Scene) -> None:
+    """Close the scene so that its folder can be opened again, or copied."""
+    scene.world()  # stores the clock too
+    (scene.folder / "elapsed").write_text(str(scene.time.elapsed_s))
+    await scene.close()
+
+
+async def make_templates(folder: Path) -> None:
+    """`empty`, `converged`, `lost` and `lost-volumes` below `folder`."""
+    (folder / "empty").mkdir()
+    await leave(open_scene(folder / "empty"))
+    shutil.copytree(folder / "empty", folder / "converged")
+    scene = open_scene(folder / "converged")
+    applied = await scene.apply(FIRST)
+    assert {result.outcome for result in applied.results} == {"done"}, applied.results
+    data = next(volume["id"] for volume in scene.world()["volumes"] if volume["name"] == "data")
+    scene.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": [data]})
+    await scene.time.sleep(3600)
+    await leave(scene)
+    for name, manifests in (("lost", LOST), ("lost-volumes", LOST_VOLUMES)):
+        shutil.copytree(folder / "empty", folder / name)
+        await _lose(open_scene(folder / name), manifests)
+
+
+async def _lose(scene: Scene, manifests: str) -> None:
+    """Creates whose answers are lost and whose lists cannot be read: one volume lands, one does not."""
+    volumes = "/v1/apps/shop/volumes"
+    for fault in (
+        {"method": "GET", "path": volumes, "action": "delay", "times": 2},
+        {"method": "GET", "path": volumes, "action": "status", "status": 403, "times": None},
+        {"method": "POST", "path": volumes, "action": "drop_after"},
+        {"method": "POST", "path": volumes, "action": "drop_before"},
+        {"method": "POST", "path": "/v1/postgres", "action": "drop_after"},
+    ):
+        scene.call("POST", "/_sandbox/faults", fault)
+    applied = await scene.apply(manifests)
+    assert {result.outcome for result in applied.results} == {"unknown"}, applied.results
+    scene.call("DELETE", "/_sandbox/faults")
+    await leave(scene)

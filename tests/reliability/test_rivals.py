@@ -1,0 +1,37 @@
+"""Samples of `rivals`, and that its checks find a lease that excludes nobody."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.state import leases, locks
+from tests.reliability.rivals import Tally, pauses, races
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_one_of_many_rivals_writes_and_the_others_are_told_its_name(workers: int, tmp_path: Path) -> None:
+    tally = Tally()
+    races(20, workers, tmp_path, tally)
+    assert [each for each in tally.violations if " took " not in each] == []
+    assert tally.counts["holders killed"] == 2
+
+
+def test_a_paused_holder_neither_writes_nor_sends_after_a_take_over(tmp_path: Path) -> None:
+    tally = Tally()
+    pauses(15, 7, tmp_path, tally)
+    assert tally.violations == []
+    assert tally.counts["pauses with a take-over"] == 15
+
+
+def test_locks_that_exclude_nobody_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_lock_byte", lambda descriptor, number: True)
+    tally = Tally()
+    races(3, 2, tmp_path, tally)
+    assert any("winners, " in violation for violation in tally.violations)
+
+
+def test_a_store_that_ignores_epochs_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "check", lambda connection, lease: None)
+    tally = Tally()
+    pauses(1, 7, tmp_path, tally)
+    assert any("after the take-over" in violation for violation in tally.violations)
