@@ -17,7 +17,7 @@ _VERBS = {
     "drift": "show what changed on the platform without us",
     "show": "show one resource: live fields, snapshots, what is owed",
     "resolve": "say what became of a call whose outcome is unknown",
-    "state": "list, show and forget what is recorded",
+    "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
     "schema": "print the JSON Schema of the manifests",
     "sandbox": "run the emulated platform",
 }
