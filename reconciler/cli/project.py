@@ -73,7 +73,9 @@ async def open_project(
     settings, clock = found.settings, SystemClock()
     with _base_url(found, options) as base_url:
         transport = HttpxTransport(base_url)
-        store = open_store(options.state_url or settings.state, root=found.root, clock=clock)
+        store = open_store(
+            options.state_url or settings.state, root=found.root, clock=clock, tell=reporter.note
+        )
         try:
             if options.sandbox:
                 await _make_apps(transport, base_url, resources, reporter)

@@ -1,5 +1,6 @@
 """What we know and what we did: records, journal and leases behind one small protocol (`store.Store`)."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.clock import Clock
@@ -9,8 +10,12 @@ from reconciler.state.store import Store
 DEFAULT_URL = "sqlite:.reconcile/state.db"
 
 
-def open_store(url: str, *, root: Path, clock: Clock) -> Store:
+def open_store(
+    url: str, *, root: Path, clock: Clock, tell: Callable[[str], None] = lambda message: None
+) -> Store:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
+
+    `tell` is told of what went wrong beside the work that was asked for, such as a backup.
 
     Raises StoreError for an unknown scheme. The rest of `url` may hold a password and is never repeated.
     """
@@ -22,4 +27,4 @@ def open_store(url: str, *, root: Path, clock: Clock) -> Store:
         )
     from reconciler.state.sqlite import SqliteStore
 
-    return SqliteStore(root / rest, clock)
+    return SqliteStore(root / rest, clock, tell=tell)

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,20 @@ class Checks:
     tables: dict[str, str] = field(default_factory=dict)
 
     @property
+    def values(self) -> dict[str, Any]:
+        """All but lineage and serial, which have rows of their own."""
+        return {
+            "version": self.version,
+            "records": self.records,
+            "head_seq": self.head_seq,
+            "head_hash": self.head_hash,
+            "key": self.key,
+            "tables": self.tables,
+        }
+
+    @property
     def digest(self) -> str:
-        return _sha256(asdict(self))
+        return _sha256({"lineage": self.lineage, "serial": self.serial, **self.values})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +78,12 @@ def read(connection: sqlite3.Connection) -> Checks:
 
 def write(connection: sqlite3.Connection, checks: Checks) -> None:
     """Store `checks`, in the caller's transaction."""
-    values = asdict(checks)
-    rows = {"lineage": values.pop("lineage"), "serial": values.pop("serial")}
-    rows |= {"checks": json.dumps(values), "digest": checks.digest}
+    rows = {
+        "lineage": checks.lineage,
+        "serial": checks.serial,
+        "checks": json.dumps(checks.values),
+        "digest": checks.digest,
+    }
     connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", rows.items())
 
 

@@ -117,9 +117,13 @@ def read(path: Path, lineage: str) -> Content:
     """What is kept for the state of `lineage`. Raises Damaged when a line is not what was written."""
     content = Content()
     for place in _places(path, lineage):
+        if not os.path.lexists(place):
+            continue
         try:
             with _opened(place, temporary=place != beside(path), lock=False) as descriptor:
-                _parse(place, descriptor, lineage, content)
+                # An empty reserve is all NULs: its first byte tells.
+                if os.pread(descriptor, 1, 0) != b"\0":
+                    _parse(place, descriptor, lineage, content)
         except (FileNotFoundError, _NotOurs):
             continue
     return content

@@ -100,8 +100,8 @@ class SqliteStore:
                 return await self._in_thread(lambda: self._take(wanted, holder))
             except Locked as locked:
                 unnamed = locked.holder == leases.UNNAMED
-                wait_s = max(timeout_s, _UNNAMED_S if unnamed else _NAMED_S)
-                remaining_s = wait_s - (self._clock.monotonic() - began)
+                deadline = began + max(timeout_s, _UNNAMED_S if unnamed else _NAMED_S)
+                remaining_s = deadline - self._clock.monotonic()
                 if remaining_s <= 0:
                     raise
             await self._clock.sleep(min(_POLL_S, remaining_s))

@@ -193,4 +193,4 @@ def test_a_terminal_is_asked_before_a_restore(applied: Project, typed: bytes, co
     ended, shown = on_a_terminal(applied, "state", "restore", typed=typed)
     assert ended == code
     assert "which is kept aside?" in shown
-    applied.run("state", "list", code=1 - code)
+    applied.run("state", "list", code=code)
