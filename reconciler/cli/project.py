@@ -108,7 +108,11 @@ async def open_project(
 
 def holder() -> str:
     """Who takes a lease, for whoever finds it taken."""
-    return f"{getpass.getuser()}@{socket.gethostname()} (pid {os.getpid()})"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # in a container, nobody may have this uid
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()} (pid {os.getpid()})"
 
 
 def _limits(settings: Settings, options: Options) -> Limits:

@@ -35,6 +35,8 @@ def command(
 
     if (adopt is not None) + not_created + restarted != 1:
         raise click.UsageError("give exactly one of --adopt ID, --not-created and --restarted")
+    if adopt is not None and not adopt.strip():
+        raise click.UsageError("--adopt is empty: an object has an id")
     parsed = parse_address(address)
 
     async def work() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from reconciler.errors import ReconcilerError
 from reconciler.manifests.text import MOST_BYTES
 from reconciler.settings import Found, find_settings, project_root
 
@@ -51,7 +52,11 @@ def read_line(file: str, line: int) -> str | None:
 
 
 def settings_here() -> Found:
-    return find_settings(Path.cwd(), os.environ)
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise ReconcilerError("the working directory is gone", help="change to one that exists") from None
+    return find_settings(here, os.environ)
 
 
 def given_paths(paths: Sequence[str], found: Found) -> list[str]:

@@ -1,63 +1,108 @@
 """What a person decides: lost calls, restarts that were owed, records to forget."""
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from typing import Any
 
 from reconciler.clock import Clock
 from reconciler.errors import PlatformError, ReconcilerError
 from reconciler.execution.intents import Intent
+from reconciler.execution.leasing import leased
 from reconciler.execution.recorder import Recorder
+from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.model import Address, StateRecord
 from reconciler.pipeline.project import Project
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
+from reconciler.steps import Read
 
 
 async def resolve_unknown(project: Project, address: Address, *, adopt: str | None) -> str:
     """Close the open call of `address`: it made `adopt`, or (None) nothing. Also confirms an inferred id."""
-    state = await project.store.load()
+    opened, record = _question(await project.store.load(), address, adopt)
+    scope = parse_intent(opened).scope if opened is not None else _scope(record)
+    async with _leased(project, scope) as lease:
+        state = await project.store.load()
+        opened, record = _question(state, address, adopt)
+        if opened is None:
+            return await _confirm(project, lease, record, adopt)
+        intent = parse_intent(opened)
+        recorder = Recorder(project.store, lease, opened.run, project.clock, state.records)
+        if adopt is None:
+            await recorder.settle(opened, {"landed": False, "by": project.holder})
+            return "recorded as not created; the next apply may create it"
+        await _must_be_possible(project, state, opened, intent, adopt)
+        made = intent.settled_record(address, record, adopt, opened.at)
+        put = [replace(made, inferred=False)] if made is not None else []
+        await recorder.settle(opened, {"id": adopt, "by": project.holder}, put)
+        return f"recorded as {adopt}"
+
+
+def _leased(project: Project, scope: str) -> AbstractAsyncContextManager[Lease]:
+    return leased(
+        project.store,
+        [scope],
+        project.holder,
+        timeout_s=project.lock_timeout_s,
+        reporter=project.reporter,
+    )
+
+
+def _question(
+    state: State, address: Address, adopt: str | None
+) -> tuple[JournalEntry | None, StateRecord | None]:
+    """The open call of `address`, and its record. Raises ReconcilerError when there is nothing to say."""
     opened = next((entry for entry in state.open_intents if entry.address == address), None)
     record = state.records.get(address)
     if opened is None and (record is None or not record.inferred or adopt is None):
         raise ReconcilerError(
             f"`{address}` has no call of unknown outcome", help="`reconcile plan` lists what is unknown"
         )
-    if adopt is not None:
-        await _must_exist(project, address, adopt)
-    scope = Intent.from_json(opened.data).scope if opened is not None else _scope(record)
-    lease = await project.store.lease([scope], project.holder, timeout_s=project.lock_timeout_s)
-    try:
-        if opened is None:
-            return await _confirm(project, lease, record, adopt)
-        intent = Intent.from_json(opened.data)
-        recorder = Recorder(project.store, lease, opened.run, project.clock, state.records)
-        if adopt is None:
-            await recorder.settle(opened, {"landed": False, "by": project.holder})
-            return "recorded as not created; the next apply may create it"
-        made = intent.settled_record(address, record, adopt, opened.at)
-        put = [replace(made, inferred=False)] if made is not None else []
-        await recorder.settle(opened, {"id": adopt, "by": project.holder}, put)
-        return f"recorded as {adopt}"
-    finally:
-        await project.store.release(lease)
+    return opened, record
 
 
-async def _must_exist(project: Project, address: Address, id: str) -> None:
-    read = find_kinds()[address.kind].read(address, id, project.capabilities)
-    if read is None:
-        return
-    assert isinstance(read.path, str)
+async def _must_be_possible(
+    project: Project, state: State, opened: JournalEntry, intent: Intent, id: str
+) -> None:
+    """Raises ReconcilerError for an object that the call cannot have made, or that is somebody's already."""
+    address = opened.address
+    assert address is not None
+    for owner, record in state.records.items():
+        if intent.creates and record.id == id and (owner.kind, owner.app) == (address.kind, address.app):
+            raise ReconcilerError(
+                f"{id} is recorded as `{owner}`", help="one object has one address; look for another id"
+            )
+    if id in intent.baseline:
+        raise ReconcilerError(f"{id} was there before the call was sent", help="look for another id")
+    live = await _read_one(project, address, intent.find, id)
+    for name in ("name", "region"):
+        want, found = intent.applied.get(name), getattr(live, name, None)
+        if want is not None and found is not None and want != found:
+            raise ReconcilerError(
+                f"{id} is not what the call asked for: its {name} is `{found}`, not `{want}`",
+                help="look for another id; an object that this call did not make is adopted by `metadata.id`",
+            )
+
+
+async def _read_one(project: Project, address: Address, listed: Read | None, id: str) -> Any:
+    read = listed or find_kinds()[address.kind].read(address, id, project.capabilities)
+    if read is None or not isinstance(read.path, str):
+        raise ReconcilerError(f"nothing on the platform shows whether there is a {id}")
     try:
         observation = await project.platform.read(read.path, read.shape)
     except PlatformError as failure:
         raise ReconcilerError(f"cannot check that {id} exists: {failure.message}") from failure
-    if not any(item.id == id and item.present for item in observation.objects):
-        raise ReconcilerError(f"there is no {id} on the platform", help="check the id")
+    for item in observation.objects:
+        if item.id == id and getattr(item, "present", True):
+            return item
+    raise ReconcilerError(f"there is no {id} on the platform", help="check the id")
 
 
 async def _confirm(project: Project, lease: Lease, record: StateRecord | None, adopt: str | None) -> str:
     assert record is not None
     if record.id != adopt:
         raise ReconcilerError(f"`{record.address}` is recorded as {record.id}, not {adopt}")
+    await _read_one(project, record.address, None, record.id)
     await _note(project.store, project.clock, lease, project.new_id(), replace(record, inferred=False))
     return f"{adopt} is confirmed"
 
@@ -67,12 +112,9 @@ async def settle_restart(project: Project, address: Address) -> str:
     record = (await project.store.load()).records.get(address)
     if record is None or not record.obligations:
         raise ReconcilerError(f"`{address}` owes no restart")
-    lease = await project.store.lease([record.scope], project.holder, timeout_s=project.lock_timeout_s)
-    try:
+    async with _leased(project, record.scope) as lease:
         done = replace(record, obligations=())
         await _note(project.store, project.clock, lease, project.new_id(), done)
-    finally:
-        await project.store.release(lease)
     return "the restart is recorded as done"
 
 

@@ -1,12 +1,12 @@
 """What one address needs, from everything known about it. What is not certain is refused or left alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.model import Action, Deletion, Effect, FieldChange, StateRecord
+from reconciler.model import Action, Address, Deletion, Effect, FieldChange, StateRecord
 from reconciler.planning.match import Matched
 from reconciler.steps import Step
 
@@ -34,6 +34,19 @@ def many_missing(missing: Sequence[StateRecord], tracked: int) -> Diagnostic | N
         help="check the token, the organization and the platform's status first: nothing is done until they "
         "are back; what is really gone is dropped by `reconcile state forget ADDRESS`, one by one",
     )
+
+
+def recorded_twice(records: Mapping[Address, StateRecord]) -> Iterator[Diagnostic]:
+    """An error for each object that two records claim: what is done to one would be done to the other."""
+    owners: dict[tuple[str, str | None, str], Address] = {}
+    for address, record in records.items():
+        owner = owners.setdefault((address.kind, address.app, record.id), address)
+        if owner is not address:
+            yield error(
+                "recorded-twice",
+                f"{record.id} is recorded as `{owner}` and as `{address}`",
+                help="find out whose it is, and run `reconcile state forget` for the other address",
+            )
 
 
 def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnostic:

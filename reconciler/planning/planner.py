@@ -31,6 +31,7 @@ from reconciler.planning.decide import (
     inferred_warning,
     many_missing,
     may_be_invisible,
+    recorded_twice,
     retained,
 )
 from reconciler.planning.draft import Draft
@@ -306,6 +307,7 @@ class Planner:
         wave = many_missing(self._missing, len(self._records))
         if wave is not None:
             yield wave
+        yield from recorded_twice(self._records)
         for address, record in self._records.items():
             if record.inferred and address in self._resources:
                 yield inferred_warning(record, self._resources[address].span("metadata", "name"))

@@ -27,4 +27,5 @@ def open_store(
         )
     from reconciler.state.sqlite import SqliteStore
 
-    return SqliteStore(root / rest, clock, tell=tell)
+    # Resolved, so that a link and what it points to are one state, with one key and one lock.
+    return SqliteStore((root / rest).resolve(), clock, tell=tell)

@@ -1,5 +1,8 @@
 """`reconcile state`: what a person does about the record, its holder and its file."""
 
+import getpass
+import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -11,11 +14,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from reconciler.cli import project as project_module
 from reconciler.clock import SystemClock
 from reconciler.model import Address
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry
-from tests.cli.harness import Project, lines_with, secret, volume
+from tests.cli.harness import RECONCILE, Project, Sandbox, lines_with, secret, volume
 from tests.cli.test_terminal import on_a_terminal
 
 
@@ -194,3 +198,35 @@ def test_a_terminal_is_asked_before_a_restore(applied: Project, typed: bytes, co
     assert ended == code
     assert "which is kept aside?" in shown
     applied.run("state", "list", code=code)
+
+
+def test_a_link_and_what_it_points_to_are_one_state(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    (project.root / "link.db").symlink_to(project.root / "elsewhere" / "state.db")
+    (project.root / "elsewhere").mkdir(mode=0o700)
+    project.apply("--state", "sqlite:link.db")
+    assert (project.root / "elsewhere" / "state.db").is_file()
+    for url in ("sqlite:link.db", "sqlite:elsewhere/state.db"):
+        assert project.apply("--state", url).json["steps"] == []
+    assert len(sandbox.volumes(app)) == 1
+
+
+def test_a_working_directory_that_is_gone_is_told(project: Project, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"cd {gone} && rmdir {gone} && exec {shlex.join(RECONCILE)} state list"
+    ran = subprocess.run(["sh", "-c", script], env=project.env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("error: the working directory is gone")
+
+
+def test_a_user_without_a_name_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    assert project_module.holder().startswith(f"uid {os.getuid()}@")
+
+
+def test_an_empty_id_is_no_answer(project: Project) -> None:
+    assert "--adopt is empty" in project.run("resolve", "PostgresCluster/orders", "--adopt", "", code=64).err

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,24 @@ def loaded(stage: Stage, manifests: str) -> Sequence[Resource]:
     found = load(["-"], root=stage.root, stdin=manifests.encode)
     assert found.diagnostics == ()
     return found.resources
+
+
+def of_shop(record: StateRecord) -> bool:
+    """As if the other app's manifests stood elsewhere."""
+    return record.address.app == "shop"
+
+
+async def left_open(stage: Stage, manifests: str, method: str) -> None:
+    """Apply, and kill it while it waits for the answer to a `method`, which never comes."""
+    stage.fail_at(Event.UNKNOWN)  # a killed process writes nothing any more
+    stage.line.hangs.add(method)
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(stage.apply, manifests, selected=of_shop))
+        await stage.line.reached.wait()
+        group.cancel_scope.cancel()
+    stage.mend()
+    stage.line.hangs.clear()
+    stage.line.reached = anyio.Event()
 
 
 async def plan(stage: Stage, manifests: str) -> Plan:

@@ -1,40 +1,18 @@
 """Calls that an earlier run left open: what the next plan says of them, and what the next apply does."""
 
-from functools import partial
-
-import anyio
 import pytest
 
 from reconciler.errors import Locked, StoreError
-from reconciler.model import Action, Address, StateRecord
+from reconciler.model import Action, Address
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.pipeline.resolve import forget
-from reconciler.state.store import Event
-from tests.execution.stage import SETTLE_S, Stage, cluster, outcomes, plan, volume
+from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, of_shop, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
 
 VOLUMES = "/v1/apps/shop/volumes"
 GROWN = volume(spec="region: ams, size_gb: 20")
 RESIZED = "Volume/shop/data#extend"
-
-
-async def left_open(stage: Stage, manifests: str, method: str) -> None:
-    """Apply, and kill it while it waits for the answer to a `method`, which never comes."""
-    stage.fail_at(Event.UNKNOWN)  # a killed process writes nothing any more
-    stage.line.hangs.add(method)
-    async with anyio.create_task_group() as group:
-        group.start_soon(partial(stage.apply, manifests, selected=of_shop))
-        await stage.line.reached.wait()
-        group.cancel_scope.cancel()
-    stage.mend()
-    stage.line.hangs.clear()
-    stage.line.reached = anyio.Event()
-
-
-def of_shop(record: StateRecord) -> bool:
-    """As if the other app's manifests stood elsewhere."""
-    return record.address.app == "shop"
 
 
 async def test_an_absolute_call_is_planned_again_and_its_restart_stays_owed(stage: Stage) -> None:
