@@ -77,9 +77,17 @@ async def _run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T
 
 @contextmanager
 def prompting() -> Iterator[None]:
-    """While a person is asked, Ctrl-C means no: the event loop does not run and would not see it."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """While a person is asked, signals end it at once: the event loop does not run and would not see them."""
+
+    def leave(number: int, frame: object) -> None:
+        raise Interrupted(number)
+
+    previous = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, leave),
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

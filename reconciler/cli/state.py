@@ -64,9 +64,9 @@ def list_records(output: str, state_url: str | None) -> int:
     if not records:
         click.echo("nothing is recorded yet", err=True)
     for item in unclaimed:
+        made = f", made by a call for {item['address']}, is in no record" if item["address"] else ""
         click.echo(
-            f"unclaimed: {item['id']}, made by a call for {item['address']}, is in no record:"
-            f" {item['because']}\n"
+            f"unclaimed: {item['id']}{made}: {item['because']}\n"
             f"  = help: adopt it with `metadata.id: {item['id']}`, or delete it by hand and run\n"
             f"    reconcile state forget --unclaimed {item['id']}",
             err=True,
@@ -135,9 +135,12 @@ def forget(address: str | None, unclaimed: str | None, state_url: str | None, lo
         return DONE
     assert address is not None
     parsed = parse_address(address)
+    record = _load(state_url).records.get(parsed)
     if not _with_store(state_url, lambda store: forget_record(store, parsed, *_whoever(), lock_timeout)):
         raise _not_recorded(address)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
+    for owed in owed_work({parsed: record}) if record is not None else ():
+        click.echo(f"  with it: {owed.work} owed ({owed.certainty}), because {owed.because}")
     return DONE
 
 
@@ -227,7 +230,7 @@ def _restored_document(done: Restored) -> dict[str, Any]:
 def _unclaimed_document(entry: JournalEntry) -> dict[str, Any]:
     return {
         "id": entry.data["unclaimed"],
-        "address": str(entry.address),
+        "address": str(entry.address) if entry.address is not None else "",
         "because": entry.data.get("because", ""),
         "at": entry.at.isoformat(),
     }
@@ -243,6 +246,7 @@ def document(record: StateRecord) -> dict[str, Any]:
             "deletion": record.lifecycle.deletion.value,
             "snapshot_before": list(record.lifecycle.snapshot_before),
             "timeout_s": record.lifecycle.timeout_s,
+            "restart": record.lifecycle.restart,
         },
         "created_at": record.created_at.isoformat(),
         "source": record.source,

@@ -371,6 +371,9 @@ class Executor:
             if step.wait.item is None and waited.live is not None:
                 self._outputs.put(str(step.address), waited.live)
             return self._result(step, "done")
+        if step.removes:
+            # Accepted, so nothing is left to send; only lists lag behind.
+            return self._result(step, "done", "the platform accepted it, and still lists the object")
         if waited.ended == "failed":
             return self._result(step, "failed", f"ended as {waited.seen}; its id is kept")
         await self._recorder.pending(step, waited.seen)

@@ -50,8 +50,12 @@ def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
 
 
 def left_of_window(sent_at: datetime, clock: Clock, settle_s: float) -> float:
-    """Seconds until a call sent at `sent_at` can no longer take effect; 0 when that time is over."""
-    return max(0.0, (sent_at + timedelta(seconds=settle_s) - clock.now()).total_seconds())
+    """Seconds until a call sent at `sent_at` can no longer take effect; 0 when that time is over.
+
+    Never more than the whole window, whatever became of the clock since.
+    """
+    left_s = (sent_at + timedelta(seconds=settle_s) - clock.now()).total_seconds()
+    return min(max(0.0, left_s), settle_s)
 
 
 async def settle(

@@ -23,6 +23,8 @@ from reconciler.secrets.sensitive import Sensitive
 from reconciler.state.store import Lease, State
 from reconciler.steps import OutputRef, Plan, Read, Result, SecretRef
 
+PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -47,7 +49,34 @@ async def apply(
     approved_deletes: Collection[str] = (),
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
-    """Plan, ask, run. Raises Refused when the plan may not run as it is; then nothing was sent."""
+    """Plan, ask, run. Raises Refused when the plan may not run as it is; then nothing was sent.
+
+    Who waits for a lease (`lock_timeout_s`) finds the work of the one before: then it plans again, and asks.
+    """
+    for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
+        try:
+            return await _plan_and_run(
+                project,
+                desired,
+                approve=approve,
+                approved_deletes=approved_deletes,
+                on_executor=on_executor,
+            )
+        except Moved as moved:
+            if not again:
+                raise
+            project.reporter.note(f"{moved.message.partition(';')[0]}: planning again")
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _plan_and_run(
+    project: Project,
+    desired: Desired,
+    *,
+    approve: Callable[[Plan], bool],
+    approved_deletes: Collection[str],
+    on_executor: Callable[[Executor], None],
+) -> Applied:
     undecided = await settle_open(
         project.store,
         platform=project.platform,
@@ -81,6 +110,10 @@ def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> Non
     ]
     if unapproved or has_errors(plan.diagnostics):
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
+
+
+class Moved(Refused):
+    """An object or a record is not as the plan saw it. Nothing was sent."""
 
 
 class PlanRefused(Refused):
@@ -134,7 +167,7 @@ async def _run_under(
     observed = await _observe_again(project, plan)
     moved = _moved(plan, state, observed)
     if moved:
-        raise Refused(
+        raise Moved(
             "something moved since the plan was made; nothing was changed",
             [
                 error("moved", f"`{address}` {how}", help="make a new plan and look at it again")

@@ -6,14 +6,14 @@ from typing import Any
 
 from reconciler.diagnostics import Diagnostic, error, warning
 from reconciler.errors import SecretUnavailable
-from reconciler.execution.unsettled import overlay, parse_intent
+from reconciler.execution.unsettled import UNKNOWN_OUTCOME, overlay, parse_intent
 from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.model import Address, Resource, StateRecord
 from reconciler.pipeline.project import Desired, Project, read_all, secret_value
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.state.store import JournalEntry, State
+from reconciler.state.store import LOST_ROWS, JournalEntry, State
 from reconciler.steps import OutputRef, Plan
 
 
@@ -48,18 +48,35 @@ async def make_plan(
     fingerprints, problems = await _fingerprint_secrets(
         project, desired.resources, records, planner.live, need_secrets=undecided is not None
     )
-    return planner.finish(
+    plan = planner.finish(
         id=project.new_id(),
         lineage=state.lineage,
         fingerprints=fingerprints,
-        diagnostics=(*desired.diagnostics, *problems, *map(_unclaimed, state.unclaimed)),
+        diagnostics=(*desired.diagnostics, *problems),
     )
+    unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
+    return replace(plan, diagnostics=(*plan.diagnostics, *unclaimed))
 
 
-def _unclaimed(entry: JournalEntry) -> Diagnostic:
+def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
+    """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
+
+    Rows that a restore could not read concern all that no list can show.
+    """
     id = entry.data["unclaimed"]
-    return warning(
-        "unclaimed-object",
+    if id == LOST_ROWS:
+        made = [f"`{step.address}`" for step in plan.steps if step.mutates and step.if_unknown == "ask"]
+        report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")
+        return report(
+            code,
+            f"{', '.join(made) or 'what no list shows'} may have been made already: {entry.data['because']}",
+            help="adopt what is there with `metadata.id`; when you have looked, run "
+            f"`reconcile state forget --unclaimed {id}`",
+        )
+    again = any(step.address == entry.address and step.id_path is not None for step in plan.steps)
+    report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
+    return report(
+        code,
         f"{id}, made by a call for `{entry.address}`, is in no record: {entry.data['because']}",
         help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run "
         f"`reconcile state forget --unclaimed {id}`",

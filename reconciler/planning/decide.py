@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.model import Action, Address, Deletion, Effect, FieldChange, StateRecord
+from reconciler.model import Action, Address, Deletion, Effect, FieldChange, Resource, StateRecord
 from reconciler.planning.match import Matched
 from reconciler.steps import Step
 
@@ -15,8 +15,11 @@ NOT_VISIBLE_YET = timedelta(seconds=180)
 
 
 def may_be_invisible(record: StateRecord, now: datetime) -> bool:
-    """Whether we made the object so recently that reads need not show it yet."""
-    return now - record.created_at < NOT_VISIBLE_YET
+    """Whether we made the object so recently that reads need not show it yet.
+
+    A record from the future was made under another clock: that says nothing of its object.
+    """
+    return abs(now - record.created_at) < NOT_VISIBLE_YET
 
 
 def many_missing(missing: Sequence[StateRecord], tracked: int) -> Diagnostic | None:
@@ -34,6 +37,16 @@ def many_missing(missing: Sequence[StateRecord], tracked: int) -> Diagnostic | N
         help="check the token, the organization and the platform's status first: nothing is done until they "
         "are back; what is really gone is dropped by `reconcile state forget ADDRESS`, one by one",
     )
+
+
+def unprotected(record: StateRecord, resource: Resource) -> Iterator[Diagnostic]:
+    """A warning where a manifest takes the protection from deletion off: nothing else would show it."""
+    if record.lifecycle.deletion is Deletion.RETAIN and resource.lifecycle.deletion is Deletion.DELETE:
+        yield warning(
+            "protection-removed",
+            f"`{record.address}` ({record.id}) may be deleted once its manifest is gone; it was protected",
+            resource.span("lifecycle", "deletion"),
+        )
 
 
 def recorded_twice(records: Mapping[Address, StateRecord]) -> Iterator[Diagnostic]:

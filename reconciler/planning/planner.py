@@ -33,6 +33,7 @@ from reconciler.planning.decide import (
     may_be_invisible,
     recorded_twice,
     retained,
+    unprotected,
 )
 from reconciler.planning.draft import Draft
 from reconciler.planning.fingerprint import digest_absence
@@ -308,9 +309,12 @@ class Planner:
         if wave is not None:
             yield wave
         yield from recorded_twice(self._records)
-        for address, record in self._records.items():
-            if record.inferred and address in self._resources:
-                yield inferred_warning(record, self._resources[address].span("metadata", "name"))
+        for address, resource in self._resources.items():
+            record = self._records.get(address)
+            if record is not None and record.inferred:
+                yield inferred_warning(record, resource.span("metadata", "name"))
+            if record is not None:
+                yield from unprotected(record, resource)
 
     def _unreadable(self, group: _Group, problem: str) -> None:
         for resource in group.resources:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,7 +20,8 @@ _TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$tem
 def dump_plan(plan: Plan) -> bytes:
     """The plan as JSON. Secrets stand in it as references to their sources only."""
     tagged = replace(plan, steps=tuple(_map_values(step, _tag) for step in plan.steps))
-    return to_json({"format": FORMAT, "plan": _adapter().dump_python(tagged, mode="json")}, indent=1)
+    document = _adapter().dump_python(tagged, mode="json")
+    return to_json({"format": FORMAT, "digest": _digest(document), "plan": document}, indent=1)
 
 
 def load_plan(text: bytes) -> Plan:
@@ -42,7 +44,16 @@ def load_plan(text: bytes) -> Plan:
         raise ReconcilerError(
             f"the saved plan is damaged at `{place}`", help="make it anew with `reconcile plan --out FILE`"
         ) from None
+    if document.get("digest") != _digest(document.get("plan")):
+        raise ReconcilerError(
+            "the saved plan was changed since it was made",
+            help="make it anew with `reconcile plan --out FILE`",
+        )
     return replace(plan, steps=tuple(_map_values(step, _untag) for step in plan.steps))
+
+
+def _digest(document: Any) -> str:
+    return sha256(to_json(document)).hexdigest()
 
 
 @cache

@@ -4,6 +4,7 @@ New files appear complete or not at all, readable by their owner only; SQLite gi
 its `-wal` and `-shm` the permissions of the database.
 """
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable
@@ -26,6 +27,13 @@ def state_exists(path: Path) -> bool:
             f"the state {path} is gone, but {wal.name} with its newest changes is there",
             help=f"put {path.name} back, or remove {wal.name} to start without a state",
         )
+    backups = _beside(path, ".backups")
+    if any(backups.glob("*.db")):
+        raise StoreError(
+            f"the state {path} is gone, but its backups in {backups.name} are there",
+            help="`reconcile state restore` brings the newest good one back; to start without a state, "
+            "move them away",
+        )
     return False
 
 
@@ -35,6 +43,11 @@ def create_state(path: Path, lineage: str) -> None:
     def fill(new: Path) -> None:
         with closing(database.connect(new)) as connection:
             schema.initialise(connection, lineage)
+            # All of it must be in the one file that gets the name: closing would not tell if it is not.
+            (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        if mode != "delete":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(new)
 
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _create(path, fill)
@@ -88,7 +101,8 @@ def _create(path: Path, fill: Callable[[Path], None]) -> None:
     except FileExistsError:
         return
     finally:
-        new.unlink()
+        for leftover in (new, _beside(new, "-wal"), _beside(new, "-shm"), _beside(new, "-journal")):
+            leftover.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

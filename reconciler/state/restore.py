@@ -22,7 +22,7 @@ from reconciler.state.checks import Checks
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
 from reconciler.state.database import connect, explained
 from reconciler.state.salvage import Salvage, salvage
-from reconciler.state.store import Event, JournalEntry, Restored
+from reconciler.state.store import LOST_ROWS, Event, JournalEntry, Restored
 
 
 def way_out(path: Path) -> str:
@@ -138,6 +138,9 @@ def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datet
             found = salvage(copy, base.head_seq, base.head_hash)
             if found.lineage not in ("", base.lineage):
                 raise StoreError(f"{source} is a backup of another state", help="name one of this state")
+            if found.end_known and found.end < base.head_seq:
+                # An older copy was put in the state's place: the backup knows all that it knows, and more.
+                found = Salvage(end=base.head_seq, lineage=found.lineage)
             seen = checks.seen(path, base.lineage)
             note = {"restored": source.name, "by": by}
             reopened, lost = _rebuild(connection, new, base, found, seen, at, now, note)
@@ -191,6 +194,9 @@ def _rebuild(
         current.serial = max(serials)
         current.version = max(current.version, found.version, seen.version if seen else 0)
         data = {**note, "salvaged": len(found.rows), "lost": lost}
+        if lost:
+            # Told by every plan, until a person has looked what the platform has.
+            data |= {"unclaimed": LOST_ROWS, "because": lost}
         journal.append(connection, current, [_decided(now, data)])
     return tuple(sorted(unreadable, key=str)), lost
 

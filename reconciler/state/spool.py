@@ -18,7 +18,6 @@ from pathlib import Path
 
 from reconciler.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_record
-from reconciler.state.database import Damaged
 from reconciler.state.files import sync_directory
 
 RESERVE_BYTES = 64 * 1024
@@ -240,11 +239,9 @@ def _parse(place: Path, descriptor: int, lineage: str, content: Content) -> None
             content.lines.append(Line(place, offset, kept))
         elif kept is not None:
             content.foreign.add(place)
-        elif b"\0" in line or line is unfinished:
-            if line.strip(b"\0"):
-                content.torn.append(f"{len(line)} bytes in {place}")
-        elif line and not line.startswith(_TAKEN_IN):
-            raise Damaged(f"an outcome that was kept in {place} is not what was written")
+        elif line.strip(b"\0") and not line.startswith(_TAKEN_IN):
+            # Half-written or damaged: the intent that it would close is still open, and is settled.
+            content.torn.append(f"{len(line)} bytes in {place}")
         offset += len(line) + 1
 
 

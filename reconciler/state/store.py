@@ -103,6 +103,9 @@ class Restored:
     key: Literal["kept", "restored", "new"]
 
 
+LOST_ROWS = "lost-rows"  # stands in `State.unclaimed` for whatever a restore could not read
+
+
 class Store(Protocol):
     """Every method raises StoreError when the backend cannot answer or holds damaged data."""
 

@@ -19,7 +19,7 @@ from reconciler.clock import SystemClock
 from reconciler.model import Address
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry
-from tests.cli.harness import RECONCILE, Project, Sandbox, lines_with, secret, volume
+from tests.cli.harness import RECONCILE, Project, Sandbox, cluster, lines_with, secret, volume
 from tests.cli.test_terminal import on_a_terminal
 
 
@@ -230,3 +230,30 @@ def test_a_user_without_a_name_is_named_by_its_number(monkeypatch: pytest.Monkey
 
 def test_an_empty_id_is_no_answer(project: Project) -> None:
     assert "--adopt is empty" in project.run("resolve", "PostgresCluster/orders", "--adopt", "", code=64).err
+
+
+def test_what_a_restore_lost_is_asked_about_before_a_cluster_is_made(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    """The row that told of the cluster cannot be read: it may be there already, and no list shows it."""
+    project.write(volume(app))
+    project.apply()
+    old = project.root / "old.db"
+    project.run("state", "backup", str(old))
+    project.write(volume(app) + cluster(f"db-{app}"))
+    project.apply()
+    shutil.rmtree(project.root / ".reconcile" / "state.db.backups")
+    state_file(project).write_bytes(b"no database any more")
+    project.run("state", "restore", str(old), "--auto-approve")
+    asked = project.apply(code=3)
+    (question,) = [item for item in asked.json["diagnostics"] if item["code"] == "unknown-outcome"]
+    assert f"PostgresCluster/db-{app}" in question["message"]
+    assert len(sandbox.clusters(f"db-{app}")) == 1
+    id = sandbox.clusters(f"db-{app}")[0]["id"]
+    adopted = cluster(f"db-{app}").replace(f"name: db-{app}", f"name: db-{app}, id: {id}")
+    project.write(volume(app) + adopted)
+    assert "state-incomplete" in {item["code"] for item in project.apply().json["diagnostics"]}
+    assert "lost-rows: " in project.run("state", "list").err
+    project.run("state", "forget", "--unclaimed", "lost-rows")
+    assert project.apply().json["diagnostics"] == []
+    assert len(sandbox.clusters(f"db-{app}")) == 1

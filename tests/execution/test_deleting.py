@@ -57,3 +57,10 @@ async def test_a_refused_delete_that_is_tried_again_takes_no_second_snapshot(sta
     again = await stage.apply("", approved_deletes=[ADDRESS])
     assert outcomes(again) == {f"{ADDRESS}#wait-snapshot": "done", DELETE: "done"}
     assert stage.line.mutations == ["POST", "POST", "DELETE", "DELETE"]
+
+
+async def test_a_delete_that_lists_do_not_show_yet_is_done_and_says_so(stage: Stage) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    stage.call("POST", "/_sandbox/switches", {"read_lag_s": 600})
+    (result,) = (await stage.apply("", approved_deletes=[ADDRESS])).results
+    assert (result.outcome, result.error) == ("done", "the platform accepted it, and still lists the object")

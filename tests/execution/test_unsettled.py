@@ -222,3 +222,12 @@ async def test_a_lease_that_cannot_be_given_back_does_not_undo_what_was_done(
 
     monkeypatch.setattr(stage.store, "release", gone)
     assert outcomes(await stage.apply(volume())) == {"Volume/shop/data#create": "done"}
+
+
+async def test_a_clock_that_went_back_lengthens_no_window(stage: Stage) -> None:
+    await stage.time.sleep(3600)
+    await left_open(stage, volume(), "POST")
+    stage.time.elapsed_s = 0
+    await stage.apply(volume())
+    assert stage.time.elapsed_s <= SETTLE_S + 20
+    assert stage.line.mutations == ["POST"]

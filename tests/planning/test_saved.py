@@ -73,3 +73,10 @@ def test_a_step_with_another_method_is_refused(data: st.DataObject) -> None:
     )
     with pytest.raises(ReconcilerError, match="damaged"):
         load_plan(json.dumps(document).encode())
+
+
+def test_a_plan_that_was_edited_is_refused() -> None:
+    document = json.loads(dump_plan(plan_of(RICH[2])))
+    document["plan"]["steps"][0]["call"]["path"] = "/v1/apps/shop/volumes/vol_other"
+    with pytest.raises(ReconcilerError, match="was changed since it was made"):
+        load_plan(json.dumps(document).encode())

@@ -12,7 +12,7 @@ from reconciler.errors import Locked, StoreError
 from reconciler.model import Address
 from reconciler.state import backups, checks
 from reconciler.state.sqlite import SqliteStore
-from reconciler.state.store import Event, State
+from reconciler.state.store import LOST_ROWS, Event, State
 from tests.state.conftest import OpenStore
 from tests.state.test_files import execute, fill
 from tests.state.worlds import DATA, SimulatedClock, entry, record
@@ -107,7 +107,7 @@ async def test_a_file_that_is_no_database_any_more_leaves_the_backup(
     path.write_bytes(b"x" * 5000)
     restored = await another().restore()
     state = await another().load()
-    assert state == before
+    assert replace(state, unclaimed=()) == before
     assert "7 journal rows between 2030-01-01T12:00:00+00:00 and 2030-01-01T13:00:00+00:00" in restored.lost
     assert (restored.salvaged, known == before) == (0, False)
     other = another()
@@ -330,3 +330,53 @@ async def test_what_was_seen_of_the_damaged_state_counts_no_more(
         after = checks.read(connection)
     assert after.version > before.version
     assert after.serial >= before.serial
+
+
+async def test_an_older_copy_in_the_state_s_place_does_not_undo_the_backup(
+    store: SqliteStore, another: OpenStore, path: Path, clock: SimulatedClock
+) -> None:
+    """What was recorded since the copy is in the backup: to drop it would be to make it a second time."""
+    await fill(store)
+    older = path.read_bytes()
+    known = await go_on(another(), clock)
+    last = another()
+    await last.release(await last.lease(["shop"], "anna"))  # takes what is left of the run, and a backup
+    await last.backup()
+    await last.close()
+    path.write_bytes(older)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    with pytest.raises(StoreError, match="its newest changes"):
+        await another().load()
+    restored = await another().restore()
+    state = await another().load()
+    assert state.records == known.records
+    assert [intent.step for intent in state.open_intents] == [intent.step for intent in known.open_intents]
+    assert restored.lost == ""
+
+
+async def test_a_state_that_is_gone_is_not_begun_anew_while_its_backups_are_there(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    await fill(store)
+    path.unlink()
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    with pytest.raises(StoreError, match="is gone, but its backups") as gone:
+        await another().load()
+    assert "reconcile state restore" in gone.value.help
+    with pytest.raises(StoreError, match="is gone, but its backups"):
+        await another().lease(["shop"], "anna")
+    await another().restore()
+    assert DATA in (await another().load()).records
+
+
+async def test_rows_that_are_lost_are_told_until_a_person_has_looked(
+    store: SqliteStore, another: OpenStore, path: Path, clock: SimulatedClock
+) -> None:
+    await fill(store)
+    await go_on(another(), clock)
+    execute(path, "UPDATE journal SET data = '{}' WHERE step = 'c2'")
+    restored = await another().restore()
+    (told,) = (await another().load()).unclaimed
+    assert (told.data["unclaimed"], told.data["because"]) == (LOST_ROWS, restored.lost)
