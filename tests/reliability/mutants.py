@@ -1,0 +1,579 @@
+"""Bugs of our own protocol, planted one at a time: the simulation has to catch each, or it proves nothing.
+
+`python -m tests.reliability.mutants [--jobs 2] [--seeds 2000] [NAME …]` prints which seed and which
+invariant caught each one, and exits 1 when one survives. A bug is planted in the source while a
+fresh process imports it; a text that does not stand there exactly once is an error.
+"""
+
+# ruff: noqa: T201 - what it prints is what it is for
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+
+ROOT = Path(__file__).parent.parent.parent
+SEEDS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """In `file` (below reconciler/), `old` becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted bug. `seed`: the first one that is known to catch it."""
+
+    name: str
+    changes: tuple[Change, ...]
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """How a hunt ended: `seed` is None when the mutant survived `SEEDS` histories."""
+
+    name: str
+    seed: int | None
+    invariant: str
+    seconds: float
+
+
+def _mutant(name: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, (Change(file, old, new),))
+
+
+OUTCOME = "platform/outcome.py"
+EXECUTOR = "execution/executor.py"
+SETTLING = "execution/settling.py"
+UNSETTLED = "execution/unsettled.py"
+RECORDER = "execution/recorder.py"
+INTENTS = "execution/intents.py"
+APPLY = "pipeline/apply.py"
+VOLUME = "kinds/volume.py"
+DECIDE = "planning/decide.py"
+MATCH = "planning/match.py"
+PLANNER = "planning/planner.py"
+CLIENT = "platform/client.py"
+JOURNAL = "state/journal.py"
+LEASES = "state/leases.py"
+
+MUTANTS: tuple[Mutant, ...] = (
+    # --- what an answer means ---
+    _mutant(
+        "a 503 is taken as a refusal, and the create is sent again",
+        OUTCOME,
+        "_REFUSED_BY_ANYONE = frozenset({401,",
+        "_REFUSED_BY_ANYONE = frozenset({503, 401,",
+    ),
+    _mutant(
+        "a 408 is taken as a refusal",
+        OUTCOME,
+        "_REFUSED_BY_PLATFORM = frozenset({400,",
+        "_REFUSED_BY_PLATFORM = frozenset({408, 400,",
+    ),
+    _mutant(
+        "a proxy's HTML page is taken as the platform's refusal",
+        OUTCOME,
+        "    if is_html(answer):\n        return Verdict.UNKNOWN\n",
+        "",
+    ),
+    _mutant(
+        "a 2xx without an id is taken as done",
+        OUTCOME,
+        "Verdict.UNKNOWN if problem else Verdict.YES",
+        "Verdict.YES",
+    ),
+    _mutant(
+        "a 2xx that cannot be read is taken as a refusal",
+        OUTCOME,
+        "Verdict.UNKNOWN if problem else Verdict.YES",
+        "Verdict.NO if problem else Verdict.YES",
+    ),
+    _mutant(
+        "a lost connection is taken as not sent",
+        OUTCOME,
+        "Verdict.NO if isinstance(error, NotSent) else Verdict.UNKNOWN",
+        "Verdict.NO",
+    ),
+    _mutant(
+        "every error is taken as a refusal",
+        OUTCOME,
+        "return Verdict.NO if answer.status in _REFUSED_BY_PLATFORM else Verdict.UNKNOWN",
+        "return Verdict.NO",
+    ),
+    _mutant(
+        "the 404 of an app is taken as that of the object, so that a delete counts as done",
+        "platform/refusals.py",
+        '    _row(Refusal.APP_MISSING, (404,), r"could not find app\\b"),\n',
+        "",
+    ),
+    # --- sending ---
+    _mutant(
+        "a call is sent without an intent",
+        EXECUTOR,
+        "            await self._recorder.intent(step, attempt, intent)\n",
+        "",
+    ),
+    Mutant(
+        "a call is sent before its intent",
+        (
+            Change(EXECUTOR, "            await self._recorder.intent(step, attempt, intent)\n", ""),
+            Change(
+                EXECUTOR,
+                "                await self._record(step, attempt, intent, outcome)",
+                "                await self._recorder.intent(step, attempt, intent)\n"
+                "                await self._record(step, attempt, intent, outcome)",
+            ),
+        ),
+    ),
+    _mutant(
+        "the lease is not checked before a call",
+        EXECUTOR,
+        "            await self._recorder.check_lease()\n",
+        "",
+    ),
+    _mutant(
+        "the client sends a lost mutation once more",
+        CLIENT,
+        "            return unanswered(error)\n",
+        "            answer = await self._request(method, path, content, deadline_s)\n",
+    ),
+    _mutant(
+        "the client sends again after a 503",
+        CLIENT,
+        "        outcome = classify(answer,",
+        "        if answer.status == 503:\n"
+        "            answer = await self._request(method, path, content, deadline_s)\n"
+        "        outcome = classify(answer,",
+    ),
+    _mutant(
+        "what a step waits for need not have succeeded",
+        EXECUTOR,
+        'if self._results[id].outcome != "done"',
+        "if False",
+    ),
+    _mutant(
+        "nothing is waited for after a call",
+        EXECUTOR,
+        'if result.outcome == "done" and step.wait is not None:',
+        "if False:",
+    ),
+    _mutant(
+        "a wait that failed counts as done",
+        "execution/waiting.py",
+        'return "failed"',
+        'return "done"',
+    ),
+    # --- settling ---
+    _mutant(
+        "a lost create is sent again without settling it",
+        EXECUTOR,
+        '        if step.if_unknown == "repeat":\n            await',
+        "        if True:\n            await",
+    ),
+    _mutant(
+        "what evidence cannot decide is sent again",
+        EXECUTOR,
+        'if settlement.kind == "undecided":',
+        "if False:",
+    ),
+    _mutant(
+        "the settle window is zero",
+        SETTLING,
+        "return min(max(0.0, left_s), settle_s)",
+        "return 0.0",
+    ),
+    _mutant(
+        "one list without a trace is enough",
+        SETTLING,
+        "LISTS_WITHOUT_A_TRACE = 3",
+        "LISTS_WITHOUT_A_TRACE = 1",
+    ),
+    _mutant(
+        "an attached object is taken as the lost one",
+        SETTLING,
+        "free = [item for item in found if not any(getattr(item, name, None) for name in intent.unattached)]",
+        "free = list(found)",
+    ),
+    _mutant(
+        "an attached object is passed over as if it were not there",
+        SETTLING,
+        "        if item.present and item.id not in intent.baseline and item.id not in tracked",
+        "        if item.present and item.id not in intent.baseline and item.id not in tracked\n"
+        "        and not any(getattr(item, name, None) for name in intent.unattached)",
+    ),
+    _mutant(
+        "the first of several candidates is taken",
+        SETTLING,
+        "if len(found) == len(free) == 1 and may_infer",
+        "if free and may_infer",
+    ),
+    _mutant(
+        "the baseline is not looked at",
+        SETTLING,
+        " and item.id not in intent.baseline",
+        "",
+    ),
+    _mutant(
+        "the baseline is not kept",
+        EXECUTOR,
+        "baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else ()",
+        "baseline=()",
+    ),
+    _mutant(
+        "what is tracked already is a candidate",
+        SETTLING,
+        " and item.id not in tracked",
+        "",
+    ),
+    _mutant(
+        "a list that cannot be read counts as empty",
+        SETTLING,
+        'return Settlement("undecided", why=f"the platform could not be read: {failure.message}")',
+        'return Settlement("not_landed")',
+    ),
+    _mutant(
+        "creates that a list cannot tell apart run side by side",
+        "planning/order.py",
+        "if key in previous_create:",
+        "if False:",
+    ),
+    _mutant(
+        "an undecided call of an earlier run is closed",
+        UNSETTLED,
+        '    elif settlement.kind == "not_landed":\n',
+        "    else:\n",
+    ),
+    _mutant(
+        "calls of earlier runs are not settled",
+        APPLY,
+        "concerned=partial(concerned_scopes, desired),",
+        "concerned=lambda state: (),",
+    ),
+    _mutant(
+        "what is undecided is planned all the same",
+        PLANNER,
+        "for address, question in (undecided or {}).items():",
+        "for address, question in {}.items():",
+    ),
+    _mutant(
+        "a saved plan runs although a call was lost since",
+        APPLY,
+        "    if unknown:\n        raise Refused(\"a call's outcome",
+        "    if False:\n        raise Refused(\"a call's outcome",
+    ),
+    _mutant(
+        "an inferred object is recorded as if an answer had named it",
+        RECORDER,
+        "self._clock.now(), inferred=inferred)",
+        "self._clock.now(), inferred=False)",
+    ),
+    _mutant(
+        "an object inferred by a later run is recorded as certain",
+        INTENTS,
+        "return self.record(address, id, sent_at, inferred=True)",
+        "return self.record(address, id, sent_at, inferred=False)",
+    ),
+    _mutant(
+        "a secret whose lost call may have landed is still taken for the recorded one",
+        INTENTS,
+        "return replace(record, applied=kept)",
+        "return record",
+    ),
+    # --- what is owed ---
+    _mutant(
+        "an owed restart is forgotten",
+        RECORDER,
+        "        if owed is not None:\n            record = _owing(record, owed)\n",
+        "",
+    ),
+    _mutant(
+        "a lost answer owes nothing",
+        EXECUTOR,
+        "        if said is False:\n",
+        "        if said is not True:\n",
+    ),
+    _mutant(
+        "a dead process's extend owes nothing",
+        UNSETTLED,
+        "    if not intent.owes or any(",
+        "    if True or any(",
+    ),
+    _mutant(
+        "a machine is restarted although nothing is owed",
+        EXECUTOR,
+        "if step.if_owed and not any(",
+        "if False and not any(",
+    ),
+    # --- what may run ---
+    _mutant(
+        "a delete needs no approval",
+        APPLY,
+        "if change.action is Action.DELETE and str(change.address) not in approved_deletes",
+        "if False",
+    ),
+    _mutant(
+        "what is refused does not stop the rest",
+        APPLY,
+        "if unapproved or has_errors(plan.diagnostics):",
+        "if unapproved:",
+    ),
+    _mutant(
+        "a plan runs although the person said no",
+        APPLY,
+        "        if not approve(plan):\n",
+        "        if approve(plan) is None:\n",
+    ),
+    _mutant(
+        "a plan runs although something moved",
+        APPLY,
+        "    if moved:\n",
+        "    if False:\n",
+    ),
+    _mutant(
+        "a plan runs although its record is another one by now",
+        APPLY,
+        "if (record.serial if record is not None else 0) != expected.serial:",
+        "if False:",
+    ),
+    _mutant(
+        "a plan runs although its object changed",
+        APPLY,
+        "elif digest_now(expected, now.objects) != expected.digest:",
+        "elif False:",
+    ),
+    _mutant(
+        "a retained object may be deleted",
+        PLANNER,
+        "if record.lifecycle.deletion is not Deletion.DELETE:",
+        "if False:",
+    ),
+    _mutant(
+        "an inferred object may be deleted",
+        DECIDE,
+        "    if record.inferred:\n        problem",
+        "    if False:\n        problem",
+    ),
+    _mutant(
+        "what is missing is made again",
+        DECIDE,
+        "    if kind.remake_missing:\n",
+        "    if True:\n",
+    ),
+    _mutant(
+        "an object of another address is adopted",
+        MATCH,
+        "if item.present and item.id not in owned]",
+        "if item.present]",
+    ),
+    Mutant(
+        "one of several objects of a name is adopted",
+        (
+            Change(
+                MATCH,
+                "candidates and (len(manifests) > 1 or len(candidates) > len(resources))",
+                "candidates and len(manifests) > 1",
+            ),
+            Change(MATCH, "[*candidates, *[None]", "[*candidates[: len(resources)], *[None]"),
+        ),
+    ),
+    # --- volumes and secrets ---
+    _mutant(
+        "a retention change is dropped when the size changes too",
+        VOLUME,
+        "        if in_place:\n",
+        "        if in_place and grow is None:\n",
+    ),
+    _mutant(
+        "a smaller size is sent as an extend",
+        VOLUME,
+        "    if live < want:\n",
+        "    if live != want:\n",
+    ),
+    _mutant(
+        "no snapshot is taken before an extend",
+        VOLUME,
+        'elif grow is not None and "extend" in subject.lifecycle.snapshot_before:',
+        "elif False:",
+    ),
+    _mutant(
+        "no snapshot is taken before a delete",
+        VOLUME,
+        'before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []',
+        "before: list[Step] = []",
+    ),
+    _mutant(
+        "an attached volume may be deleted",
+        VOLUME,
+        "        if holder:\n",
+        "        if False:\n",
+    ),
+    _mutant(
+        "a changed secret is not set",
+        "kinds/secret.py",
+        'subject.fingerprint is not None and subject.fingerprint != recorded.get("fingerprint")',
+        "False",
+    ),
+    _mutant(
+        "the value of a secret goes into the journal",
+        EXECUTOR,
+        "return fingerprint(self._key, step.address, self._read_secret(ref, self._outputs.need))",
+        "return self._read_secret(ref, self._outputs.need).reveal()",
+    ),
+    _mutant(
+        "the platform's words about a secret are repeated",
+        CLIENT,
+        "            return without_values(outcome, value_sent=content is not None)\n",
+        "            return outcome\n",
+    ),
+    # --- the state ---
+    _mutant(
+        "an old epoch may write",
+        LEASES,
+        "if current.get(scope) != epoch:",
+        "if False:",
+    ),
+    _mutant(
+        "epochs do not rise",
+        LEASES,
+        "UPDATE leases SET epoch = epoch + 1,",
+        "UPDATE leases SET epoch = epoch,",
+    ),
+    _mutant(
+        "two processes hold one lease",
+        "state/locks.py",
+        "taken = bool(file.held) if number == ALL else bool(file.held & {number, ALL})",
+        "taken = False",
+    ),
+    _mutant(
+        "the lease is given back before the calls",
+        APPLY,
+        "    results = await executor.run()\n",
+        "    await project.store.release(lease)\n    results = await executor.run()\n",
+    ),
+    _mutant(
+        "what was kept aside is never taken in",
+        "state/sqlite.py",
+        "            self._ingest(connection, lease)\n",
+        "",
+    ),
+    _mutant(
+        "intents are not listed as open",
+        JOURNAL,
+        "        if event == Event.INTENT:\n            _open_intent(",
+        "        if False:\n            _open_intent(",
+    ),
+    _mutant(
+        "an unknown outcome closes its intent",
+        JOURNAL,
+        "CLOSING = frozenset({Event.DONE,",
+        "CLOSING = frozenset({Event.UNKNOWN, Event.DONE,",
+    ),
+    _mutant(
+        "an outcome does not close its intent",
+        JOURNAL,
+        "CLOSING = frozenset({Event.DONE, ",
+        "CLOSING = frozenset({",
+    ),
+)
+
+
+class _Planting(importlib.machinery.SourceFileLoader):
+    """Loads a module from its changed source, and never from compiled code."""
+
+    changes: tuple[Change, ...] = ()
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(planted(self.get_data(path).decode(), self.changes).encode(), path)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, mutant: Mutant) -> None:
+        self._changes: Mapping[str, tuple[Change, ...]] = {
+            module_of(change.file): tuple(each for each in mutant.changes if each.file == change.file)
+            for change in mutant.changes
+        }
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self._changes:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        assert spec is not None
+        assert spec.origin is not None
+        loader = _Planting(fullname, spec.origin)
+        loader.changes = self._changes[fullname]
+        return importlib.util.spec_from_file_location(fullname, spec.origin, loader=loader)
+
+
+def module_of(file: str) -> str:
+    return "reconciler." + file.removesuffix(".py").replace("/", ".")
+
+
+def planted(source: str, changes: Sequence[Change]) -> str:
+    """`source` with the bugs in it. Raises ValueError when an old text does not stand there exactly once."""
+    for change in changes:
+        found = source.count(change.old)
+        if found != 1:
+            raise ValueError(f"{change.file} holds this text {found} times, not once: {change.old!r}")
+        source = source.replace(change.old, change.new)
+    return source
+
+
+def hunt(mutant: Mutant, seeds: Sequence[int]) -> Caught:
+    """Play `seeds` until one catches `mutant`, in a process that has imported nothing of reconciler yet."""
+    assert not any(name.split(".")[0] == "reconciler" for name in sys.modules)
+    sys.meta_path.insert(0, _Finder(mutant))
+    from tests.reliability.simulation.campaign import play_seed
+
+    began_s = time.monotonic()
+    for seed in seeds:
+        violation = play_seed(seed).violation
+        if violation is not None:
+            return Caught(mutant.name, seed, violation.invariant, time.monotonic() - began_s)
+    return Caught(mutant.name, None, "", time.monotonic() - began_s)
+
+
+def hunt_all(mutants: Sequence[Mutant], seeds: Sequence[int], jobs: int) -> Iterator[Caught]:
+    """One fresh process for each mutant, `jobs` at a time."""
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=fresh, max_tasks_per_child=1) as pool:
+        yield from pool.map(hunt, mutants, [seeds] * len(mutants))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.reliability.mutants")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="words of the names; default: all")
+    options = parser.parse_args(arguments)
+    chosen = [
+        each for each in MUTANTS if not options.names or any(word in each.name for word in options.names)
+    ]
+    survived = 0
+    for caught in hunt_all(chosen, range(options.seeds), options.jobs):
+        seed = "SURVIVED" if caught.seed is None else f"seed {caught.seed}"
+        survived += caught.seed is None
+        print(f"{caught.name:85} {seed:10} {caught.seconds:6.1f} s  {caught.invariant}", flush=True)
+    print(f"{len(chosen)} mutants, {survived} survived {options.seeds} seeds")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""`python -m tests.reliability.simulation --histories 10000 --jobs 2`: exit 1 on a violation."""
+
+# ruff: noqa: T201 - what it prints is what it is for
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tests.reliability.simulation import campaign
+from tests.reliability.simulation.draw import draw
+from tests.reliability.simulation.history import play
+from tests.reliability.simulation.regression import write_case
+from tests.reliability.simulation.tally import Tally
+
+MOST_CASES = 5  # shrinking one takes seconds, and more than a few hardly ever help
+GROUPS = ("fault", "commit", "crash", "event", "settled", "outcome", "action", "decision", "edit")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.reliability.simulation")
+    parser.add_argument("--histories", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--trace", action="store_true", help="print every event of --seed's history")
+    parser.add_argument("--check-hashes", type=int, metavar="N", help="play N seeds twice and compare")
+    options = parser.parse_args(arguments)
+    if options.trace:
+        return _trace(options.seed)
+    if options.check_hashes:
+        return _check_hashes(range(options.seed, options.seed + options.check_hashes), options.jobs)
+    summary = campaign.run(range(options.seed, options.seed + options.histories), options.jobs)
+    _print(summary)
+    for seed, violation in summary.violations[:MOST_CASES]:
+        print(f"seed {seed}: {violation.invariant}: {violation.message}")
+        print(f"  case: {write_case(draw(seed), violation.invariant)}")
+    for missed in summary.missed:
+        print(f"never reached: {missed}")
+    return 1 if summary.violations or summary.missed else 0
+
+
+def _trace(seed: int) -> int:
+    report = play(draw(seed), keep_trace=True)
+    print("\n".join(report.trace))
+    print(f"hash {report.hash}")
+    return 1 if report.violation else 0
+
+
+def _check_hashes(seeds: Sequence[int], jobs: int) -> int:
+    differing = campaign.differing_hashes(seeds, jobs)
+    print(f"{len(seeds)} seeds played twice, {len(differing)} with different traces {differing[:10] or ''}")
+    return 1 if differing else 0
+
+
+def _print(summary: campaign.Summary) -> None:
+    days = summary.simulated_s / 86400
+    print(f"histories   {summary.histories}")
+    print(f"events      {summary.events}")
+    print(f"seconds     {summary.seconds:.1f} ({summary.cpu_s:.1f} of CPU), {days:.1f} simulated days")
+    print(f"violations  {len(summary.violations)}")
+    for group in GROUPS:
+        _print_group(summary.tally, group)
+    single = {name: count for name, count in summary.tally.items() if name.split()[0] not in GROUPS}
+    for name, count in sorted(single.items()):
+        print(f"{name:40} {count}")
+
+
+def _print_group(tally: Tally, group: str) -> None:
+    print(f"{group}:")
+    for name, count in sorted(tally.items()):
+        if name.split()[0] == group:
+            print(f"  {name.partition(' ')[2]:38} {count}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

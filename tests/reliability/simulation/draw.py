@@ -1,0 +1,250 @@
+"""Drawing a scenario from a seed: small histories, in which much goes wrong."""
+
+import copy
+from random import Random
+from typing import Any
+
+from reconciler.sandbox import switches
+from tests.reliability.simulation.faults import (
+    LAG_S,
+    LATE_ABSOLUTE_S,
+    LATE_CREATE_S,
+    STALE_S,
+    STATUSES,
+    Channel,
+    kinds_for,
+)
+from tests.reliability.simulation.people import VOLUME_EDITS
+from tests.reliability.simulation.scenario import Edit, Fault, Moment, Round, Run, Scenario, Verb
+from tests.reliability.simulation.tally import SEAMS
+
+CAPABILITIES = (
+    "postgres.list",
+    "postgres.delete",
+    "secrets.list",
+    "secrets.delete",
+    "machine.get",
+    "machine.stop",
+    "machine.restart",
+)
+PAUSES_S = (0.0, 0.0, 1.0, 20.0, 200.0, 4000.0)
+KEPT = ("cluster_outcome", "snapshot_outcome")  # how the platform's own work ends: rarely badly
+
+Wanted = dict[str, dict[str, Any]]
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of `seed`: always the same one."""
+    rng = Random(seed)
+    wanted = _first_wishes(rng)
+    rounds: list[Round] = []
+    for number in range(rng.choice((3, 4, 5, 6))):
+        passing = _edit_wishes(rng, wanted) if number else {}
+        saved = bool(rounds) and any(run.verb == "save" for run in rounds[-1].runs)
+        rounds.append(_round(rng, wanted, passing, saved=saved))
+    return Scenario(seed, rounds, _switches(rng), _capabilities(rng))
+
+
+def _switches(rng: Random) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    for name, values in switches.CHOICES.items():
+        if rng.random() < (0.08 if name in KEPT else 0.4):
+            chosen[name] = rng.choice(values)
+    chosen["read_lag_s"] = rng.choice((0, 0, 4, 10))
+    chosen["zones_per_region"] = rng.choice((5, 3))
+    return chosen
+
+
+def _capabilities(rng: Random) -> list[str]:
+    if rng.random() < 0.5:
+        return []
+    return [name for name in CAPABILITIES if rng.random() < 0.6]
+
+
+# --- manifests ---
+
+
+def _first_wishes(rng: Random) -> Wanted:
+    wanted: Wanted = {}
+    _add(rng, wanted, "data")
+    for name, chance in (
+        ("copy", 0.2),
+        ("logs", 0.2),
+        ("orders", 0.3),
+        ("URL", 0.5),
+        ("TOKEN", 0.35),
+        ("keep", 0.25),
+    ):
+        if rng.random() < chance and len(wanted) < 4:
+            _add(rng, wanted, name)
+    return wanted
+
+
+def _add(rng: Random, wanted: Wanted, name: str) -> None:
+    """Wish for `name` as well, where what it refers to is there."""
+    if name in ("data", "logs"):
+        wanted[name] = _volume(rng, name, "shop" if name == "data" else "blog")
+    elif name == "copy" and "data" in wanted:
+        wanted[name] = _document("Volume", name, "shop", {"region": "ams", "from": {"volume": "data"}})
+    elif name == "orders":
+        spec: dict[str, Any] = {"org_slug": "personal", "plan": "starter", "region": "ams"}
+        wanted[name] = _document("PostgresCluster", name, None, spec)
+    elif name == "URL" and "orders" in wanted:
+        template = "postgres://app:${env:PASSWORD}@${PostgresCluster/orders:endpoints.primary.pooler.host}"
+        wanted[name] = _document("Secret", name, "shop", {"value_from": {"template": template}})
+    elif name == "TOKEN":
+        wanted[name] = _document("Secret", name, "shop", {"value_from": {"env": "PASSWORD"}})
+    elif name == "keep":
+        spec = {"selector": {}, "snapshot_max_age_h": rng.choice((1, 24)), "snapshot_retention": 9}
+        wanted[name] = _document("RetentionPolicy", name, None, spec)
+
+
+def _document(kind: str, name: str, app: str | None, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name} if app is None else {"name": name, "app": app}
+    return {"apiVersion": "reconciler/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _volume(rng: Random, name: str, app: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"region": "ams", "size_gb": rng.choice((10, 10, 10, {"min": 10, "max": 20}))}
+    if rng.random() < 0.25:
+        spec["count"] = 2
+    if rng.random() < 0.4:
+        spec["snapshot_retention"] = rng.choice((7, 14))
+    document = _document("Volume", name, app, spec)
+    lifecycle: dict[str, Any] = {}
+    if rng.random() < 0.55:
+        lifecycle["deletion"] = "delete"
+    if rng.random() < 0.4:
+        lifecycle["snapshot_before"] = rng.choice(([], ["extend"], ["extend", "delete"]))
+    if rng.random() < 0.3:
+        lifecycle["restart"] = "auto"
+    if lifecycle:
+        document["lifecycle"] = lifecycle
+    return document
+
+
+def _edit_wishes(rng: Random, wanted: Wanted) -> Wanted:
+    """Change `wanted`, and give back changes that last for one round only: the refused ones."""
+    volumes = [name for name, document in wanted.items() if document["kind"] == "Volume"]
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        choice = rng.random()
+        volume = wanted[rng.choice(volumes)]["spec"] if volumes else {}
+        if choice < 0.35 and "size_gb" in volume:
+            volume["size_gb"] = _grown(volume["size_gb"])
+            if rng.random() < 0.5:
+                volume["snapshot_retention"] = rng.choice((3, 21, 30))
+        elif choice < 0.5 and volume:
+            volume["snapshot_retention"] = rng.choice((3, 21, 30))
+        elif choice < 0.6 and "size_gb" in volume:
+            volume["count"] = 3 - volume.get("count", 1)
+        elif choice < 0.8:
+            _remove(rng, wanted)
+            volumes = [name for name in volumes if name in wanted]
+        else:
+            _add(rng, wanted, rng.choice(("data", "copy", "logs", "orders", "URL", "TOKEN", "keep")))
+            volumes = [name for name, document in wanted.items() if document["kind"] == "Volume"]
+    return _refused_wishes(rng, wanted)
+
+
+def _grown(size: Any) -> Any:
+    return {"min": size["max"], "max": size["max"] + 10} if isinstance(size, dict) else size + 5
+
+
+def _remove(rng: Random, wanted: Wanted) -> None:
+    if not wanted:
+        return
+    name = rng.choice(sorted(wanted))
+    del wanted[name]
+    for referring, to in (("copy", "data"), ("URL", "orders")):
+        if name == to:
+            wanted.pop(referring, None)
+
+
+def _refused_wishes(rng: Random, wanted: Wanted) -> Wanted:
+    passing: Wanted = {}
+    if rng.random() < 0.06:
+        for name, document in wanted.items():
+            changed = copy.deepcopy(document)
+            if document["kind"] == "PostgresCluster":
+                changed["spec"]["plan"] = "launch"
+            elif document["kind"] == "Volume" and "size_gb" in document["spec"]:
+                changed["spec"]["size_gb"] = 2
+            passing[name] = changed
+    return passing
+
+
+# --- what happens in a round ---
+
+
+def _round(rng: Random, wanted: Wanted, passing: Wanted, *, saved: bool) -> Round:
+    """`saved`: a plan was saved in the round before, and may be run now."""
+    runs = [_run(rng)]
+    if saved and rng.random() < 0.6:
+        runs[0].verb, runs[0].approves_deletes = "run_saved", True
+    edits = [_edit(rng) for _ in range(rng.choice((0, 0, 0, 1, 2)))]
+    if runs[0].verb == "run_saved" and rng.random() < 0.4:
+        edits.append(Edit(rng.choice(("grow", "retention", "attach")), "data", "shop", rng.randrange(2)))
+    while len(runs) < 3 and rng.random() < (0.05 if runs[0].verb == "save" else 0.22):
+        runs.append(_run(rng))
+    return Round(
+        manifests=copy.deepcopy(list((wanted | passing).values())),
+        pause_s=rng.choice(PAUSES_S),
+        secret=rng.choice((0, 0, 1)),
+        edits=edits,
+        runs=runs,
+    )
+
+
+def _edit(rng: Random) -> Edit:
+    at_s = rng.choice((0.0, 0.0, 0.2, 2.0, 60.0, 150.0)) * (0.5 + rng.random())
+    if rng.random() < 0.07:
+        return Edit("delete", "orders", None, 0, at_s)
+    name, app = rng.choice((("data", "shop"), ("data", "shop"), ("copy", "shop"), ("logs", "blog")))
+    kind = rng.choice(("twin", "twin", "held_twin", "attach", *VOLUME_EDITS))
+    return Edit(kind, name, app, rng.randrange(3), at_s)
+
+
+def _run(rng: Random) -> Run:
+    verb: Verb = rng.choices(("apply", "save", "run_saved", "plan", "drift"), (76, 13, 4, 4, 3))[0]
+    run = Run(
+        verb=verb,
+        after_s=rng.choice((0.0, 0.0, 0.3, 3.0)),
+        lock_timeout_s=rng.choice((0.0, 60.0)),
+        approves=rng.random() < 0.96,
+        approves_deletes=rng.random() < 0.65,
+    )
+    if rng.random() < 0.7:
+        run.mutation_faults = {n: _fault(rng, "mutation") for n in range(5) if rng.random() < 0.4}
+        run.read_faults = {n: _fault(rng, "read") for n in range(12) if rng.random() < 0.1}
+        if rng.random() < 0.12:
+            run.commit_faults = {rng.randrange(7): rng.choice(("before", "after"))}
+            run.spool_fails = rng.random() < 0.3
+        if rng.random() < 0.35:
+            seam = rng.choice(SEAMS)
+            run.crash = Moment(seam, rng.randrange(5 if seam != "sleep" else 9))
+        elif rng.random() < 0.12:
+            run.signal = Moment(
+                rng.choice(("mutation:sent", "commit:after", "sleep", "mutation:after")), rng.randrange(4)
+            )
+        elif rng.random() < 0.08:
+            run.robbed = Moment(
+                rng.choice(("commit:after", "mutation:effect", "woken", "read:after")), rng.randrange(4)
+            )
+    return run
+
+
+def _fault(rng: Random, channel: Channel) -> Fault:
+    kind = "stale_list" if channel == "read" and rng.random() < 0.3 else rng.choice(kinds_for(channel))
+    status = rng.choice(STATUSES[kind]) if kind in STATUSES else 503
+    if kind.startswith("late"):
+        # Beyond the shorter window only creates may be late: see `network`.
+        after_s = rng.choice((LATE_ABSOLUTE_S, LATE_CREATE_S)) * rng.random()
+    elif kind.startswith("hang"):
+        after_s = 40.0
+    elif kind == "stale_list":
+        after_s = rng.choice((STALE_S, LAG_S))
+    elif kind == "delay":
+        after_s = rng.choice((2.0, 12.0, 25.0))
+    else:
+        after_s = 0.0
+    return Fault(kind, status, round(after_s, 3))

@@ -1,0 +1,246 @@
+"""What truly happened, kept beside the product and without asking it: invariants compare the two."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from reconciler.model import Address, StateRecord
+from reconciler.sandbox.cluster import Cluster
+from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.volume import Snapshot, Volume
+from reconciler.state.store import Event, JournalEntry, Lease
+from tests.reliability.simulation.tally import Tally
+from tests.reliability.simulation.timeline import Timeline
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from tests.reliability.simulation.process import Process
+
+CANARY = "c4nary-Pa55"  # stands in every secret value
+CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
+GONE = ("deleting", "deleted")
+
+UNNUMBERED = -1  # the serial of a record whose commit was spooled
+
+MOST_EVENTS = 5000  # a history that ends has some hundreds
+
+Key = tuple[str, str, int]  # an intent's run, step and attempt
+
+
+class Endless(Exception):
+    """Something is done again and again."""
+
+
+@dataclass(eq=False, slots=True)
+class Opened:
+    """An intent that is durable. `data`: `execution.intents.Intent` as JSON."""
+
+    key: Key
+    address: Address
+    data: Mapping[str, Any]
+    process: "Process"
+    epoch: int
+    at_s: float
+    open: bool = True
+    sending: "Sending | None" = None
+
+    @property
+    def creates(self) -> bool:
+        return bool(self.data["creates"])
+
+
+@dataclass(eq=False, slots=True)
+class Sending:
+    """One mutation on its way. `made`: the id of the object that it brought about."""
+
+    process: "Process"
+    method: str
+    path: str
+    body: Any
+    opened: Opened | None
+    at_s: float
+    made: str = ""
+    carried: bool = False
+
+
+@dataclass(slots=True)
+class Touch:
+    """A person's edit of one object's field, which no plan from before knows of."""
+
+    at_s: float
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """`invariant`: the name of the function in `invariants` (or of a check of the history)."""
+
+    invariant: str
+    message: str
+
+
+@dataclass(eq=False)
+class Ghost:
+    """The log of one history. `person_*`: what people did; nothing that the product says is believed."""
+
+    sandbox: Sandbox
+    timeline: Timeline
+    tally: Tally = field(default_factory=Tally)
+    keep_trace: bool = False
+    violation: Violation | None = None
+    intents: dict[Key, Opened] = field(default_factory=dict)
+    records: dict[Address, StateRecord] = field(default_factory=dict)
+    made: dict[str, Sending] = field(default_factory=dict)
+    forgotten: set[str] = field(default_factory=set)
+    inferred: set[str] = field(default_factory=set)
+    leases: dict[str, tuple[int, "Process | None"]] = field(default_factory=dict)
+    owing: set[str] = field(default_factory=set)
+    touched: dict[str, list[Touch]] = field(default_factory=dict)
+    attached_at: dict[str, float] = field(default_factory=dict)
+    born_at: dict[str, float] = field(default_factory=dict)
+    plans_run: set[str] = field(default_factory=set)
+    in_flight: int = 0
+    last_disturbance_s: float = 0.0
+    highest_serial: int = 0
+    serial_before: int = 0
+    newly: list[StateRecord] = field(default_factory=list)
+    events: int = 0
+    trace: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    # --- the trace ---
+
+    def note(self, *words: object) -> None:
+        """One event: it counts, and it goes into the hash that two runs of one seed must share."""
+        self.events += 1
+        if self.events > MOST_EVENTS:
+            raise Endless(f"more than {MOST_EVENTS} events")
+        line = f"{self.timeline.time():.6f} {' '.join(map(str, words))}"
+        self._hash.update(line.encode())
+        if self.keep_trace:
+            self.trace.append(line)
+
+    @property
+    def hash(self) -> str:
+        return self._hash.hexdigest()[:32]
+
+    def violate(self, invariant: str, message: str) -> None:
+        """Only the first violation counts: what follows it may be its consequence."""
+        if self.violation is None:
+            self.violation = Violation(invariant, message)
+            self.note("VIOLATION", invariant, message)
+
+    # --- the world ---
+
+    def volume(self, id: str) -> Volume | None:
+        return self.sandbox.world.find(Volume, id)
+
+    def holder(self, id: str) -> str | None:
+        """The machine that holds a volume."""
+        volume = self.volume(id)
+        return volume.attached_machine_id if volume is not None else None
+
+    def cluster(self, id: str) -> Cluster | None:
+        return self.sandbox.world.find(Cluster, id)
+
+    def alive(self, id: str) -> bool:
+        """Whether a volume or a cluster of this id holds data."""
+        volume = self.volume(id)
+        if volume is not None:
+            return volume.present
+        cluster = self.cluster(id)
+        return cluster is not None and cluster.state not in GONE
+
+    def snapshots(self, volume_id: str) -> Iterator[Snapshot]:
+        yield from self.sandbox.world.children(Snapshot, volume_id)
+
+    def twins(self, volume: Volume) -> Iterator[Volume]:
+        """Other volumes with data, of the same name in the same app and region."""
+        for other in self.sandbox.world.children(Volume, volume.app):
+            same = (other.name, other.region) == (volume.name, volume.region)
+            if same and other.present and other is not volume:
+                yield other
+
+    # --- what was asked and done ---
+
+    def open_intents(self, address: Address | None = None) -> list[Opened]:
+        return [
+            each
+            for each in self.intents.values()
+            if each.open and (address is None or each.address == address)
+        ]
+
+    def living(self, address: Address) -> set[str]:
+        """The ids of all objects with data that are ours under `address`."""
+        ids = {
+            id
+            for id, sending in self.made.items()
+            if sending.opened is not None and sending.opened.creates and sending.opened.address == address
+        }
+        if address in self.records:
+            ids.add(self.records[address].id)
+        return {id for id in ids - self.forgotten if self.alive(id)}
+
+    def take_aside(
+        self,
+        process: "Process",
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord],
+        remove: Sequence[Address],
+    ) -> None:
+        """What was spooled counts like a commit, unless its intent was closed. It has no serial yet."""
+        closed = [self.intents.get((entry.run, entry.step, entry.attempt)) for entry in entries]
+        if all(opened is not None and opened.open for opened in closed):
+            unnumbered = [replace(record, serial=UNNUMBERED) for record in put]
+            self.take_in(process, None, lease, entries, unnumbered, remove)
+
+    def take_in(
+        self,
+        process: "Process",
+        task: "asyncio.Task[Any] | None",
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord],
+        remove: Sequence[Address],
+    ) -> None:
+        """What became durable, because `task` asked for it."""
+        for entry in entries:
+            key = (entry.run, entry.step, entry.attempt)
+            if entry.event is Event.INTENT:
+                assert entry.address is not None
+                epoch = lease.epochs.get(entry.data["scope"], 0)
+                opened = Opened(key, entry.address, entry.data, process, epoch, self.timeline.time())
+                self.intents[key] = opened
+                process.intend(task, opened)
+            elif entry.event in CLOSING and key in self.intents:
+                self.intents[key].open = False
+            elif entry.event is Event.RUN_STARTED:
+                process.run_started = True
+            self.tally.note("event", entry.event)
+            if entry.event is Event.SETTLED:
+                how = _how(entry.data)
+                self.tally.note("settled", how)
+                if how == "landed" and "id" in entry.data:
+                    self.inferred.add(entry.data["id"])
+            if "by" in entry.data or entry.event is Event.DECIDED:
+                self.inferred.discard(entry.data.get("id"))
+        self.newly = [record for record in put if record.address not in self.records]
+        for address in remove:
+            self.records.pop(address, None)
+        for record in put:
+            self.records[record.address] = record
+        self.serial_before = self.highest_serial
+        self.highest_serial = max([self.highest_serial, *(record.serial for record in put)])
+
+
+def _how(data: Mapping[str, Any]) -> str:
+    if "by" in data:
+        return "by-person"
+    if "absolute" in data:
+        return "absolute"
+    return "not-landed" if data.get("landed") is False else "landed"

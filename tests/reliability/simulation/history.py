@@ -1,0 +1,488 @@
+"""One history: a scenario is carried out, the faults end, and what is left must come to rest."""
+
+import asyncio
+import copy
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from anyio import to_thread
+
+from reconciler.cli.apply import exit_code
+from reconciler.diagnostics import Diagnostic, Severity
+from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
+from reconciler.model import Action, Address, Deletion
+from reconciler.pipeline.apply import Applied, apply, run_saved
+from reconciler.pipeline.drift import find_drift
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired
+from reconciler.pipeline.resolve import forget, resolve_unknown, settle_restart
+from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.sandbox.core import Sandbox
+from reconciler.state import sqlite
+from reconciler.steps import Plan
+from tests.reliability.simulation import invariants, people, wishes
+from tests.reliability.simulation.faults import STALE_S
+from tests.reliability.simulation.ghost import CANARY, Ghost, Violation
+from tests.reliability.simulation.network import Network
+from tests.reliability.simulation.process import Process
+from tests.reliability.simulation.scenario import Round, Run, Scenario
+from tests.reliability.simulation.store import Inline
+from tests.reliability.simulation.tally import Tally
+from tests.reliability.simulation.timeline import START, Timeline
+
+SHELF = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+RUNS_TO_REST = 3
+LAG_S = 30.0  # so long may reads show the platform as it was, and lost calls take effect
+DECISIONS = 6  # so often may a person be asked before nothing is left to ask
+REST_S = 3 * 3600.0  # hourly figures change meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one history came to. `hash` is of its trace; `simulated_s` how long it took in its own time."""
+
+    violation: Violation | None
+    hash: str
+    events: int
+    tally: Tally
+    simulated_s: float
+    trace: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How one process ended: one of these, or none of them when it died."""
+
+    applied: Applied | None = None
+    plan: Plan | None = None
+    failure: ReconcilerError | None = None
+
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]:
+        found: list[Diagnostic] = []
+        if isinstance(self.failure, Refused | ManifestError):
+            found += self.failure.diagnostics
+        if self.applied is not None:
+            found += [*self.applied.notices, *self.applied.plan.diagnostics]
+        if self.plan is not None:
+            found += self.plan.diagnostics
+        return [item for item in found if item.severity is Severity.ERROR]
+
+
+def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
+    """Carry `scenario` out, on a loop, a platform and a state of its own."""
+    root = Path(tempfile.mkdtemp(prefix="history-", dir=SHELF))
+    timeline = Timeline()
+    state = cast("Any", sqlite)
+    state.to_thread = Inline
+    try:
+        history = History(scenario, root, timeline, keep_trace=keep_trace)
+        timeline.set_exception_handler(history.complain)
+        asyncio.set_event_loop(timeline)
+        timeline.run_until_complete(history.play())
+        return history.report()
+    finally:
+        state.to_thread = to_thread
+        asyncio.set_event_loop(None)
+        timeline.close()
+        shutil.rmtree(root)
+
+
+class _NoDatabase:
+    """The platform outlives its history nowhere, so it is not stored."""
+
+    def commit(self, *changed: object) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class History:
+    """What all rounds of one history share."""
+
+    def __init__(self, scenario: Scenario, root: Path, timeline: Timeline, *, keep_trace: bool) -> None:
+        self._scenario = scenario
+        self._root = root
+        self._timeline = timeline
+        self._rng = random.Random(f"history {scenario.seed}")
+        sandbox = Sandbox(
+            clock="real",
+            profile="extended",
+            apps=[{"name": "shop"}, {"name": "blog"}],
+            wall=START.timestamp,
+            monotonic=timeline.time,
+            rng=self._rng,
+        )
+        sandbox.database.close()
+        sandbox.database = cast("Any", _NoDatabase())
+        sandbox.world.switches.update(scenario.switches)
+        self.sandbox = sandbox
+        self.ghost = Ghost(sandbox, timeline, keep_trace=keep_trace)
+        self.network = Network(sandbox, self.ghost, timeline, self._rng)
+        self.manifests: list[dict[str, Any]] = []
+        self.desired = Desired(())
+        self._secret = 0
+        self._saved: tuple[bytes, Desired, float] | None = None
+        self._processes = 0
+        self._robberies: list[asyncio.Task[None]] = []
+
+    def report(self) -> Report:
+        ghost = self.ghost
+        self.sandbox.close()
+        return Report(
+            ghost.violation, ghost.hash, ghost.events, ghost.tally, self._timeline.time(), ghost.trace
+        )
+
+    def complain(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+        """Whatever fails outside of a process."""
+        self.ghost.violate("nothing-fails-unseen", repr(context.get("exception") or context["message"]))
+
+    async def until(self, elapsed_s: float) -> None:
+        await asyncio.sleep(max(0.0, elapsed_s - self._timeline.time()))
+
+    async def play(self) -> None:
+        for number, each in enumerate(self._scenario.rounds):
+            await self._round(number, each)
+            if self.ghost.violation is not None:
+                return
+        await self._come_to_rest()
+        if self.ghost.violation is None:
+            self._search_for_secrets()
+
+    # --- rounds ---
+
+    async def _round(self, number: int, wished: Round) -> None:
+        await asyncio.sleep(wished.pause_s)
+        self.ghost.note("round", number)
+        self._want(wished.manifests, wished.secret)
+        edits = [self._timeline.call_later(edit.at_s, people.edit, self, edit) for edit in wished.edits]
+        async with asyncio.TaskGroup() as group:
+            for index, run in enumerate(wished.runs):
+                process = self._process(f"p{number}.{index}", run)
+                process.rob = self._rob
+                alone = len(wished.runs) == 1
+                process.task = group.create_task(self._later(run.after_s, process, alone=alone))
+        for planned in edits:
+            planned.cancel()
+        await asyncio.gather(*self._robberies)
+        await self._look_at_the_state()
+
+    def _rob(self, scopes: Sequence[str]) -> asyncio.Task[None]:
+        robbery: asyncio.Task[None] = self._timeline.create_task(self._unlock(scopes))
+        self._robberies.append(robbery)
+        return robbery
+
+    async def _unlock(self, scopes: Sequence[str]) -> None:
+        """A person frees leases by force, in a process of its own."""
+        process = self._process("person", Run())
+        try:
+            for scope in scopes:
+                await process.store.unlock(scope, force=True, by=process.name)
+        except ReconcilerError as failure:
+            self.ghost.note("a person cannot unlock", failure.message)
+        await process.store.close()
+
+    def _want(self, manifests: Sequence[Mapping[str, Any]], secret: int) -> None:
+        self.manifests = copy.deepcopy([dict(each) for each in manifests])
+        self._secret = secret
+        self._load()
+
+    def _load(self) -> None:
+        self.desired = Desired(wishes.resources(json.dumps(self.manifests)))
+
+    def _process(self, name: str, run: Run) -> Process:
+        self._processes += 1
+        return Process(
+            name,
+            run,
+            ghost=self.ghost,
+            network=self.network,
+            timeline=self._timeline,
+            rng=self._rng,
+            root=self._root,
+            secret=self._secret,
+            capabilities=self._scenario.capabilities,
+            desired=self.desired,
+        )
+
+    async def _later(self, after_s: float, process: Process, *, alone: bool) -> None:
+        try:
+            await asyncio.sleep(after_s)
+        except asyncio.CancelledError:
+            return
+        ended = await self._live(process)
+        if alone:
+            self._check_exit(process, ended)
+
+    # --- one process ---
+
+    async def _live(self, process: Process) -> _Ended:
+        """The whole life of a process, to its end or its death."""
+        ghost, ended = self.ghost, _Ended()
+        process.began_s = self._timeline.time()
+        ghost.note(process.name, "begins", process.run.verb)
+        try:
+            ended = await self._carry_out(process)
+        except ReconcilerError as failure:
+            ended = _Ended(failure=failure)
+        except BaseException as error:
+            if process.alive:
+                ghost.violate("no-traceback", f"{process.name} {process.run.verb}: {error!r}")
+            _uncancel()
+        try:
+            await (process.store.close() if process.alive else process.store.bury())
+        except ReconcilerError as failure:
+            ended = ended if ended.failure else _Ended(failure=failure)
+        if not process.alive:
+            for scope, (epoch, holder) in ghost.leases.items():
+                if holder is process:
+                    ghost.leases[scope] = (epoch, None)
+        self._note_end(process, ended)
+        return ended
+
+    async def _carry_out(self, process: Process) -> _Ended:
+        project, desired, run = process.project, process.desired, process.run
+        if run.approves_deletes:
+            process.approved_deletes = self._may_be_deleted(desired)
+        match run.verb:
+            case "plan":
+                return _Ended(plan=await make_plan(project, desired))
+            case "drift":
+                return _Ended(plan=await find_drift(project, desired))
+            case "save":
+                plan = await make_plan(project, desired)
+                self._saved = (dump_plan(plan), desired, self._timeline.time())
+                return _Ended(plan=plan)
+            case "run_saved":
+                return await self._run_saved(process)
+            case "apply":
+                applied = await apply(
+                    project,
+                    desired,
+                    approve=process.show,
+                    approved_deletes=process.approved_deletes,
+                    on_executor=process.follow,
+                )
+                return _Ended(applied)
+
+    async def _run_saved(self, process: Process) -> _Ended:
+        if self._saved is None:
+            return _Ended()
+        text, process.desired, process.planned_s = self._saved
+        plan = load_plan(text)
+        process.approved_deletes = (
+            self._may_be_deleted(process.desired) if process.run.approves_deletes else frozenset()
+        )
+        process.show(plan)
+        if not process.approved:
+            return _Ended()
+        return _Ended(
+            await run_saved(process.project, plan, process.approved_deletes, on_executor=process.follow)
+        )
+
+    def _may_be_deleted(self, desired: Desired) -> frozenset[str]:
+        wanted = {resource.address for resource in desired.resources}
+        return frozenset(str(address) for address in self.ghost.records if address not in wanted)
+
+    def _note_end(self, process: Process, ended: _Ended) -> None:
+        ghost = self.ghost
+        words: list[object] = [process.name, "ends" if process.alive else "is dead"]
+        said: list[str] = []
+        if ended.failure is not None:
+            words += [type(ended.failure).__name__, ended.failure.message]
+            said += [ended.failure.message, ended.failure.help]
+            if isinstance(ended.failure, Locked):
+                ghost.tally.note("locked out")
+        for item in ended.diagnostics:
+            words.append(item.code)
+            said += [item.message, *item.notes, item.help or ""]
+            ghost.tally.note("decision", item.code)
+        if ended.applied is not None:
+            for result in ended.applied.results:
+                words.append(f"{result.step}={result.outcome}")
+                said.append(result.error)
+                ghost.tally.note("outcome", result.outcome)
+            said.append(repr(ended.applied))
+        shown = ended.plan or (ended.applied.plan if ended.applied is not None else None)
+        if shown is not None:
+            for change in shown.changes:
+                ghost.tally.note("action", change.action)
+        ghost.note(*words)
+        if any(CANARY in text for text in said):
+            ghost.violate("no-secret-leaves-memory", f"{process.name} said a secret value")
+
+    def _check_exit(self, process: Process, ended: _Ended) -> None:
+        """Exit 0 means that everything is as the manifests say, unless somebody moved it meanwhile."""
+        ghost, applied = self.ghost, ended.applied
+        if applied is None or applied.declined or applied.interrupted or process.run.verb != "apply":
+            return
+        if exit_code(applied) != 0 or ghost.in_flight or process.lease_lost or process.deceived:
+            return
+        if ghost.last_disturbance_s > process.began_s - STALE_S:
+            return
+        for difference in self._differences():
+            ghost.violate("exit-0-only-if-converged", difference)
+
+    async def _look_at_the_state(self) -> None:
+        """Another process reads the state: it loads, and holds what was stored."""
+        observer = self._process("observer", Run(verb="plan"))
+        try:
+            state = await observer.store.load()
+        except ReconcilerError as failure:
+            self.ghost.violate("state-loads", failure.message)
+        else:
+            invariants.check_stored(self.ghost, state)
+        await observer.store.close()
+
+    # --- the end ---
+
+    async def _come_to_rest(self) -> None:
+        """The faults have ended: a few runs, and true answers to what is asked, leave nothing to do."""
+        ghost = self.ghost
+        await asyncio.sleep(LAG_S)
+        self.sandbox.world.switches |= {"cluster_outcome": "ready", "snapshot_outcome": "created"}
+        for decision in range(DECISIONS):
+            codes = await self._run_to_rest(decision)
+            if ghost.violation is not None:
+                return
+            if not codes:
+                await self._rest()
+                return
+            ghost.note("a person is asked", *sorted(codes))
+            strange = sorted(codes - people.ANSWERS.keys())
+            if strange:
+                ghost.violate("converges", f"{strange} are no questions that a person can answer")
+                return
+            answers = dict.fromkeys(people.ANSWERS[code] for code in sorted(codes))
+            if not sum([await answer(self) for answer in answers]):  # one answer may settle other questions
+                ghost.violate("converges", f"{sorted(codes)} was said without a cause")
+                return
+            self._load()
+            await asyncio.sleep(LAG_S)
+        ghost.violate("converges", "a person is asked again and again")
+
+    async def _run_to_rest(self, decision: int) -> set[str]:
+        """The codes of what a person must decide; empty when nothing is left to do."""
+        left: Plan | None = None
+        for attempt in range(RUNS_TO_REST):
+            await asyncio.sleep(LAG_S if attempt else 0.0)
+            run = Run(approves_deletes=True)
+            process = self._process(f"calm{decision}.{attempt}", run)
+            ended = await self._live(process)
+            self._check_exit(process, ended)
+            codes = {item.code for item in ended.diagnostics}
+            if codes:
+                return codes
+            looked = await self._live(self._process(f"look{decision}.{attempt}", Run(verb="plan")))
+            left = looked.plan
+            if left is None or self.ghost.violation is not None:
+                self.ghost.violate("converges", f"the plan failed: {looked.failure}")
+                return set()
+            codes = {item.code for item in looked.diagnostics}
+            if codes:
+                return codes
+            if _is_empty(left):
+                for difference in self._differences():
+                    self.ghost.violate("converges", f"the plan is empty, but {difference}")
+                return set()
+        assert left is not None
+        changes = ", ".join(f"{change.action} {change.address}" for change in left.changes)
+        self.ghost.violate("converges", f"after {RUNS_TO_REST} runs there is still: {changes}")
+        return set()
+
+    async def _rest(self) -> None:
+        """Hours pass, in which hourly figures change: nothing is to be done, and nothing drifted."""
+        await self._settle_restarts()
+        await self._look_at_the_state()
+        await asyncio.sleep(REST_S)
+        planned = await self._live(self._process("quiet", Run(verb="plan")))
+        drifted = await self._live(self._process("drift", Run(verb="drift")))
+        for ended in (planned, drifted):
+            if ended.plan is None:
+                self.ghost.violate("volatile-fields-are-no-drift", f"no plan: {ended.failure}")
+                continue
+            for change in ended.plan.changes:
+                if change.action not in (Action.RETAIN, Action.SNAPSHOT) or change.fields:
+                    said = f"{change.action} of {change.address} although nobody changed anything"
+                    self.ghost.violate("volatile-fields-are-no-drift", said)
+
+    async def _settle_restarts(self) -> None:
+        """What is owed at the end is what is needed; a person then says that it is done."""
+        for address, record in list(self.ghost.records.items()):
+            if record.obligations:
+                self.ghost.owing.discard(record.id)
+                await self._ask(partial(settle_restart, address=address))
+
+    def _differences(self) -> list[str]:
+        """Where the world is not as the manifests say."""
+        ghost, found = self.ghost, []
+        wanted = {resource.address for resource in self.desired.resources}
+        for resource in self.desired.resources:
+            record = ghost.records.get(resource.address)
+            if record is None:
+                found.append(f"{resource.address} has no record")
+            else:
+                found += wishes.differences(ghost, resource, record.id, self._secret)
+        for address, record in ghost.records.items():
+            if address not in wanted and record.lifecycle.deletion is Deletion.DELETE:
+                volume = ghost.volume(record.id)
+                if volume is not None and volume.present:
+                    found.append(f"{address} left the manifests and is still there")
+        return found
+
+    def _search_for_secrets(self) -> None:
+        for file in sorted(self._root.rglob("*")):
+            if file.is_file() and CANARY.encode() in file.read_bytes():
+                self.ghost.violate("no-secret-leaves-memory", f"{file.name} holds a secret value")
+        if self._saved is not None and CANARY.encode() in self._saved[0]:
+            self.ghost.violate("no-secret-leaves-memory", "a saved plan holds a secret value")
+
+    # --- a person at the command line ---
+
+    async def resolve(self, address: Address, id: str | None) -> None:
+        await self._ask(partial(resolve_unknown, address=address, adopt=id))
+
+    async def forget(self, address: Address) -> None:
+        record = self.ghost.records.get(address)
+        if record is None:
+            return
+        self.ghost.forgotten.add(record.id)
+
+        async def work(project: Any) -> None:
+            await forget(project.store, address, project.clock, project.holder, project.new_id(), 0.0)
+
+        await self._ask(work)
+
+    async def _ask(self, work: Any) -> None:
+        """Run one verb of a person, in a process of its own."""
+        process = self._process("person", Run())
+        process.run.approves = True
+        try:
+            await work(process.project)
+        except ReconcilerError as failure:
+            self.ghost.violate("converges", f"a person's answer was refused: {failure.message}")
+        finally:
+            await process.store.close()
+
+
+def _uncancel() -> None:
+    """A dead process's task was cancelled from outside; the round goes on without it."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
+
+
+def _is_empty(plan: Plan) -> bool:
+    return (
+        not plan.steps
+        and not plan.bindings
+        and all(change.action is Action.RETAIN for change in plan.changes)
+    )

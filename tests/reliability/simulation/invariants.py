@@ -1,0 +1,424 @@
+"""What must hold after every event. Each is one small function over the ghost's log; its name is its name.
+
+They yield what is wrong, in words. The `check_*` functions at the end run those that an event concerns.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from reconciler.model import Address, Deletion, StateRecord
+from reconciler.sandbox.exchange import Response
+from reconciler.state.store import Event, JournalEntry, Lease, State
+from tests.reliability.simulation.faults import LAG_S, STALE_S
+from tests.reliability.simulation.ghost import UNNUMBERED, Ghost, Opened, Sending
+
+if TYPE_CHECKING:
+    from tests.reliability.simulation.process import Process
+
+Problems = Iterator[str]
+SNAPSHOT_SERVES_S = 3600 + 600  # so old may the snapshot be that a dangerous call relies on
+
+
+# --- of a mutation that is being sent ---
+
+
+def a_call_has_a_durable_intent(ghost: Ghost, sending: Sending) -> Problems:
+    opened = sending.opened
+    if opened is None:
+        yield f"{sending.method} {sending.path} was sent without an intent of its own"
+    elif not opened.open:
+        yield f"{sending.method} {sending.path} was sent after its intent was closed"
+    elif (opened.data["method"], opened.data["path"]) != (sending.method, sending.path):
+        yield f"{sending.method} {sending.path} is not what its intent says: {opened.data['path']}"
+    elif opened.process is not sending.process:
+        yield f"{sending.method} {sending.path} was sent on another run's intent"
+
+
+def an_intent_is_sent_once(ghost: Ghost, sending: Sending) -> Problems:
+    if sending.opened is not None and sending.opened.sending is not None:
+        yield f"{sending.method} {sending.path} was sent a second time on one intent"
+
+
+def no_call_after_the_lease_is_lost(ghost: Ghost, sending: Sending) -> Problems:
+    if sending.opened is not None:
+        scope = sending.opened.data["scope"]
+        if ghost.leases.get(scope) != (sending.opened.epoch, sending.process):
+            yield f"{sending.method} {sending.path} was sent without the lease of {scope}"
+
+
+def no_call_before_a_person_agreed(ghost: Ghost, sending: Sending) -> Problems:
+    if not sending.process.approved:
+        yield f"{sending.method} {sending.path} was sent although nobody agreed to the plan"
+
+
+def a_refused_plan_never_runs(ghost: Ghost, sending: Sending) -> Problems:
+    if sending.process.refused:
+        refused = ", ".join(sending.process.refused)
+        yield f"{sending.method} {sending.path} was sent by a plan that refuses {refused}"
+
+
+def no_delete_without_approval(ghost: Ghost, sending: Sending) -> Problems:
+    if sending.method != "DELETE" or sending.opened is None:
+        return
+    address, id = sending.opened.address, sending.path.rsplit("/", 1)[-1]
+    if (address, id) not in sending.process.approved_ids:
+        yield f"DELETE of {id} for {address} was not approved"
+    record = ghost.records.get(address)
+    if record is None or record.lifecycle.deletion is not Deletion.DELETE:
+        yield f"DELETE of {id} for {address}, whose record does not say that it may be deleted"
+    elif id in ghost.inferred:
+        yield f"DELETE of {id} for {address}, which was only inferred"
+    held = ghost.holder(id) is not None
+    if held and ghost.attached_at[id] < sending.process.began_s - LAG_S:
+        yield f"DELETE of {id} for {address}, which a machine holds"
+
+
+def no_shrink(ghost: Ghost, sending: Sending) -> Problems:
+    if not sending.path.endswith("/extend"):
+        return
+    id = sending.path.rsplit("/", 2)[-2]
+    volume = ghost.volume(id)
+    touched = any(touch.at_s >= sending.process.began_s - STALE_S for touch in ghost.touched.get(id, ()))
+    if volume is not None and not touched and sending.body["size_gb"] < volume.size_gb:
+        yield f"{id} of {volume.size_gb} GB was asked to have {sending.body['size_gb']} GB"
+
+
+def nothing_recorded_is_made_again(ghost: Ghost, sending: Sending) -> Problems:
+    opened = sending.opened
+    if opened is not None and opened.creates and opened.address in ghost.records:
+        yield f"{opened.address} is recorded, and was created once more"
+
+
+def nothing_unknown_is_relied_on(ghost: Ghost, sending: Sending) -> Problems:
+    if sending.opened is None:
+        return
+    address = sending.opened.address
+    for other in ghost.open_intents(address):
+        if other is not sending.opened and other.data["if_unknown"] != "repeat":
+            yield f"{address} was touched while an earlier call for it is unknown"
+    for resource in sending.process.desired.resources:
+        if resource.address == address:
+            for reference in resource.references:
+                if any(other.creates for other in ghost.open_intents(reference.address)):
+                    yield f"{address} was sent while {reference.address}, which it needs, is unknown"
+
+
+def a_snapshot_comes_before_the_danger(ghost: Ghost, sending: Sending) -> Problems:
+    opened = sending.opened
+    if opened is None or opened.address.kind != "Volume":
+        return
+    danger = "delete" if sending.method == "DELETE" else "extend" if sending.path.endswith("/extend") else ""
+    record = ghost.records.get(opened.address)
+    if not danger or record is None or danger not in record.lifecycle.snapshot_before:
+        return
+    if danger == "extend" and opened.address not in {each.address for each in _wanted(sending)}:
+        return
+    now = ghost.sandbox.world.now
+    if not any(
+        each.state == "created" and now - (each.created_at or 0) <= SNAPSHOT_SERVES_S
+        for each in ghost.snapshots(record.id)
+    ):
+        yield f"{sending.method} {sending.path} was sent without a usable snapshot"
+
+
+def nothing_that_moved_is_touched(ghost: Ghost, sending: Sending) -> Problems:
+    """Between the plan and the lease under which it runs, its objects must not have changed."""
+    process, opened = sending.process, sending.opened
+    planned_s, leased_s = process.planned_s, process.leased_s
+    if planned_s is None or leased_s is None or opened is None or opened.address not in ghost.records:
+        return
+    hidden_s = LAG_S if process.deceived else 0.0
+    guarded = _guarded(sending)
+    for touch in ghost.touched.get(ghost.records[opened.address].id, ()):
+        if planned_s < touch.at_s <= leased_s - hidden_s and guarded & set(touch.fields):
+            yield f"{opened.address} was changed by a person after the plan was made, and the plan ran"
+
+
+def no_restart_without_need(ghost: Ghost, sending: Sending) -> Problems:
+    owed = any(record.obligations for record in ghost.records.values())
+    if sending.path.endswith(("/restart", "/stop")) and not owed:
+        yield f"{sending.path} was sent, and nothing is owed"
+
+
+def _guarded(sending: Sending) -> set[str]:
+    if sending.method == "DELETE":
+        return {"size_gb", "attached_machine_id", "state"}
+    fields = {"state"}
+    for resource in _wanted(sending):
+        fields |= set(resource.spec.model_fields_set)
+    return fields
+
+
+def _wanted(sending: Sending) -> list[Any]:
+    assert sending.opened is not None
+    return [each for each in sending.process.desired.resources if each.address == sending.opened.address]
+
+
+# --- of what a request did ---
+
+
+def no_volume_gets_smaller(ghost: Ghost, sending: Sending, response: Response) -> Problems:
+    if response.status < 300 and sending.path.endswith("/extend"):
+        volume = ghost.volume(sending.path.rsplit("/", 2)[-2])
+        if volume is not None and volume.size_gb < sending.body["size_gb"]:
+            yield f"{volume.id} has {volume.size_gb} GB after an extend to {sending.body['size_gb']} GB"
+
+
+def _note_restart(ghost: Ghost, sending: Sending, response: Response) -> None:
+    if response.status < 300 and sending.path.endswith(("/restart", "/start")):
+        machine = sending.path.split("/")[-2]
+        done = {id for id in ghost.owing if ghost.holder(id) == machine}
+        ghost.owing -= done
+        ghost.tally.note("restarted")
+    if response.status < 300 and sending.path.endswith("/extend") and response.json().get("needs_restart"):
+        ghost.owing.add(sending.path.rsplit("/", 2)[-2])
+        ghost.tally.note("restart owed")
+
+
+# --- of a commit ---
+
+
+def no_write_after_the_lease_is_lost(
+    ghost: Ghost, process: "Process", lease: Lease, entries: Sequence[JournalEntry]
+) -> Problems:
+    for scope, epoch in lease.epochs.items():
+        if ghost.leases.get(scope) != (epoch, process):
+            yield f"{process.name} wrote with a lease of {scope} that is no longer its own"
+
+
+def who_only_looks_writes_nothing(
+    ghost: Ghost, process: "Process", lease: Lease, entries: Sequence[JournalEntry]
+) -> Problems:
+    if process.run.verb in ("plan", "drift", "save"):
+        yield f"{process.name} only looks, and wrote {', '.join(entry.event for entry in entries)}"
+
+
+def a_plan_runs_once(
+    ghost: Ghost, process: "Process", lease: Lease, entries: Sequence[JournalEntry]
+) -> Problems:
+    for entry in entries:
+        if entry.event is Event.RUN_STARTED:
+            if process.plan and process.plan in ghost.plans_run:
+                yield f"plan {process.plan} ran a second time"
+            ghost.plans_run.add(process.plan)
+
+
+def what_is_done_was_carried_out(
+    ghost: Ghost, process: "Process", lease: Lease, entries: Sequence[JournalEntry]
+) -> Problems:
+    for entry in entries:
+        opened = ghost.intents.get((entry.run, entry.step, entry.attempt))
+        sending = opened.sending if opened is not None else None
+        if entry.event is Event.DONE and sending is not None and not sending.carried:
+            yield f"{entry.step} is recorded as done, and was never carried out"
+
+
+def adoptions_rest_on_evidence(ghost: Ghost, process: "Process", put: Sequence[StateRecord]) -> Problems:
+    """What is inferred to be ours was new, free, and held by nobody when we looked."""
+    for record in ghost.newly:
+        if record.address.kind != "Volume" or record.id not in ghost.inferred:
+            continue
+        others = [each for each in ghost.records.values() if each.id == record.id]
+        if len(others) > 1:
+            yield f"{record.id} is recorded for {' and '.join(str(each.address) for each in others)}"
+        made = ghost.made.get(record.id)
+        if made is not None and made.opened is not None and made.opened.address != record.address:
+            yield f"{record.id}, made for {made.opened.address}, was taken for {record.address}"
+        if ghost.attached_at.get(record.id, process.listed_s) < process.listed_s:
+            yield f"{record.id} was taken for {record.address} although a machine holds it"
+        volume = ghost.volume(record.id)
+        for other in ghost.twins(volume) if volume is not None else ():
+            if _may_be_it(ghost, process, record, other.id):
+                yield f"{record.id} was taken for {record.address}, although it may have been {other.id}"
+        if made is None and _was_there_before(ghost, record):
+            yield f"{record.id} was taken for {record.address} although it was there before the call"
+
+
+def _may_be_it(ghost: Ghost, process: "Process", record: StateRecord, other: str) -> bool:
+    """Whether `other` too appeared between the call and the list, and is nobody's."""
+    asked = _asked(ghost, record)
+    tracked = any(each.id == other for each in ghost.records.values())
+    made = ghost.made.get(other)
+    ours = made is not None and made.opened is not None and made.opened.address != record.address
+    return (
+        bool(asked) and not tracked and not ours and asked[-1].at_s < ghost.born_at[other] < process.listed_s
+    )
+
+
+def _asked(ghost: Ghost, record: StateRecord) -> list[Opened]:
+    """The intents that were to create what `record` is about, and were sent."""
+    return [
+        each
+        for each in ghost.intents.values()
+        if each.address == record.address and each.creates and each.sending is not None
+    ]
+
+
+def _was_there_before(ghost: Ghost, record: StateRecord) -> bool:
+    asked = _asked(ghost, record)
+    if not asked:
+        return False
+    latest = asked[-1]
+    return ghost.born_at.get(record.id, -LAG_S) < latest.process.began_s - LAG_S
+
+
+def adoptions_are_unambiguous(ghost: Ghost, process: "Process", put: Sequence[StateRecord]) -> Problems:
+    """What was simply found under the right name is taken only if there is no other one."""
+    for record in ghost.newly:
+        address = record.address
+        volume = ghost.volume(record.id) if address.kind == "Volume" else None
+        if volume is None or record.id in ghost.made or process.deceived:
+            continue
+        tracked = {each.id for each in ghost.records.values()}
+        for other in ghost.twins(volume):
+            if other.id not in tracked and ghost.born_at.get(other.id, 0.0) < (process.planned_s or 0.0) - 1:
+                yield f"{record.id} was taken for {address}, and not {other.id}, which has the same name"
+
+
+def one_record_per_object(ghost: Ghost, process: "Process", put: Sequence[StateRecord]) -> Problems:
+    for record in put:
+        same = [each.address for each in ghost.records.values() if each.id == record.id and record.id]
+        if len(same) > 1 and record.address.kind != "Secret":
+            yield f"{record.id} is recorded as {' and as '.join(map(str, same))}"
+
+
+# --- of the world as a whole ---
+
+
+def one_object_per_address(ghost: Ghost, addresses: Sequence[Address]) -> Problems:
+    for address in addresses:
+        living = ghost.living(address)
+        if len(living) > 1:
+            yield f"{address} has {len(living)} live objects: {', '.join(sorted(living))}"
+
+
+def every_object_is_tracked_or_unknown(ghost: Ghost, addresses: Sequence[Address]) -> Problems:
+    for address in addresses:
+        record = ghost.records.get(address)
+        for id in ghost.living(address):
+            if record is not None and record.id == id:
+                continue
+            made = ghost.made[id]
+            if made.opened is None or not made.opened.open:
+                yield f"{id}, made for {address}, is neither recorded nor listed as unknown"
+
+
+def restarts_stay_owed(ghost: Ghost, addresses: Sequence[Address]) -> Problems:
+    for address in addresses:
+        record = ghost.records.get(address)
+        if record is None or record.id not in ghost.owing or record.obligations:
+            continue
+        if not any(each.data["owes"] for each in ghost.open_intents(address)):
+            yield f"{address} ({record.id}) needs a restart, which nobody knows of any more"
+
+
+# --- of the state on disk ---
+
+
+def what_was_stored_is_there(ghost: Ghost, state: State) -> Problems:
+    stored = {record.address: record for record in state.records.values()}
+    for address in sorted(stored.keys() | ghost.records.keys(), key=str):
+        there, known = stored.get(address), ghost.records.get(address)
+        if there is not None and known is not None and known.serial == UNNUMBERED:
+            there = replace(there, serial=UNNUMBERED)
+        if there != known:
+            yield f"the record of {address} is {there}, and was stored as {known}"
+    listed = {(entry.run, entry.step, entry.attempt) for entry in state.open_intents}
+    opened = {each.key for each in ghost.open_intents()}
+    for key in sorted(listed ^ opened):
+        how = "open" if key in listed else "closed"
+        yield f"the intent {key} is {how} in the state, against what was stored"
+
+
+def serials_only_rise(ghost: Ghost, process: "Process", put: Sequence[StateRecord]) -> Problems:
+    for record in put:
+        if record.serial <= ghost.serial_before:
+            yield f"{record.address} got serial {record.serial} after {ghost.serial_before} was given"
+
+
+def epochs_only_rise(ghost: Ghost, process: "Process", lease: Lease) -> Problems:
+    for scope, epoch in lease.epochs.items():
+        known, holder = ghost.leases.get(scope, (0, None))
+        if epoch <= known:
+            yield f"{scope} was leased at epoch {epoch} after {known}"
+        if holder is not None and holder.alive and holder is not process:
+            yield f"{scope} was leased to {process.name} while {holder.name} holds it"
+
+
+_OF_SENT = (
+    a_call_has_a_durable_intent,
+    an_intent_is_sent_once,
+    no_call_after_the_lease_is_lost,
+    no_call_before_a_person_agreed,
+    a_refused_plan_never_runs,
+    no_delete_without_approval,
+    no_shrink,
+    nothing_recorded_is_made_again,
+    nothing_unknown_is_relied_on,
+    a_snapshot_comes_before_the_danger,
+    nothing_that_moved_is_touched,
+    no_restart_without_need,
+)
+_OF_COMMITTED = (
+    no_write_after_the_lease_is_lost,
+    who_only_looks_writes_nothing,
+    a_plan_runs_once,
+    what_is_done_was_carried_out,
+)
+_OF_PUT = (
+    adoptions_rest_on_evidence,
+    adoptions_are_unambiguous,
+    one_record_per_object,
+    serials_only_rise,
+)
+_OF_WORLD = (one_object_per_address, every_object_is_tracked_or_unknown, restarts_stay_owed)
+
+
+def check_sent(ghost: Ghost, sending: Sending) -> None:
+    for invariant in _OF_SENT:
+        _report(ghost, invariant.__name__, invariant(ghost, sending))
+
+
+def check_carried(ghost: Ghost, sending: Sending, response: Response) -> None:
+    _report(ghost, no_volume_gets_smaller.__name__, no_volume_gets_smaller(ghost, sending, response))
+    _note_restart(ghost, sending, response)
+    if sending.opened is not None:
+        _check_world(ghost, [sending.opened.address])
+
+
+def check_committed(
+    ghost: Ghost,
+    process: "Process",
+    lease: Lease,
+    entries: Sequence[JournalEntry],
+    put: Sequence[StateRecord],
+    remove: Sequence[Address],
+) -> None:
+    for invariant in _OF_COMMITTED:
+        _report(ghost, invariant.__name__, invariant(ghost, process, lease, entries))
+    for each in _OF_PUT:
+        _report(ghost, each.__name__, each(ghost, process, put))
+    addresses = [record.address for record in put] + [*remove]
+    addresses += [entry.address for entry in entries if entry.address is not None]
+    _check_world(ghost, list(dict.fromkeys(addresses)))
+
+
+def check_leased(ghost: Ghost, process: "Process", lease: Lease) -> None:
+    _report(ghost, epochs_only_rise.__name__, epochs_only_rise(ghost, process, lease))
+
+
+def check_stored(ghost: Ghost, state: State) -> None:
+    """After a crash, and at the end of every run: what is on the disk is what was acknowledged."""
+    _report(ghost, what_was_stored_is_there.__name__, what_was_stored_is_there(ghost, state))
+    _check_world(ghost, list(ghost.records))
+
+
+def _check_world(ghost: Ghost, addresses: Sequence[Address]) -> None:
+    for invariant in _OF_WORLD:
+        _report(ghost, invariant.__name__, invariant(ghost, addresses))
+
+
+def _report(ghost: Ghost, invariant: str, problems: Problems) -> None:
+    for problem in problems:
+        ghost.violate(invariant.replace("_", "-"), problem)

@@ -1,0 +1,218 @@
+"""One process of ours: it can die at any seam, and then nothing of it runs any more."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from reconciler.execution.executor import Executor
+from reconciler.execution.limits import Limits
+from reconciler.model import Action, Address
+from reconciler.pipeline.project import Desired, Project
+from reconciler.platform.client import Platform
+from reconciler.reporter import Reporter
+from reconciler.steps import Plan
+from reconciler.transport import Answer
+from tests.reliability.simulation.faults import Channel
+from tests.reliability.simulation.ghost import CANARY, Ghost, Opened
+from tests.reliability.simulation.network import Network
+from tests.reliability.simulation.scenario import Fault, Moment, Run
+from tests.reliability.simulation.store import SimulatedStore
+from tests.reliability.simulation.timeline import TICK_S, Timeline
+
+BASE_URL = "http://127.0.0.1:9"
+
+
+class Died(BaseException):
+    """The process is gone. No handler of it may still do anything."""
+
+
+def secret_value(number: int) -> str:
+    return f"{CANARY}/{number}+x"
+
+
+class Process:
+    """What one run consists of: its own store, client, clock and project, and what may befall it."""
+
+    def __init__(
+        self,
+        name: str,
+        run: Run,
+        *,
+        ghost: Ghost,
+        network: Network,
+        timeline: Timeline,
+        rng: Random,
+        root: Path,
+        secret: int = 0,
+        capabilities: Sequence[str] = (),
+        desired: Desired | None = None,
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.alive = True
+        self.ghost = ghost
+        self.desired = desired or Desired(())
+        self.secret = secret
+        self.task: asyncio.Task[Any] | None = None
+        self.rob: Callable[[Sequence[str]], asyncio.Task[None]] | None = None
+        self.robbery: asyncio.Task[None] | None = None
+        self.executor: Executor | None = None
+        self.approved = False
+        self.approved_deletes: frozenset[str] = frozenset()
+        self.approved_ids: set[tuple[Address, str]] = set()
+        self.plan = ""
+        self.refused: list[str] = []
+        self.planned_s: float | None = None
+        self._intended: dict[asyncio.Task[Any] | None, Opened] = {}
+        self.run_started = False
+        self.began_s = timeline.time()
+        self.leased_s: float | None = None
+        self.listed_s = 0.0  # of when the last list was that it read
+        self.lease_lost = False
+        self.deceived = False
+        self._timeline = timeline
+        self._passed: Counter[str] = Counter()
+        self._requests: Counter[str] = Counter()
+        self._commits = 0
+        self.store = SimulatedStore(self, root / "state.db", rng)
+        self.project = Project(
+            store=self.store,
+            platform=Platform(
+                _Line(self, network), BASE_URL, lambda: "sandbox", _Clock(self, timeline), jitter=rng.random
+            ),
+            capabilities=frozenset(capabilities),
+            limits=Limits(),
+            clock=_Clock(self, timeline),
+            reporter=Reporter(),
+            env={"PASSWORD": secret_value(secret)},
+            root=root,
+            new_id=lambda: f"{rng.getrandbits(64):016x}",
+            holder=name,
+            lock_timeout_s=run.lock_timeout_s,
+        )
+
+    # --- what befalls it ---
+
+    def pass_by(self, seam: str) -> None:
+        """Where it may die, be stopped, or lose its lease. Raises Died once it is dead."""
+        if self.alive:
+            self._befall(seam)
+        if not self.alive:
+            raise Died
+
+    def pass_by_outside(self, seam: str) -> None:
+        """The same, at a moment that is the platform's and not this process's own."""
+        if self.alive:
+            self._befall(seam)
+            if not self.alive and self.task is not None:
+                self.task.cancel()
+
+    def _befall(self, seam: str) -> None:
+        nth = self._passed[seam]
+        self._passed[seam] += 1
+        if _is_now(self.run.robbed, seam, nth):
+            self._lose_leases()
+        if _is_now(self.run.signal, seam, nth) and self.executor is not None:
+            self.ghost.tally.note("signal")
+            self.ghost.note(self.name, "signal")
+            self.executor.stop()
+        if _is_now(self.run.crash, seam, nth):
+            self.ghost.tally.note("crash", seam)
+            self.ghost.note(self.name, "dies at", seam)
+            self.alive = False
+
+    def _lose_leases(self) -> None:
+        held = [scope for scope, (_, holder) in self.ghost.leases.items() if holder is self]
+        if held and self.rob is not None:
+            self.robbery = self.rob(held)
+
+    def fault(self, channel: Channel) -> Fault | None:
+        """The fault that hits its next request of `channel`, if one does."""
+        nth = self._requests[channel]
+        self._requests[channel] += 1
+        faults = self.run.read_faults if channel == "read" else self.run.mutation_faults
+        fault = faults.get(nth)
+        if fault is None or (fault.kind == "empty_list" and self.ghost.open_intents()):
+            return (
+                None  # while evidence is needed, an empty list would be a lie that no one could see through
+            )
+        self.deceived = self.deceived or fault.kind in ("empty_list", "stale_list")
+        self.ghost.tally.note("fault", channel, fault.kind)
+        self.ghost.note(self.name, "fault", channel, fault.kind)
+        return fault
+
+    def commit_fault(self) -> str | None:
+        nth = self._commits
+        self._commits += 1
+        place = self.run.commit_faults.get(nth)
+        if place is not None:
+            self.ghost.tally.note("commit fault", place)
+            self.ghost.note(self.name, "commit fault", place)
+        return place
+
+    def intend(self, task: asyncio.Task[Any] | None, opened: Opened) -> None:
+        """`task` has made this intent durable, and may send it."""
+        self._intended[task] = opened
+
+    def intended(self) -> Opened | None:
+        """What the running task intended last, and has not sent yet."""
+        return self._intended.pop(asyncio.current_task(), None)
+
+    # --- what its person does ---
+
+    def follow(self, executor: Executor) -> None:
+        self.executor = executor
+
+    def show(self, plan: Plan) -> bool:
+        """The plan is shown to a person, who says yes to exactly what stands in it."""
+        self.plan = plan.id if plan.steps else ""
+        self.planned_s = self.planned_s or self._timeline.time()
+        self.refused = [str(change.address) for change in plan.changes if change.action is Action.REFUSED]
+        self.approved = self.run.approves
+        self.approved_ids = {
+            (change.address, change.id or "")
+            for change in plan.changes
+            if change.action is Action.DELETE and str(change.address) in self.approved_deletes
+        }
+        return self.approved
+
+
+def _is_now(moment: Moment | None, seam: str, nth: int) -> bool:
+    return moment is not None and moment.seam == seam and moment.nth == nth
+
+
+class _Clock:
+    def __init__(self, process: Process, timeline: Timeline) -> None:
+        self._process = process
+        self._timeline = timeline
+
+    def now(self) -> datetime:
+        return self._timeline.now()
+
+    def monotonic(self) -> float:
+        return self._timeline.time()
+
+    async def sleep(self, seconds: float) -> None:
+        self._process.pass_by("sleep")
+        await asyncio.sleep(max(seconds, TICK_S))
+        self._process.pass_by("woken")
+
+
+class _Line:
+    """The process's transport."""
+
+    def __init__(self, process: Process, network: Network) -> None:
+        self._process = process
+        self._network = network
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Answer:
+        return await self._network.request(self._process, method, url, headers, body, deadline_s)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""

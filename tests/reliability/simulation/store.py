@@ -1,0 +1,154 @@
+"""The real store without threads: the ghost hears of every durable change, and it dies with its process."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from reconciler.errors import StoreError
+from reconciler.model import Address, StateRecord
+from reconciler.state.sqlite import SqliteStore
+from reconciler.state.store import JournalEntry, Lease
+from tests.reliability.simulation import invariants
+from tests.reliability.simulation.ghost import CANARY
+from tests.reliability.simulation.timeline import TICK_S
+
+if TYPE_CHECKING:
+    from tests.reliability.simulation.process import Process
+
+
+class SimulatedStore(SqliteStore):
+    """The real store, whose every durable change the ghost is told of, and which dies with its process."""
+
+    def __init__(self, process: "Process", path: Path, rng: Random) -> None:
+        self._process = process
+        self._asked: dict[int, tuple[asyncio.Task[Any] | None, Sequence[JournalEntry]]] = {}
+        super().__init__(path, _StoreClock(process), rng.randbytes)
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        process = self._process
+        process.pass_by("lease:before")
+        lease = await super().lease(scopes, holder, timeout_s=timeout_s)
+        process.leased_s = process.ghost.timeline.time()
+        process.ghost.note(process.name, "leases", *lease.scopes)
+        invariants.check_leased(process.ghost, process, lease)
+        for scope, epoch in lease.epochs.items():
+            process.ghost.leases[scope] = (epoch, process)
+        process.pass_by("lease:after")
+        return lease
+
+    async def check(self, lease: Lease) -> None:
+        self._process.pass_by("check")
+        await super().check(lease)
+
+    async def release(self, lease: Lease) -> None:
+        self._process.pass_by("release:before")
+        for scope, epoch in lease.epochs.items():
+            if self._process.ghost.leases.get(scope) == (epoch, self._process):
+                self._process.ghost.leases[scope] = (epoch, None)
+        await super().release(lease)
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        process = self._process
+        process.pass_by("commit:before")
+        place = process.commit_fault()
+        if place == "before":
+            raise StoreError("the disk is full")
+        asked = list(remove)  # also tells this request from the others of its batch
+        self._asked[id(asked)] = (asyncio.current_task(), entries)
+        stored = await super().commit(lease, entries, put, asked)
+        process.pass_by("commit:after")
+        if process.robbery is not None:
+            await asyncio.shield(process.robbery)  # it hangs here, and wakes without its lease
+        if place == "after":
+            raise StoreError("the disk did not answer")
+        return stored
+
+    def _flush(self, batch: Sequence[Any]) -> None:
+        """What is durable counts from now on, whether or not those who asked for it live to hear of it."""
+        super()._flush(batch)
+        process = self._process
+        for request in batch:
+            task, entries = self._asked.pop(id(request.remove), (None, ()))
+            if not entries or isinstance(request.outcome, StoreError):
+                continue
+            if any(CANARY in columns[-1] for columns in request.entries):
+                process.ghost.violate("no-secret-leaves-memory", f"{entries[0].step} writes a secret value")
+            process.ghost.note(process.name, "commits", *(f"{entry.event} {entry.step}" for entry in entries))
+            process.ghost.take_in(process, task, request.lease, entries, request.outcome, request.remove)
+            invariants.check_committed(
+                process.ghost, process, request.lease, entries, request.outcome, request.remove
+            )
+
+    async def spool(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> str:
+        process = self._process
+        process.pass_by("spool:before")
+        if process.run.spool_fails:
+            process.ghost.tally.note("spool", "failed")
+            raise StoreError("no place is left")
+        place = await super().spool(lease, entries, put, remove)
+        process.ghost.tally.note("spool", "kept")
+        process.ghost.note(process.name, "spools", *(f"{entry.event} {entry.step}" for entry in entries))
+        process.ghost.take_aside(process, lease, entries, put, remove)
+        process.pass_by("spool:after")
+        return place
+
+    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
+        """A person takes the lease of a holder that seemed to hang: the scope is at a higher epoch now."""
+        said = await super().unlock(scope, force=force, by=by)
+        ghost = self._process.ghost
+        epoch, holder = ghost.leases[scope]
+        ghost.leases[scope] = (epoch + 1, None)
+        if holder is not None:
+            holder.lease_lost = True
+            ghost.tally.note("lease lost")
+            ghost.note(holder.name, "loses its lease of", scope)
+        return said
+
+    async def close(self) -> None:
+        if self._process.alive:
+            await super().close()
+
+    async def bury(self) -> None:
+        """What the operating system does for a dead process: its locks are free."""
+        await super().close()
+
+
+class _StoreClock:
+    """Where the store waits for a lease, its process may die like everywhere else."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process = process
+
+    def now(self) -> datetime:
+        return self._process.ghost.timeline.now()
+
+    def monotonic(self) -> float:
+        return self._process.ghost.timeline.time()
+
+    async def sleep(self, seconds: float) -> None:
+        self._process.pass_by("waiting for a lease")
+        await asyncio.sleep(max(seconds, TICK_S))
+
+
+class Inline:
+    """Stands for `anyio.to_thread`: blocking work is done at once, but other tasks may go first."""
+
+    @staticmethod
+    async def run_sync(work: Callable[..., Any], *arguments: Any) -> Any:
+        await asyncio.sleep(0)
+        return work(*arguments)

@@ -1,0 +1,51 @@
+"""How often each kind of event was reached: without this, no violations could mean nothing happened."""
+
+from collections import Counter
+
+from tests.reliability.simulation.faults import kinds_for
+
+
+class Tally(Counter[str]):
+    """Counts by class, such as `fault mutation late` or `crash commit:after`."""
+
+    def note(self, *words: str) -> None:
+        self[" ".join(words)] += 1
+
+
+SEAMS = (
+    "read:before",
+    "read:after",
+    "mutation:before",
+    "mutation:sent",
+    "mutation:effect",
+    "mutation:after",
+    "commit:before",
+    "commit:after",
+    "lease:after",
+    "release:before",
+    "sleep",
+)
+
+REQUIRED = frozenset(
+    {
+        *(f"fault {channel} {kind}" for channel in ("read", "mutation") for kind in kinds_for(channel)),
+        *(f"crash {seam}" for seam in SEAMS),
+        *(f"outcome {word}" for word in ("done", "pending", "unknown", "failed", "skipped")),
+        *(f"event {word}" for word in ("step.done", "step.failed", "step.unknown", "step.settled")),
+        *(f"settled {word}" for word in ("landed", "not-landed", "absolute", "by-person")),
+        *(f"commit fault {place}" for place in ("before", "after")),
+        *(f"decision {code}" for code in ("unknown-outcome", "object-missing", "object-destroyed")),
+        *(f"decision {code}" for code in ("ambiguous-match", "volume-shrink", "immutable-field")),
+        *(f"decision {code}" for code in ("volume-attached", "delete-not-approved", "moved")),
+        *(f"action {word}" for word in ("create", "adopt", "extend", "update", "set", "snapshot", "delete")),
+        "crash in flight",
+        "locked out",
+        "signal",
+        "lease lost",
+        "restart owed",
+        "restarted",
+        "spool kept",
+        "spool failed",
+        "late effect of a dead process",
+    }
+)

@@ -1,0 +1,114 @@
+"""A sample of the simulation, its regression cases, and the harness's own promises.
+
+The whole run: `python -m tests.reliability.simulation --histories 10000 --jobs 2`.
+"""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from reconciler.execution import settling
+from tests.reliability.simulation import campaign
+from tests.reliability.simulation.campaign import Summary
+from tests.reliability.simulation.draw import draw
+from tests.reliability.simulation.history import play
+from tests.reliability.simulation.regression import CASES, read_case, write_case
+from tests.reliability.simulation.scenario import (
+    Edit,
+    Fault,
+    Moment,
+    Round,
+    Run,
+    Scenario,
+    from_plain,
+    to_plain,
+)
+from tests.reliability.simulation.timeline import Standstill, Timeline
+
+HISTORIES = 1000
+TWICE = 20  # seeds that are played two times, by new processes
+VOLUME = {
+    "apiVersion": "reconciler/v1",
+    "kind": "Volume",
+    "metadata": {"name": "data", "app": "shop"},
+    "spec": {"region": "ams", "size_gb": 10},
+}
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    return campaign.run(range(HISTORIES), jobs=2)
+
+
+def test_a_thousand_histories_break_no_invariant(summary: Summary) -> None:
+    assert summary.violations == []
+    assert summary.histories == HISTORIES
+
+
+def test_the_schedule_reaches_every_kind_of_event(summary: Summary) -> None:
+    assert summary.missed == []
+
+
+def test_the_same_seed_gives_the_same_trace_in_any_process() -> None:
+    assert campaign.differing_hashes(range(TWICE), jobs=2) == []
+
+
+@pytest.mark.parametrize("case", sorted(CASES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_failure_that_was_found_once_does_not_come_back(case: Path) -> None:
+    report = play(read_case(case), keep_trace=True)
+    assert report.violation is None, "\n".join(report.trace)
+
+
+def test_a_failure_is_shrunk_to_a_case_that_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Run(mutation_faults={0: Fault("late", after_s=90.0)}, read_faults={0: Fault("delay", after_s=2.0)})
+    scenario = Scenario(7, [Round([VOLUME], runs=[late]), Round([VOLUME], pause_s=20.0, runs=[Run()])])
+    assert play(scenario).violation is None
+    with monkeypatch.context() as planted:
+        planted.setattr(settling, "left_of_window", lambda sent_at, clock, settle_s: 0.0)
+        found = play(scenario).violation
+        assert found is not None
+        case = read_case(write_case(scenario, found.invariant, tmp_path))
+        assert play(case).violation is not None
+    assert [len(each.runs) for each in case.rounds] == [1]
+    assert case.rounds[0].runs[0].read_faults == {}
+    assert play(case).violation is None
+
+
+def test_a_scenario_survives_being_written_down() -> None:
+    moment = Moment("commit:after", 2)
+    run = Run("save", crash=moment, commit_faults={1: "before"}, read_faults={3: Fault("delay", after_s=2.0)})
+    scenario = Scenario(1, [Round([VOLUME], edits=[Edit("twin", "data", "shop")], runs=[run])], {}, [])
+    assert from_plain(to_plain(scenario)) == scenario
+    assert from_plain(to_plain(draw(3))) == draw(3)
+
+
+def test_a_dead_process_sends_and_writes_nothing_more() -> None:
+    run = Run(crash=Moment("mutation:sent"))
+    report = play(Scenario(3, [Round([VOLUME], runs=[run])]), keep_trace=True)
+    assert report.violation is None
+    after = report.trace[next(at for at, line in enumerate(report.trace) if "p0.0 is dead" in line) + 1 :]
+    assert [line.split(" ", 1)[1] for line in after if " p0.0 " in line] == [
+        # What was on its way already arrives all the same.
+        line.split(" ", 1)[1]
+        for line in after
+        if " p0.0 carried POST /v1/apps/shop/volumes 200 effect" in line
+    ]
+
+
+def test_time_passes_only_where_somebody_waits() -> None:
+    timeline = Timeline()
+    try:
+        timeline.run_until_complete(asyncio.sleep(86400))
+        assert timeline.time() == 86400
+    finally:
+        timeline.close()
+
+
+def test_a_standstill_is_an_error_and_not_a_hang() -> None:
+    timeline = Timeline()
+    try:
+        with pytest.raises(Standstill):
+            timeline.run_until_complete(timeline.create_future())
+    finally:
+        timeline.close()
