@@ -29,7 +29,7 @@ from reconciler.platform.client import Platform
 from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.reporter import Reporter
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.steps import Binding, Expectation, OutcomeWord, Plan, Read, Result, SecretRef, Step
+from reconciler.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
 READ_LAG_S = 15  # a read may show the old size for 10 s. Source: platform notes, "Volumes"
@@ -66,7 +66,6 @@ class Executor:
         self._reporter = reporter
         self._limits = limits
         self._bindings: dict[Address, Binding] = {binding.address: binding for binding in plan.bindings}
-        self._expected: dict[Address, Expectation] = {item.address: item for item in plan.expectations}
         self._results: dict[str, Result] = {}
         self.stopping = False
         self._sending: anyio.CancelScope | None = None
@@ -327,19 +326,22 @@ class Executor:
         return waited.ended == "done"
 
     async def _is_gone(self, step: Step) -> bool:
-        """Whether the platform shows that the object of a deletion is there no more. False: nobody knows."""
-        expected = self._expected.get(step.address)
-        if expected is None or expected.read is None or not isinstance(expected.read.path, str):
+        """Whether the platform shows that the object of a deletion is there no more. False: nobody knows.
+
+        The object itself is asked for: that one list lacks it proves nothing.
+        """
+        if step.wait is None or not step.wait.or_gone:
             return False
         try:
-            objects = (await self._platform.read(expected.read.path, expected.read.shape)).objects
+            path = fill_path(step.wait.read.path, self._outputs)
+            objects = (await self._platform.read(path, step.wait.read.shape)).objects
         except AppMissing:
             return False
         except NotFound:
             return True
         except PlatformError:
             return False
-        return not any(item.id == expected.id and item.present for item in objects)
+        return not any(item.present for item in objects)
 
     async def _landed(self, step: Step, attempt: int, intent: Intent, id: str) -> None:
         if step.id_path is not None:

@@ -255,8 +255,13 @@ def _refuse_unless_current(plan: Plan, state: State) -> None:
 
 
 def _refuse_while_unknown(plan: Plan, state: State) -> None:
-    """A call that was lost after the plan was made: to send it again could make its object twice."""
+    """A call that is open: to send it again could make its object twice.
+
+    Nor may anything rely on what it may have made: a plan looks once, and only an apply settles.
+    """
     touched = {step.address for step in plan.steps}
+    touched |= {Address.parse(source) for source, _ in plan.inputs}
+    touched |= {binding.address for binding in plan.bindings}
     unknown = [
         describe(opened, intent, "it was sent after this plan was made")
         for opened in state.open_intents

@@ -30,9 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _check_hashes(range(options.seed, options.seed + options.check_hashes), options.jobs)
     summary = campaign.run(range(options.seed, options.seed + options.histories), options.jobs)
     _print(summary)
-    for seed, violation in summary.violations[:MOST_CASES]:
+    for number, (seed, violation) in enumerate(summary.violations):
         print(f"seed {seed}: {violation.invariant}: {violation.message}")
-        print(f"  case: {write_case(draw(seed), violation.invariant)}")
+        if number < MOST_CASES:
+            print(f"  case: {write_case(draw(seed), violation.invariant)}")
     for missed in summary.missed:
         print(f"never reached: {missed}")
     return 1 if summary.violations or summary.missed else 0

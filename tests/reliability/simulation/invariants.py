@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
 
 Problems = Iterator[str]
+READ_LAG_S = 10.0  # so long may a read show a volume as it was before it was deleted
 SNAPSHOT_SERVES_S = 3600 + 600  # so old may the snapshot be that a dangerous call relies on
 
 
@@ -131,7 +132,8 @@ def nothing_that_moved_is_touched(ghost: Ghost, sending: Sending) -> Problems:
     hidden_s = LAG_S if process.deceived else 0.0
     guarded = _guarded(sending)
     for touch in ghost.touched.get(ghost.records[opened.address].id, ()):
-        if planned_s < touch.at_s <= leased_s - hidden_s and guarded & set(touch.fields):
+        seen_by_s = leased_s - max(hidden_s, READ_LAG_S if "state" in touch.fields else 0.0)
+        if planned_s < touch.at_s <= seen_by_s and guarded & set(touch.fields):
             yield f"{opened.address} was changed by a person after the plan was made, and the plan ran"
 
 
