@@ -1,5 +1,7 @@
 """Machines as the platform sends them. Source: platform API, 2.6 and 4.4; platform notes, "Machines"."""
 
+from pydantic import Field
+
 from reconciler.wire.base import Wire
 
 GONE_STATES = frozenset({"destroying", "destroyed"})
@@ -70,4 +72,4 @@ class MachineStop(Wire):
     """Capability `machine.stop`. `timeout` is in seconds."""
 
     signal: str | None = None
-    timeout: int | None = None
+    timeout: int | None = Field(None, ge=0)

@@ -200,4 +200,4 @@ def test_the_description_has_the_operations_of_the_profile(profile: str, extende
     assert operations == (documented | more if extended else documented)
     assert {"MachineAccepted", "MachineStarted", "MachineWaited"} <= set(description["components"]["schemas"])
     waits = description["paths"][f"{machines}{one}/wait"]["get"]["responses"]
-    assert set(waits) == {"200", "401", "404", "408", "422"}
+    assert set(waits) == {"200", "401", "404", "408", "422", "429"}
