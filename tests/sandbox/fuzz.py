@@ -37,12 +37,13 @@ class Fuzzed(NamedTuple):
     world: Mapping[str, Any]
 
 
-def fuzz(profile: str, seed: int, examples: int, *options: str) -> Fuzzed:
+def fuzz(profile: str, seed: int, examples: int, *options: str, phases: str = "") -> Fuzzed:
     """One run, on a clock 6000 times faster than the real one, so that waits end and states change."""
     with _serving(profile, *options) as url:
         command = [sys.executable, "-m", "schemathesis.cli", f"--config-file={CONFIG}", "run"]
         command += [f"{url}/openapi.json", "--header", "Authorization: Bearer sandbox", "--no-color"]
         command += [f"--max-examples={examples}", f"--seed={seed}", "--continue-on-failure"]
+        command += [f"--phases={phases}"] if phases else []
         with tempfile.TemporaryDirectory() as folder:  # it leaves caches where it runs
             ran = subprocess.run(
                 command, cwd=folder, env={**os.environ, "PYTHONWARNINGS": ""}, capture_output=True, text=True
