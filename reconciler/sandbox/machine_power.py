@@ -74,7 +74,8 @@ def stop(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     machine = required(world, app_name, machine_id)
     body = request.object()
     fields.text(body, "signal")
-    fields.whole(body, "timeout", 0)
+    if not isinstance(body.get("timeout"), str):
+        fields.whole(body, "timeout", 0)
     return _stop(world, machine)
 
 
