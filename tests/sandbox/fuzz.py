@@ -1,8 +1,9 @@
 """Fuzz the sandbox from its own description: `python -m tests.sandbox.fuzz [--cases N] [--seed N]`.
 
 Runs schemathesis, configured by `schemathesis.toml`, against fresh sandboxes of both profiles, again and
-again with other seeds until N cases have run (default 5000), and reads the world after each. Prints one
-line per run; the exit code is 1 when a case failed.
+again with other seeds until N cases have run (default 5000), and reads the world after each. Every other
+run is pinned to the objects of `world.yaml`, so that its bodies meet something that exists. Prints one line
+per run; the exit code is 1 when a case failed.
 """
 
 import argparse
@@ -23,6 +24,16 @@ from urllib.parse import urlsplit
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 WORLD = Path(__file__).with_name("world.yaml")
 PROFILES = ("extended", "documented")
+PINNED = """
+[parameters]
+"path.app_name" = "shop"
+"path.volume_id" = "vol_data"
+"path.machine_id" = "m1"
+"path.secret_name" = "API_KEY"
+"path.id" = "orders0000000000"
+"path.postgres_cluster_id" = "orders0000000000"
+"""
+RUNS = [(profile, pinned) for pinned in (False, True) for profile in PROFILES]
 _CASES = re.compile(r"(\d+) generated")
 
 
@@ -37,14 +48,18 @@ class Fuzzed(NamedTuple):
     world: Mapping[str, Any]
 
 
-def fuzz(profile: str, seed: int, examples: int, *options: str, phases: str = "") -> Fuzzed:
+def fuzz(
+    profile: str, seed: int, examples: int, *options: str, pinned: bool = False, phases: str = ""
+) -> Fuzzed:
     """One run, on a clock 6000 times faster than the real one, so that waits end and states change."""
     with _serving(profile, *options) as url:
-        command = [sys.executable, "-m", "schemathesis.cli", f"--config-file={CONFIG}", "run"]
+        command = [sys.executable, "-m", "schemathesis.cli", "--config-file=config.toml", "run"]
         command += [f"{url}/openapi.json", "--header", "Authorization: Bearer sandbox", "--no-color"]
         command += [f"--max-examples={examples}", f"--seed={seed}", "--continue-on-failure"]
         command += [f"--phases={phases}"] if phases else []
         with tempfile.TemporaryDirectory() as folder:  # it leaves caches where it runs
+            config = CONFIG.read_text(encoding="utf-8") + (PINNED if pinned else "")
+            Path(folder, "config.toml").write_text(config, encoding="utf-8")
             ran = subprocess.run(
                 command, cwd=folder, env={**os.environ, "PYTHONWARNINGS": ""}, capture_output=True, text=True
             )
@@ -99,18 +114,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
     cases = failed = 0
-    for seed, profile in zip(count(wanted.seed), cycle(PROFILES), strict=False):
-        run = fuzz(profile, seed, 100)
+    operations: set[tuple[str, str]] = set()
+    reached: set[tuple[str, str]] = set()
+    for seed, (profile, pinned) in zip(count(wanted.seed), cycle(RUNS), strict=False):
+        run = fuzz(profile, seed, 100, pinned=pinned)
         cases += run.cases
         things = ", ".join(f"{len(each)} {name}" for name, each in run.world.items())
-        reached = f"{len(run.reached)} of {len(run.operations)} operations reached"
-        print(f"{profile}, seed {seed}: {run.cases} cases, {reached}; left {things}", flush=True)  # noqa: T201
+        operations |= run.operations
+        reached |= run.reached
+        name = f"{profile}, pinned" if pinned else profile
+        print(f"{name}, seed {seed}: {run.cases} cases; left {things}", flush=True)  # noqa: T201
         if run.code:
             failed += 1
             print(run.report, flush=True)  # noqa: T201
         if cases >= wanted.cases or not run.cases:
             break
-    print(f"{cases} cases, {failed} runs with failures")  # noqa: T201
+    got = f"{len(reached)} of {len(operations)} operations were answered with success at least once"
+    print(f"{cases} cases, {failed} runs with failures; {got}")  # noqa: T201
     return 1 if failed or not cases else 0
 
 

@@ -134,6 +134,8 @@ def test_one_machine_is_read_ten_times_at_once_and_then_five_a_second(platform: 
     statuses = [platform.call("GET", f"{MACHINES}/m1").status for _ in range(11)]
     platform.advance(1)
     statuses += [platform.call("GET", f"{MACHINES}/m1").status for _ in range(6)]
+    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m2"})
+    assert platform.call("GET", f"{MACHINES}/m2").status == 200
     assert statuses == [200] * 10 + [429] + [200] * 5 + [429]
 
 
