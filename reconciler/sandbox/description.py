@@ -48,7 +48,7 @@ def complete(app: FastAPI, routes: Sequence[Route], sandbox: "Sandbox") -> None:
         if first:
             components = description.setdefault("components", {})
             components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-            components.setdefault("schemas", {}).update(_schemas(routes))
+            components.setdefault("schemas", {}).update(_schemas(routes, strict=sandbox.strict))
         return _with_examples(description, _living(sandbox.world), rfc3339(sandbox.clock.now()))
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it
@@ -125,14 +125,27 @@ def _link(source: Route, target: Route) -> dict[str, Any] | None:
     return link
 
 
-def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
+def _schemas(routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
+    """The models of bodies, by name; `strict` holds those of the platform to the named fields, not null."""
     mode: Literal["validation"] = "validation"
     bodies: list[tuple[type[BaseModel], Literal["validation"]]] = [
         (route.body, mode) for route in routes if route.body
     ]
     _, schemas = models_json_schema(bodies, ref_template=_REFERENCE)
     definitions: dict[str, Any] = schemas["$defs"]
+    if strict:
+        held = {name: each for name, each in definitions.items() if not name.endswith("Registration")}
+        definitions |= {name: _held(each) for name, each in held.items()}
     return definitions
+
+
+def _held(schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {}
+    for name, each in schema["properties"].items():
+        options = [option for option in each.get("anyOf", ()) if option != {"type": "null"}]
+        kept = {key: value for key, value in each.items() if key not in ("anyOf", "default")}
+        properties[name] = kept | ({"anyOf": options} if options else {})
+    return {**schema, "properties": properties, "additionalProperties": False}
 
 
 def _living(world: World) -> dict[str, str]:

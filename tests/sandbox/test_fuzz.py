@@ -19,6 +19,11 @@ def test_no_body_that_the_description_allows_is_refused_by_an_object_that_exists
     assert run.cases > 400, run.report
 
 
+def test_the_strict_sandbox_describes_what_it_refuses() -> None:
+    run = fuzz("extended", 1, 1, "--strict", phases="examples,coverage", pinned=True)
+    assert run.code == 0, run.report
+
+
 def test_a_defect_is_found() -> None:
     run = fuzz("documented", 1, 1, "--switch", "error_text=message", phases="examples")
     assert run.code != 0
