@@ -92,12 +92,17 @@ class Sandbox:
         return None if control.owns(request.path) else self.faults.take(request)
 
     def answer(
-        self, request: Request, fault: faults.Fault | None = None, since: float | None = None
+        self,
+        request: Request,
+        fault: faults.Fault | None = None,
+        since: float | None = None,
+        *,
+        again: bool = False,
     ) -> Response:
         """The answer as of now. A front that can wait says `since` when, by the world's clock, it was asked.
 
         It gets an answer whose `again_s` is not 0 while a better one may come: not logged, not to be
-        sent, but to be asked for again when the clock has moved or another request was answered.
+        sent, but to be asked for `again` when the clock has moved or another request was answered.
         """
         self.settle()
         if control.owns(request.path):
@@ -105,7 +110,9 @@ class Sandbox:
             self._commit(self._settings())
         else:
             before = self.world.revision
-            response = Response() if fault and not fault.carries_out else self._platform_answer(request)
+            response = (
+                Response() if fault and not fault.carries_out else self._platform_answer(request, again)
+            )
             if since is not None and self.world.now < since + response.again_s:
                 return response
             response.again_s = 0.0
@@ -156,13 +163,14 @@ class Sandbox:
     def close(self) -> None:
         self.database.close()
 
-    def _platform_answer(self, request: Request) -> Response:
+    def _platform_answer(self, request: Request, again: bool) -> Response:
         try:
             route, parameters = self._found(request)
             if self.strict:
                 strictness.check(route, request)
-            limit = READ_MACHINE if route.name == "machine_get" else USUAL
-            self._buckets.take(self.world, route.name, parameters, limit)
+            if not again:
+                limit = READ_MACHINE if route.name == "machine_get" else USUAL
+                self._buckets.take(self.world, route.name, parameters, limit)
             return route.handler(self.world, request, **parameters)
         except Refusal as refusal:
             return refused(request.path, refusal, self.world.switches["error_text"])

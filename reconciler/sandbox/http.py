@@ -104,12 +104,14 @@ def application(sandbox: Sandbox) -> FastAPI:
         if fault and fault.hold_s:
             await asyncio.sleep(fault.hold_s)
         since = sandbox.clock.now()
-        while (answer := sandbox.answer(request, fault, since)).again_s:
+        answer = sandbox.answer(request, fault, since)
+        while answer.again_s:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_nap_s(sandbox, since + answer.again_s)):
                     await moved.wait()
             if _server_ends(http) or await http.is_disconnected():
                 since = -math.inf  # what is answered now ends the wait
+            answer = sandbox.answer(request, fault, since, again=True)
         moved.set()  # and cleared at once: whoever waits is woken all the same
         moved.clear()
         return Answer(answer)
