@@ -1,10 +1,16 @@
 """`reconcile sandbox`: the emulated platform as a process of its own."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from reconciler.cli.failures import DONE, reports_failures
+from reconciler.errors import ManifestError, ReconcilerError
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("sandbox", short_help="Run the emulated platform.")
@@ -15,10 +21,16 @@ from reconciler.cli.failures import DONE, reports_failures
 @click.option(
     "--profile", type=click.Choice(["documented", "extended"]), default="documented", show_default=True
 )
-@click.option(
-    "--seed", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="World to start with."
-)
+@click.option("--seed", type=_FILE, help="World to start with, as YAML or JSON.")
+@click.option("--faults", type=_FILE, help="Script of faults to start with, as YAML or JSON.")
+@click.option("--switch", "switches", multiple=True, metavar="NAME=VALUE", help="See /_sandbox/switches.")
+@click.option("--strict", is_flag=True, help="Refuse what the API document does not describe.")
 @click.option("--token", default="sandbox", show_default=True, help="Bearer token that /v1 asks for.")
+@click.option(
+    "--machine-socket",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Unix socket at which a machine may suspend itself.",
+)
 @click.option("--until-stdin-closes", is_flag=True, hidden=True)
 @reports_failures
 def command(
@@ -28,10 +40,14 @@ def command(
     clock: str,
     profile: str,
     seed: Path | None,
+    faults: Path | None,
+    switches: Sequence[str],
+    strict: bool,
     token: str,
+    machine_socket: Path | None,
     until_stdin_closes: bool,
 ) -> int:
-    """Run the emulated platform. The first line on stdout is `listening on URL`; see also /_sandbox/."""
+    """Run the emulated platform. The first line on stdout is `listening on URL`; see also URL/."""
     from reconciler.sandbox import serve
 
     if db is not None:
@@ -43,14 +59,55 @@ def command(
             host=host,
             clock=clock,
             profile=profile,
-            seed=seed,
+            seed=_mapping(seed),
+            script=None if faults is None else _read(faults),
+            switch=dict(map(_setting, switches)),
+            strict=strict,
             token=token,
+            machine_socket=machine_socket,
             ready=lambda url: click.echo(f"listening on {url}"),
             until_stdin_closes=until_stdin_closes,
         )
     except ValueError as failure:
         raise click.UsageError(str(failure)) from failure
     return DONE
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """NAME=VALUE with the value as JSON would read it, otherwise as text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--switch: `{text}` is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _mapping(file: Path | None) -> dict[str, Any] | None:
+    """The world in `file`. Raises ReconcilerError for any other document."""
+    world = None if file is None else _read(file)
+    if world is not None and not isinstance(world, dict):
+        raise ReconcilerError(f"{file} is not a seed: it holds no mapping")
+    return world
+
+
+def _read(file: Path) -> Any:
+    """The one document in `file`. Raises ReconcilerError when it is neither YAML nor JSON."""
+    from reconciler.manifests.compose import compose
+
+    data = file.read_bytes()
+    if file.suffix == ".json":  # the world of a sandbox may be larger than any manifest
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as problem:
+            raise ReconcilerError(f"{file} is not JSON: {problem}") from problem
+    composed = compose(data, str(file))
+    if composed.diagnostics:
+        raise ManifestError(f"{file} cannot be read", composed.diagnostics)
+    if len(composed.documents) != 1:
+        raise ReconcilerError(f"{file} holds {len(composed.documents)} documents instead of one")
+    return composed.documents[0].value
 
 
 def _refuse_a_missing_folder(folder: Path) -> None:

@@ -15,11 +15,19 @@ def required_app(world: World, name: str) -> App:
     return app
 
 
+def listed_app(world: World, name: str) -> App:
+    """As `required_app`, but a new app is not found by its lists for a while (switch new_app_404_s)."""
+    app = required_app(world, name)
+    if world.now < app.created_at + world.switches["new_app_404_s"]:
+        raise Refusal(404, "Could not find App")
+    return app
+
+
 def register(world: World, name: str, org_slug: str | None = None, primary_region: str | None = None) -> App:
     """Create the app, or change what is given of an existing one; its organization exists from then on."""
     app = world.find(App, name)
     if app is None:
-        app = App(name, org_slug or PERSONAL, primary_region or DEFAULT_REGION)
+        app = App(name, org_slug or PERSONAL, primary_region or DEFAULT_REGION, created_at=world.now)
         world.put(app)
     before = (app.org_slug, app.primary_region)
     app.org_slug, app.primary_region = org_slug or app.org_slug, primary_region or app.primary_region

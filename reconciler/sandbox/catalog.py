@@ -1,10 +1,13 @@
 """What the platform is made of. A new group of endpoints is its own file and one entry in `PARTS`."""
 
-from reconciler.sandbox import cluster, machine, machine_power, secret, snapshot, volume
-from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import App, Organization, Thing, Transitions
+from collections.abc import Iterator
+from urllib.parse import quote
 
-PARTS = (cluster, volume, snapshot, secret, machine, machine_power)
+from reconciler.sandbox import cluster, day, machine, machine_power, secret, snapshot, volume
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.world import App, Organization, Thing, Transitions, World
+
+PARTS = (cluster, volume, snapshot, day, secret, machine, machine_power)
 
 ROUTES: tuple[Route, ...] = tuple(route for part in PARTS for route in part.ROUTES)
 TRANSITIONS: Transitions = {key: each for part in PARTS for key, each in part.TRANSITIONS.items()}
@@ -15,8 +18,19 @@ KINDS: dict[str, type[Thing]] = {
         App,
         cluster.Cluster,
         volume.Volume,
+        volume.Day,
         volume.Snapshot,
         secret.Secret,
         machine.Machine,
     )
 }
+
+
+def list_paths(world: World) -> Iterator[str]:
+    """The path of every list that there is now, extended ones too."""
+    yield "/v1/postgres"
+    for app in world.all(App):
+        for group in ("volumes", "secrets", "machines"):
+            yield f"/v1/apps/{quote(app.id, safe='')}/{group}"
+    for each in world.all(volume.Volume):
+        yield f"/v1/apps/{quote(each.app, safe='')}/volumes/{each.id}/snapshots"

@@ -4,6 +4,7 @@ Source: platform API, 2.1, 3.1, 4.1 and 7.1; platform notes, "Postgres".
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from reconciler.wire import cluster as wires
 from reconciler.wire.base import parse_time
 
 # plan → (cpu_kind, cpus, memory_mb)
-PLANS = {
+PLANS: Mapping[str, tuple[str, int, int]] = {
     "basic": ("shared", 2, 1024),
     "starter": ("shared", 2, 2048),
     "launch": ("performance", 2, 8192),
@@ -27,11 +28,13 @@ PLANS = {
 VERSIONS = ("16", "17")
 POOL_MODES = ("session", "transaction")
 PORT = 5432
+RESTORE_PATH = "/v1/postgres/{postgres_cluster_id}/restore"
 _PLAN_BY_LOWER_CASE = {plan.lower(): plan for plan in PLANS}
-_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,63}")
+_NAME = re.compile(wires.NAME)
 _OFFSET = re.compile(r".*(?:[Zz]|[+-]\d{2}:\d{2})")
 _GONE = ("deleting", "deleted")
 _HOUR_S = 3600
+_DAY_S = 24 * _HOUR_S
 _GIB = 1024**3
 
 
@@ -120,14 +123,16 @@ def list_all(world: World, request: Request) -> Response:
     org_slug = request.parameter("org_slug")
     if org_slug and not world.has_organization(org_slug):
         raise Refusal(404, "Organization not found")
-    with_deleted = (request.parameter("include_deleted") or "").lower() in ("true", "1")
+    with_deleted = (request.parameter("include_deleted") or "false").lower()
+    if with_deleted not in ("true", "false", "1", "0"):
+        raise Refusal(422, "include_deleted must be true or false")
     return reply(
         {
             "data": [
                 _summary(cluster)
                 for cluster in world.all(Cluster)
                 if (not org_slug or cluster.org_slug == org_slug)
-                and (with_deleted or cluster.state != "deleted")
+                and (with_deleted in ("true", "1") or cluster.state != "deleted")
             ]
         }
     )
@@ -217,10 +222,10 @@ def _required(world: World, id: str) -> Cluster:
 
 def _name(body: dict[str, Any]) -> str:
     """The wished name, "" when one is to be generated."""
-    name = (fields.text(body, "name") or "").strip()
-    if name and not _NAME.fullmatch(name):
+    name = fields.text(body, "name") or ""
+    if not _NAME.fullmatch(name):
         raise fields.refused("name", "must be at most 63 printable characters")
-    return name
+    return name.strip()
 
 
 def _plan(body: dict[str, Any]) -> str:
@@ -235,7 +240,8 @@ def _inside_window(world: World, source: Cluster, text: str) -> float:
     if moment is None:
         raise Refusal(422, "pitr_time must be an RFC 3339 timestamp with an explicit UTC offset")
     at = moment.timestamp()
-    if source.ready_at is None or not int(source.ready_at) <= at <= world.now:
+    oldest = world.now - world.switches["pitr_window_days"] * _DAY_S
+    if source.ready_at is None or not max(int(source.ready_at), oldest) <= at <= world.now:
         raise Refusal(422, "pitr_time is outside the point-in-time recovery window")
     return at
 
@@ -294,6 +300,8 @@ ROUTES = (
         body=wires.ClusterCreate,
         replies={201: wires.ClusterReply},
         errors=_ERRORS,
+        gives={"id": "/data/id", "postgres_cluster_id": "/data/id"},
+        example={"org_slug": "personal", "plan": "basic", "region": "ams", "name": "orders"},
     ),
     Route(
         "GET",
@@ -302,7 +310,9 @@ ROUTES = (
         "List clusters",
         extended=True,
         replies={200: wires.ClusterList},
-        errors=(401, 404),
+        errors=(401, 404, 422),
+        query={"org_slug": {"type": "string"}, "include_deleted": {"type": "boolean"}},
+        gives={"id": "/data/0/id", "postgres_cluster_id": "/data/0/id"},
     ),
     Route(
         "GET",
@@ -329,14 +339,16 @@ ROUTES = (
         extended=True,
         replies={200: wires.ClusterBackupList},
         errors=(401, 404),
+        gives={"backup_id": "/data/0/id", "postgres_cluster_id": "$request.path.id"},
     ),
     Route(
         "POST",
-        "/v1/postgres/{postgres_cluster_id}/restore",
+        RESTORE_PATH,
         restore,
         "Restore to a new cluster",
         body=wires.ClusterRestore,
         replies={201: wires.ClusterReply},
         errors=_ERRORS,
+        gives={"id": "/data/id"},
     ),
 )

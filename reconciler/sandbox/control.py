@@ -3,9 +3,9 @@
 Handlers get the whole sandbox, not the world alone: clock, faults and log belong to it.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from reconciler.sandbox import (
     app,
@@ -13,6 +13,7 @@ from reconciler.sandbox import (
     fields,
     machine,
     machine_power,
+    page,
     secret,
     snapshot,
     switches,
@@ -21,15 +22,28 @@ from reconciler.sandbox import (
 from reconciler.sandbox import faults as fault_list
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.registration import (
+    NAME,
+    AppRegistered,
+    AppRegistration,
+    MachineRegistration,
+)
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, World
+from reconciler.wire import machine as wires
 from reconciler.wire.base import parse_time
 
 if TYPE_CHECKING:
     from reconciler.sandbox.core import Sandbox
 
 PREFIX = "/_sandbox/"
+_PAGE = "/"
 _FOREVER_S = 100 * 365 * 24 * 3600
+
+
+def owns(path: str) -> bool:
+    """Whether a request for `path` is for a control verb: no token, no faults, no line in the log."""
+    return path == _PAGE or path.startswith(PREFIX)
 
 
 def post_app(sandbox: "Sandbox", request: Request) -> Response:
@@ -48,7 +62,8 @@ def register_app(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
         app.register_organization(world, _plain(org_slug, "org_slug"))
         return {"org_slug": org_slug}
     name = _plain(fields.required_text(body, "name"), "name")
-    return app.wire(app.register(world, name, org_slug and _plain(org_slug, "org_slug"), primary_region))
+    slug = None if org_slug is None else _plain(org_slug, "org_slug")
+    return app.wire(app.register(world, name, slug, primary_region))
 
 
 def register_machine(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,16 +117,12 @@ def post_clock(sandbox: "Sandbox", request: Request) -> Response:
 
 
 def post_faults(sandbox: "Sandbox", request: Request) -> Response:
-    wanted = request.json()
-    world = sandbox.world
-    lists = {
-        f"/v1/apps/{quote(each.id)}/volumes": [
-            volume.wire(world, item) for item in world.children(volume.Volume, each.id)
-        ]
-        for each in world.all(App)
-    }
-    sandbox.faults.pending.extend(fault_list.read(wanted, lists))
+    sandbox.faults.script(fault_list.read(request.json()), sandbox.lists)
     return get_faults(sandbox, request)
+
+
+def get_page(sandbox: "Sandbox", request: Request) -> Response:
+    return page.show(sandbox)
 
 
 def get_faults(sandbox: "Sandbox", request: Request) -> Response:
@@ -119,7 +130,7 @@ def get_faults(sandbox: "Sandbox", request: Request) -> Response:
 
 
 def delete_faults(sandbox: "Sandbox", request: Request) -> Response:
-    sandbox.faults.pending.clear()
+    sandbox.faults.clear()
     return reply([])
 
 
@@ -207,16 +218,11 @@ def patch_cluster(sandbox: "Sandbox", request: Request, id: str) -> Response:
 
 
 def get_switches(sandbox: "Sandbox", request: Request) -> Response:
-    return reply(sandbox.world.switches)
+    return reply(switches.described(sandbox.world.switches))
 
 
 def post_switches(sandbox: "Sandbox", request: Request) -> Response:
-    wanted = request.object()
-    switches.check(wanted)
-    before = sandbox.world.switches["extend_needs_restart"]
-    if before == "never" != wanted.get("extend_needs_restart", before):  # what was added so far is in use
-        machine.use_added_space(sandbox.world)
-    sandbox.world.switches.update(wanted)
+    sandbox.set_switches(request.object())
     return reply(sandbox.world.switches)
 
 
@@ -272,8 +278,8 @@ def _positive(body: Mapping[str, Any], name: str) -> int | None:
 
 
 def _plain(name: str, field: str) -> str:
-    if not name.isprintable() or "/" in name or len(name) > 200:
-        raise fields.refused(field, "must be printable and without a slash")
+    if not re.fullmatch(NAME, name):
+        raise fields.refused(field, "must be letters, digits, dots, dashes and underscores, at most 200")
     return name
 
 
@@ -282,8 +288,29 @@ def _world_volume(world: World, thing: volume.Volume) -> dict[str, Any]:
 
 
 ROUTES = (
-    Route("POST", PREFIX + "apps", post_app),
-    Route("POST", PREFIX + "machines", post_machine),
+    Route("GET", _PAGE, get_page),
+    Route(
+        "POST",
+        PREFIX + "apps",
+        post_app,
+        "Register an app",
+        body=AppRegistration,
+        replies={200: AppRegistered},
+        errors=(400, 422),
+        gives={"app_name": "/name", "app": "/name", "org_slug": "/org_slug"},
+        example={"name": "shop", "org_slug": "acme", "primary_region": "ams"},
+    ),
+    Route(
+        "POST",
+        PREFIX + "machines",
+        post_machine,
+        "Register a machine",
+        body=MachineRegistration,
+        replies={200: wires.Machine},
+        errors=(400, 404, 422),
+        gives={"machine_id": "/id", "app_name": "/app"},
+        example={"app": "shop", "memory_mb": 512},
+    ),
     Route("POST", PREFIX + "machines/{machine_id}/{verb}", post_machine_verb),
     Route("GET", PREFIX + "clock", get_clock),
     Route("POST", PREFIX + "clock", post_clock),

@@ -4,18 +4,24 @@ import hmac
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from reconciler.sandbox import catalog, control, faults
+from reconciler.sandbox import catalog, control, faults, machine, strictness, switches
 from reconciler.sandbox.clock import WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.routing import Router
+from reconciler.sandbox.limits import READ_MACHINE, USUAL, Buckets
+from reconciler.sandbox.machine_power import suspend
+from reconciler.sandbox.routing import Match, Router
 from reconciler.sandbox.seed import plant
+from reconciler.sandbox.volume import begin_days
 from reconciler.sandbox.world import World
 
 PROFILES = ("documented", "extended")
+SOCKET_HOST = "flaps"
 DEFAULT_TOKEN = "sandbox"  # noqa: S105 - the documented default, loopback only
 
 
@@ -24,7 +30,10 @@ class Sandbox:
 
     Without `db` it lives in memory. `apps` and `machines` are bodies of the control verbs of these
     names; `seed` is a document like the answer to `GET /_sandbox/world`, planted into an empty world only.
-    Raises ValueError for an unknown clock or profile, StoreError for an unusable `db` or `seed`.
+    `switch` are settings of switches, `script` the body of a `POST /_sandbox/faults`; `strict`
+    refuses what neither the document nor the notes describe.
+    Raises ValueError for an unknown clock, profile, switch or fault, StoreError for an unusable
+    `db` or `seed`.
     """
 
     def __init__(
@@ -36,7 +45,10 @@ class Sandbox:
         token: str = DEFAULT_TOKEN,
         apps: Sequence[Mapping[str, Any]] = (),
         machines: Sequence[Mapping[str, Any]] = (),
-        seed: Path | None = None,
+        seed: Path | Mapping[str, Any] | None = None,
+        switch: Mapping[str, Any] | None = None,
+        script: Any = None,
+        strict: bool = False,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
@@ -48,14 +60,24 @@ class Sandbox:
         self.database = Database(db)
         saved = self.database.load(self.world)
         self.world.switches.update(saved.get("switches", {}))
-        self.faults = faults.Faults(faults.stored(saved.get("faults", [])))
+        self.faults = faults.stored(saved.get("faults", []))
         self.clock = WorldClock(clock, saved.get("clock", 0.0), wall=wall, monotonic=monotonic)
         self.extended = profile == "extended"
         self._bearer = f"Bearer {token}".encode()
+        self.strict = strict
+        self._buckets = Buckets()
         self._platform = Router(catalog.ROUTES, extended=self.extended)
         self._control = Router(control.ROUTES)
         self.settle()
-        plant(self.world, seed, apps, machines)
+        begin_days(self.world)
+        try:
+            if switch:
+                self.set_switches(switch)
+            plant(self.world, seed, apps, machines)
+            if script is not None:
+                self.faults.script(faults.read(script), self.lists)
+        except Refusal as refusal:
+            raise ValueError(refusal.message) from None
         self._commit(self._settings())
 
     def handle(self, request: Request) -> Response:
@@ -67,23 +89,30 @@ class Sandbox:
 
     def fault_for(self, request: Request) -> faults.Fault | None:
         """Take the fault that hits this request; the front waits for its `hold_s` before `answer`."""
-        return None if request.path.startswith(control.PREFIX) else self.faults.take(request)
+        return None if control.owns(request.path) else self.faults.take(request)
 
     def answer(
-        self, request: Request, fault: faults.Fault | None = None, since: float | None = None
+        self,
+        request: Request,
+        fault: faults.Fault | None = None,
+        since: float | None = None,
+        *,
+        again: bool = False,
     ) -> Response:
         """The answer as of now. A front that can wait says `since` when, by the world's clock, it was asked.
 
         It gets an answer whose `again_s` is not 0 while a better one may come: not logged, not to be
-        sent, but to be asked for again when the clock has moved or another request was answered.
+        sent, but to be asked for `again` when the clock has moved or another request was answered.
         """
         self.settle()
-        if request.path.startswith(control.PREFIX):
+        if control.owns(request.path):
             response = self._control_answer(request)
             self._commit(self._settings())
         else:
             before = self.world.revision
-            response = Response() if fault and not fault.carries_out else self._platform_answer(request)
+            response = (
+                Response() if fault and not fault.carries_out else self._platform_answer(request, again)
+            )
             if since is not None and self.world.now < since + response.again_s:
                 return response
             response.again_s = 0.0
@@ -112,21 +141,55 @@ class Sandbox:
         self.clock.advance(seconds)
         self.tick()
 
+    def set_switches(self, wanted: Mapping[str, Any]) -> None:
+        """Raises Refusal 422 for a switch or a value that does not exist."""
+        switches.check(wanted)
+        before = self.world.switches["extend_needs_restart"]
+        if before == "never" != wanted.get("extend_needs_restart", before):
+            machine.use_added_space(self.world)  # what was added so far is in use
+        self.world.switches.update(wanted)
+
+    def lists(self, glob: str) -> dict[str, Any]:
+        """What the lists answer now whose path matches `glob`, by path."""
+        found = {}
+        router = Router(catalog.ROUTES)
+        for path in catalog.list_paths(self.world):
+            if fnmatchcase(path, glob):
+                route, parameters = router.find("GET", path)
+                with suppress(Refusal):  # the app may be too new to be listed
+                    found[path] = route.handler(self.world, Request("GET", path), **parameters).json()
+        return found
+
     def close(self) -> None:
         self.database.close()
 
-    def _platform_answer(self, request: Request) -> Response:
+    def _platform_answer(self, request: Request, again: bool) -> Response:
         try:
-            self._authorize(request)
-            handler, parameters = self._platform.find(request.method, request.path)
-            return handler(self.world, request, **parameters)
+            route, parameters = self._found(request)
+            if self.strict:
+                strictness.check(route, request)
+            if not again:
+                limit = READ_MACHINE if route.name == "machine_get" else USUAL
+                self._buckets.take(self.world, route.name, parameters, limit)
+            return route.handler(self.world, request, **parameters)
         except Refusal as refusal:
-            return refused(request.path, refusal)
+            return refused(request.path, refusal, self.world.switches["error_text"])
+
+    def _found(self, request: Request) -> Match:
+        """The route of a request that may take it. Without a token, that is the suspend over the socket.
+
+        Source: platform API, 4.4 and 5.1.
+        """
+        match = self._platform.find(request.method, request.path) if request.local else None
+        of_itself = match is not None and match.route.handler is suspend
+        if not (of_itself and request.headers.get("host", "").partition(":")[0] == SOCKET_HOST):
+            self._authorize(request)
+        return match or self._platform.find(request.method, request.path)
 
     def _control_answer(self, request: Request) -> Response:
         try:
-            handler, parameters = self._control.find(request.method, request.path)
-            return handler(self, request, **parameters)
+            route, parameters = self._control.find(request.method, request.path)
+            return route.handler(self, request, **parameters)
         except Refusal as refusal:
             return refused(request.path, refusal)
 
@@ -145,8 +208,10 @@ class Sandbox:
         self.world.changed.clear()
 
 
-def refused(path: str, refusal: Refusal) -> Response:
+def refused(path: str, refusal: Refusal, text_under: str = "error") -> Response:
     """The error body that the endpoints around `path` are documented or known to send.
+
+    `text_under` is the switch error_text.
 
     Source: platform API, 7.1 and 7.2; platform notes, "Errors, limits, headers".
     """
@@ -155,6 +220,17 @@ def refused(path: str, refusal: Refusal) -> Response:
         body = {"details": refusal.details, "error": refusal.message, "status": refusal.code or "not_found"}
     elif refusal.code and path.startswith("/v1/apps/"):
         body["status"] = refusal.code
-    response = reply(body, refusal.status)
+    response = _ERROR_BODIES[text_under](body, refusal.status)
     response.headers.update(refusal.headers)
     return response
+
+
+_ERROR_BODIES: Mapping[str, Callable[[dict[str, Any], int], Response]] = {
+    "error": reply,
+    "message": lambda body, status: reply(
+        {"message" if name == "error" else name: value for name, value in body.items()}, status
+    ),
+    "errors.detail": lambda body, status: reply({"errors": {"detail": body["error"]}}, status),
+    "text": lambda body, status: Response(status, body["error"].encode(), "text/plain; charset=utf-8"),
+    "empty": lambda body, status: Response(status),
+}

@@ -15,7 +15,7 @@ from reconciler.errors import StoreError
 from reconciler.sandbox.catalog import KINDS
 from reconciler.sandbox.world import Thing, World
 
-VERSION = 1
+VERSION = 2  # 2: days of volumes
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS things (
     kind TEXT NOT NULL, id TEXT NOT NULL, serial INTEGER PRIMARY KEY, body TEXT NOT NULL, UNIQUE (kind, id)
@@ -105,8 +105,15 @@ class Database:
         rows: Sequence[tuple[int, str, str, str, int, int]] = self._connection.execute(
             "SELECT seq, at, method, path, status, effect FROM log WHERE seq > ? ORDER BY seq", (since,)
         ).fetchall()
-        for seq, at, method, path, status, effect in rows:
-            yield seq, LogEntry(at, method, path, status, bool(effect))
+        yield from map(_entry, rows)
+
+    def tail(self, most: int) -> tuple[int, Sequence[tuple[int, LogEntry]]]:
+        """How many lines there are, and the last `most` of them, newest first."""
+        (total,) = self._connection.execute("SELECT count(*) FROM log").fetchone()
+        rows: Sequence[tuple[int, str, str, str, int, int]] = self._connection.execute(
+            "SELECT seq, at, method, path, status, effect FROM log ORDER BY seq DESC LIMIT ?", (most,)
+        ).fetchall()
+        return total, [_entry(row) for row in rows]
 
     def close(self) -> None:
         self._connection.close()
@@ -122,3 +129,8 @@ class Database:
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.executescript(_SCHEMA)
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _entry(row: tuple[int, str, str, str, int, int]) -> tuple[int, LogEntry]:
+    seq, at, method, path, status, effect = row
+    return seq, LogEntry(at, method, path, status, bool(effect))

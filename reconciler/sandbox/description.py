@@ -1,20 +1,33 @@
-"""What `/openapi.json` says: the routes, with the wire models of their bodies and answers.
+"""What `/openapi.json` says: the routes, with the wire models of their bodies and answers, and links.
 
-Source: platform API, 9: OpenAPI 3.1, description version `1.0`.
+A link leads from an answer that holds an id to every operation that takes it, so that a client, or a
+fuzzer, finds its way from a create to all that can be done with what was created. Parameters have
+examples from the world as it is. Source: platform API, 9: OpenAPI 3.1, description version `1.0`.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from reconciler.sandbox.clock import rfc3339
+from reconciler.sandbox.cluster import RESTORE_PATH, Cluster
+from reconciler.sandbox.machine import Machine
 from reconciler.sandbox.routing import Route
+from reconciler.sandbox.secret import Secret
+from reconciler.sandbox.volume import Volume
+from reconciler.sandbox.world import App, World
 from reconciler.wire.base import Wire
 
+if TYPE_CHECKING:
+    from reconciler.sandbox.core import Sandbox
+
 VERSION = "1.0"
+_REFERENCE = "#/components/schemas/{model}"
 
 
 class Error(Wire):
@@ -25,60 +38,150 @@ class Error(Wire):
     details: dict[str, Any] | None = None
 
 
-def complete(app: FastAPI, routes: Sequence[Route]) -> None:
-    """Add what FastAPI cannot know: the models of bodies that it does not read, and the token."""
+def complete(app: FastAPI, routes: Sequence[Route], sandbox: "Sandbox") -> None:
+    """Add what FastAPI cannot know: models of bodies that it does not read, the token, live examples."""
     describe = app.openapi
 
     def openapi() -> dict[str, Any]:
-        if app.openapi_schema is not None:
-            return app.openapi_schema
+        first = app.openapi_schema is None
         description = describe()  # kept by FastAPI, so that the additions stay
-        description["security"] = [{"bearer": []}]
-        components = description.setdefault("components", {})
-        components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-        components.setdefault("schemas", {}).update(_schemas(routes))
-        return description
+        if first:
+            components = description.setdefault("components", {})
+            components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+            components.setdefault("schemas", {}).update(_schemas(routes, strict=sandbox.strict))
+        return _with_examples(description, _living(sandbox.world), rfc3339(sandbox.clock.now()))
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it
 
 
-def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
-    mode: Literal["validation"] = "validation"
-    bodies: list[tuple[type[BaseModel], Literal["validation"]]] = [
-        (route.body, mode) for route in routes if route.body
-    ]
-    _, schemas = models_json_schema(bodies, ref_template="#/components/schemas/{model}")
-    definitions: dict[str, Any] = schemas["$defs"]
-    return definitions
-
-
-def described(route: Route) -> dict[str, Any]:
-    """What FastAPI is to say of a route: the core reads parameters and body itself."""
-    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
+    """What FastAPI is to say of `route`, one of `routes`: the core reads parameters and body itself."""
     extra: dict[str, Any] = {
+        "security": [] if route.path.startswith("/_sandbox/") else [{"bearer": []}],
         "parameters": [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
-        ]
+            *(_parameter(name, "path", {"type": "string", "minLength": 1}) for name in route.path_parameters),
+            *(_parameter(name, "query", schema) for name, schema in route.query.items()),
+        ],
     }
     if route.body:
-        schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        content: dict[str, Any] = {"schema": {"$ref": _REFERENCE.format(model=route.body.__name__)}}
+        if route.example:
+            content["examples"] = {"documented": {"value": route.example}}
+        required = "required" in route.body.model_json_schema()
+        extra["requestBody"] = {"required": required, "content": {"application/json": content}}
     first, *others = route.replies
-    stem = route.handler.__module__.rpartition(".")[2]
+    errors = {*route.errors, 429, *((400, 415) if strict else ())}
+    if route.path.startswith("/_sandbox/"):
+        errors -= {429}
+    links = {target.name: link for target in routes if (link := _link(route, target))}
     return {
         "summary": route.summary,
-        "operation_id": f"{stem}_{route.handler.__name__}",
-        "tags": [stem],
+        "operation_id": route.name,
+        "tags": [route.name.partition("_")[0]],
         "status_code": first,
         "response_model": None,
         "response_class": JSONResponse if route.replies[first] else Response,
         "responses": {
             **{
-                status: {"model": route.replies[status]}
+                status: {
+                    **({"model": route.replies[status]} if route.replies[status] else {}),
+                    **({"links": links} if links else {}),
+                }
                 for status in (first, *others)
-                if route.replies[status]
             },
-            **{status: {"model": Error} for status in route.errors},
+            **{status: {"model": Error} for status in sorted(errors)},
         },
         "openapi_extra": extra,
     }
+
+
+def _parameter(name: str, place: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": dict(schema)}
+
+
+def _link(source: Route, target: Route) -> dict[str, Any] | None:
+    """How to call `target` with what the answer of `source` gives; None when that is not enough, or nothing.
+
+    The remaining parts of the path are those of the request that was answered.
+    """
+    given = {
+        name: found if found.startswith("$") else f"$response.body#{found}"
+        for name, found in source.gives.items()
+    }
+    carried = {name: f"$request.path.{name}" for name in source.path_parameters}
+    known = carried | given
+    fields = target.body.model_fields if target.body else {}
+    in_path = [name for name in target.path_parameters if name in given]
+    in_body = {name: expression for name, expression in given.items() if name in fields}
+    if not (in_path or in_body) or not all(name in known for name in target.path_parameters):
+        return None
+    link: dict[str, Any] = {
+        "operationId": target.name,
+        "parameters": {name: known[name] for name in target.path_parameters},
+    }
+    if in_body:
+        needed = {name: value for name, value in target.example.items() if fields[name].is_required()}
+        link["requestBody"] = needed | in_body
+    return link
+
+
+def _schemas(routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
+    """The models of bodies, by name; `strict` holds those of the platform to the named fields, not null."""
+    mode: Literal["validation"] = "validation"
+    bodies: list[tuple[type[BaseModel], Literal["validation"]]] = [
+        (route.body, mode) for route in routes if route.body
+    ]
+    _, schemas = models_json_schema(bodies, ref_template=_REFERENCE)
+    definitions: dict[str, Any] = schemas["$defs"]
+    if strict:
+        held = {name: each for name, each in definitions.items() if not name.endswith("Registration")}
+        definitions |= {name: _held(each) for name, each in held.items()}
+    return definitions
+
+
+def _held(schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {}
+    for name, each in schema["properties"].items():
+        options = [option for option in each.get("anyOf", ()) if option != {"type": "null"}]
+        kept = {key: value for key, value in each.items() if key not in ("anyOf", "default")}
+        properties[name] = kept | ({"anyOf": options} if options else {})
+    return {**schema, "properties": properties, "additionalProperties": False}
+
+
+def _living(world: World) -> dict[str, str]:
+    """Parameters of paths that lead somewhere now, all in one app, by name."""
+    cluster = next((each.id for each in world.all(Cluster) if each.state == "ready"), None)
+    found = {} if cluster is None else {"id": cluster, "postgres_cluster_id": cluster}
+    apps = sorted(world.all(App), key=lambda app: _richness(world, app.id), reverse=True)
+    if not apps:
+        return found
+    app = apps[0].id
+    firsts = {
+        "app_name": app,
+        "volume_id": next((each.id for each in world.children(Volume, app)), None),
+        "machine_id": next((each.id for each in world.children(Machine, app)), None),
+        "secret_name": next((each.name for each in world.children(Secret, app)), None),
+    }
+    return found | {name: value for name, value in firsts.items() if value is not None}
+
+
+def _richness(world: World, app: str) -> int:
+    """How many groups of things the app has."""
+    return sum(any(True for _ in world.children(cls, app)) for cls in (Volume, Machine, Secret))
+
+
+def _with_examples(description: Mapping[str, Any], living: Mapping[str, str], now: str) -> dict[str, Any]:
+    """The same with examples of the present: parameters that lead somewhere, and a restorable moment."""
+    shown = {**description, "paths": deepcopy(description["paths"])}
+    for parameter in _parameters(shown["paths"]):
+        if parameter["in"] == "path" and parameter["name"] in living:
+            parameter["example"] = living[parameter["name"]]
+    bodies: dict[str, Any] = shown["paths"][RESTORE_PATH]["post"]["requestBody"]["content"]
+    bodies["application/json"]["examples"] = {"now": {"value": {"pitr_time": now}}}
+    return shown
+
+
+def _parameters(paths: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for operations in paths.values():
+        for operation in operations.values():
+            yield from operation.get("parameters", ())

@@ -11,13 +11,17 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`path` is as sent: percent-encoded and without the query. Header names are in lower case."""
+    """`path` is as sent: percent-encoded and without the query. Header names are in lower case.
+
+    `local`: it came over the Unix socket, where a machine may suspend itself without a token.
+    """
 
     method: str
     path: str
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    local: bool = False
 
     def parameter(self, name: str) -> str | None:
         """The first value of a query parameter; those nobody asks for are ignored."""
@@ -46,7 +50,8 @@ class Request:
 class Response:
     """An answer, and how the HTTP front is to spoil it.
 
-    `delay_s` are real seconds to hold the answer back. `cut`: "drop" closes the
+    `delay_s` are real seconds to hold the answer back, `drip_s` those between two bytes of its body
+    (in a long one, between two of a hundred pieces). `cut`: "drop" closes the
     connection without an answer, "truncate" in the middle of the body. `again_s`: for so many
     seconds of the world's clock after the request came, asking again may give a better answer.
     """
@@ -56,6 +61,7 @@ class Response:
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
+    drip_s: float = 0.0
     again_s: float = 0.0
     cut: Literal["", "drop", "truncate"] = ""
 

@@ -1,6 +1,7 @@
 """Faults to order: the next requests that match are answered wrongly, late, or not at all."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
@@ -11,6 +12,9 @@ from pydantic.dataclasses import dataclass as checked
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 
 HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
+_ENUMS = ("state", "status", "plan", "type", "previous_state")
+UNKNOWN_WORD = "word_of_tomorrow"
+_LARGEST_BYTES = 1 << 30
 
 
 @checked(config=ConfigDict(extra="forbid"))
@@ -18,24 +22,47 @@ class Fault:
     """What happens to the next `times` requests (None: all) of `method` whose path matches the glob `path`.
 
     - `status`, `html`: this answer instead of the real one, with `body` and `headers`
+    - `rate_limited`: 429 with `retry_after` as its header, without one when that is not given
     - `drop_before`, `drop_after`: the connection closes without an answer
     - `truncate`: the connection closes in the middle of the real answer
     - `delay`: the answer comes `delay_s` real seconds late; with `before` the request is carried out late
-    - `stale_list`: lists of volumes answer what they answered when the fault was set
+    - `drip`: the body of the real answer comes a byte at a time (a long one in a hundred pieces), `delay_s`
+      real seconds apart
+    - `oversize`: the body is filled up with spaces, behind its first character, to `size_bytes`
+    - `wrong_type`: each number becomes a text, each text a number, true and false an array
+    - `unknown_enum`: each `state`, `status`, `plan` and `type` becomes a word that nobody knows
+    - `stale_list`: lists answer what they answered when the fault was set
 
-    `after`: the request is carried out all the same (only `status` and `html` ask).
+    `after`: the request is carried out all the same (only `status`, `html` and `rate_limited` ask). Of the
+    requests that match, only the share `probability` is hit, by draws that depend on the seed alone.
     """
 
-    action: Literal["status", "drop_before", "drop_after", "delay", "truncate", "html", "stale_list"]
+    action: Literal[
+        "status",
+        "html",
+        "rate_limited",
+        "drop_before",
+        "drop_after",
+        "truncate",
+        "delay",
+        "drip",
+        "oversize",
+        "wrong_type",
+        "unknown_enum",
+        "stale_list",
+    ]
     method: str = "*"
     path: str = "*"
     times: int | None = 1
+    probability: Annotated[float, Field(ge=0, le=1)] = 1.0
     status: Annotated[int, Field(ge=200, le=599)] | None = None
     delay_s: Annotated[float, Field(ge=0)] = 0.0
     before: bool = False
     after: bool = False
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
+    retry_after: int | str | None = None
+    size_bytes: Annotated[int, Field(ge=0, le=_LARGEST_BYTES)] = 16 << 20
     stale: dict[str, Any] = field(default_factory=dict)
 
     def matches(self, request: Request) -> bool:
@@ -44,7 +71,7 @@ class Fault:
     @property
     def carries_out(self) -> bool:
         """Whether the request has its effect."""
-        if self.action in ("status", "html"):
+        if self.action in ("status", "html", "rate_limited"):
             return self.after
         return self.action != "drop_before"
 
@@ -55,32 +82,128 @@ class Fault:
 
     def spoil(self, request: Request, answer: Response) -> Response:
         """What the client gets instead of `answer`."""
-        if self.action == "status":
-            spoiled = reply({"error": "fault"} if self.body is None else self.body, self.status or 500)
-            spoiled.headers = dict(self.headers)
-            return spoiled
-        if self.action == "html":
-            return Response(self.status or 502, HTML, "text/html; charset=utf-8", dict(self.headers))
-        if self.action in ("drop_before", "drop_after"):
-            return Response(0, cut="drop")
-        if self.action == "truncate":
-            answer.cut = "truncate"
-        elif self.action == "delay" and not self.before:
-            answer.delay_s = self.delay_s
-        elif self.action == "stale_list" and answer.status == 200 and request.method == "GET":
-            return reply(self.stale.get(request.path, []))
+        return _SPOILERS[self.action](self, request, answer)
+
+
+def _status(fault: Fault, request: Request, answer: Response) -> Response:
+    spoiled = reply({"error": "fault"} if fault.body is None else fault.body, fault.status or 500)
+    spoiled.headers = dict(fault.headers)
+    return spoiled
+
+
+def _html(fault: Fault, request: Request, answer: Response) -> Response:
+    return Response(fault.status or 502, HTML, "text/html; charset=utf-8", dict(fault.headers))
+
+
+def _rate_limited(fault: Fault, request: Request, answer: Response) -> Response:
+    spoiled = reply({"error": "rate limit exceeded"} if fault.body is None else fault.body, 429)
+    said = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
+    spoiled.headers = {**said, **fault.headers}
+    return spoiled
+
+
+def _drop(fault: Fault, request: Request, answer: Response) -> Response:
+    return Response(0, cut="drop")
+
+
+def _truncate(fault: Fault, request: Request, answer: Response) -> Response:
+    answer.cut = "truncate"
+    return answer
+
+
+def _delay(fault: Fault, request: Request, answer: Response) -> Response:
+    answer.delay_s = 0.0 if fault.before else fault.delay_s
+    return answer
+
+
+def _drip(fault: Fault, request: Request, answer: Response) -> Response:
+    answer.drip_s = fault.delay_s
+    return answer
+
+
+def _oversize(fault: Fault, request: Request, answer: Response) -> Response:
+    """Still the same JSON, so that a client without a limit reads it all."""
+    answer.body = answer.body[:1] + b" " * (fault.size_bytes - len(answer.body)) + answer.body[1:]
+    return answer
+
+
+def _wrong_type(fault: Fault, request: Request, answer: Response) -> Response:
+    return _rewritten(answer, _mistyped)
+
+
+def _unknown_enum(fault: Fault, request: Request, answer: Response) -> Response:
+    return _rewritten(answer, _with_unknown_words)
+
+
+def _stale_list(fault: Fault, request: Request, answer: Response) -> Response:
+    """An object that came later has empty lists."""
+    if answer.status != 200 or request.method != "GET":
         return answer
+    content = answer.json()
+    if request.path in fault.stale:
+        return reply(fault.stale[request.path])
+    if isinstance(content, dict):
+        return reply({name: [] if isinstance(value, list) else value for name, value in content.items()})
+    return reply([])
+
+
+_SPOILERS: Mapping[str, Callable[[Fault, Request, Response], Response]] = {
+    "status": _status,
+    "html": _html,
+    "rate_limited": _rate_limited,
+    "drop_before": _drop,
+    "drop_after": _drop,
+    "truncate": _truncate,
+    "delay": _delay,
+    "drip": _drip,
+    "oversize": _oversize,
+    "wrong_type": _wrong_type,
+    "unknown_enum": _unknown_enum,
+    "stale_list": _stale_list,
+}
+
+
+def _rewritten(answer: Response, change: Callable[[Any], Any]) -> Response:
+    if answer.body and answer.content_type == "application/json":
+        answer.body = reply(change(answer.json())).body
+    return answer
+
+
+def _mistyped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _mistyped(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_mistyped(each) for each in value]
+    if isinstance(value, bool):
+        return [value]
+    if isinstance(value, int | float):
+        return f"about {value}"
+    return 7 if isinstance(value, str) else value
+
+
+def _with_unknown_words(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: UNKNOWN_WORD if name in _ENUMS and isinstance(each, str) else _with_unknown_words(each)
+            for name, each in value.items()
+        }
+    return [_with_unknown_words(each) for each in value] if isinstance(value, list) else value
 
 
 @dataclass
 class Faults:
-    """The faults not used up yet; the first that matches is taken."""
+    """The faults not used up yet; the first that matches, and that its draw lets hit, is taken.
+
+    `draws` counts the draws of chance so far: the same seed and requests meet the same faults.
+    """
 
     pending: list[Fault] = field(default_factory=list)
+    seed: int = 0
+    draws: int = 0
 
     def take(self, request: Request) -> Fault | None:
         for fault in self.pending:
-            if fault.matches(request):
+            if fault.matches(request) and self._hits(fault):
                 if fault.times is not None:
                     fault.times -= 1
                     if fault.times <= 0:
@@ -88,33 +211,63 @@ class Faults:
                 return fault
         return None
 
+    def script(self, script: "Script", lists: Callable[[str], Mapping[str, Any]]) -> None:
+        """Take in `script`; `lists` gives the present answers of lists by path, from a glob."""
+        if script.seed is not None:
+            self.seed, self.draws = script.seed, 0
+        for fault in script.faults:
+            if fault.action == "stale_list":
+                fault.stale = dict(lists(fault.path))
+            self.pending.append(fault)
+
+    def clear(self) -> None:
+        self.pending.clear()
+
     def wire(self) -> list[dict[str, Any]]:
         return [
             {name: value for name, value in asdict(fault).items() if name != "stale"}
             for fault in self.pending
         ]
 
-    def dump(self) -> list[dict[str, Any]]:
-        return [asdict(fault) for fault in self.pending]
+    def dump(self) -> dict[str, Any]:
+        return {"seed": self.seed, "draws": self.draws, "faults": [asdict(fault) for fault in self.pending]}
+
+    def _hits(self, fault: Fault) -> bool:
+        if fault.probability >= 1:
+            return True
+        self.draws += 1
+        drawn = hashlib.sha256(f"{self.seed}/{self.draws}".encode()).digest()
+        return int.from_bytes(drawn[:8], "big") / 2**64 < fault.probability
 
 
-_FAULTS = TypeAdapter(list[Fault])
+@checked(config=ConfigDict(extra="forbid"))
+class Script:
+    """Faults, and the seed of their draws (None: go on with the present one)."""
+
+    faults: list[Fault]
+    seed: int | None = None
 
 
-def read(wanted: Any, lists: Mapping[str, Any]) -> Sequence[Fault]:
-    """The faults of a request body, one object or an array; `lists` are the present answers by path.
+_SCRIPT = TypeAdapter(Script)
+
+
+def read(wanted: Any) -> Script:
+    """The script in a request body: one fault, an array of them, or `{seed?, faults}`.
 
     Raises Refusal 422 naming what is wrong.
     """
+    if isinstance(wanted, dict) and "faults" not in wanted:
+        wanted = [wanted]
     try:
-        faults = _FAULTS.validate_python(wanted if isinstance(wanted, list) else [wanted])
+        return _SCRIPT.validate_python({"faults": wanted} if isinstance(wanted, list) else wanted)
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
         raise Refusal(422, "; ".join(problems)) from None
-    for fault in faults:
-        fault.stale = dict(lists) if fault.action == "stale_list" else {}
-    return faults
 
 
-def stored(dumped: Any) -> list[Fault]:
-    return _FAULTS.validate_python(dumped)
+def stored(dumped: Any) -> Faults:
+    """What `dump` gave, also that of older versions: an array of faults."""
+    older = dumped if isinstance(dumped, list) else dumped["faults"]
+    script = _SCRIPT.validate_python({"faults": older})
+    kept = dumped if isinstance(dumped, dict) else {}
+    return Faults(script.faults, kept.get("seed", 0), kept.get("draws", 0))

@@ -1,11 +1,13 @@
 """Typed reading of request bodies: the value, None when missing, or a Refusal that names the field."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.sandbox.exchange import Refusal
 
 INVALID = "invalid_argument"
+NOT_BLANK = re.compile(r"[^\x00-\x20]")  # the same as in the description, whatever counts as a space
 
 
 def text(body: Mapping[str, Any], name: str) -> str | None:
@@ -17,7 +19,7 @@ def text(body: Mapping[str, Any], name: str) -> str | None:
 
 def required_text(body: Mapping[str, Any], name: str) -> str:
     value = text(body, name)
-    if value is None or not value.strip():
+    if value is None or not NOT_BLANK.search(value):
         raise refused(name, "is required")
     return value
 
@@ -26,6 +28,8 @@ def whole(body: Mapping[str, Any], name: str, low: int, high: int | None = None)
     value = body.get(name)
     if value is None:
         return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 10.0 is an integer in JSON's own terms
     if not isinstance(value, int) or isinstance(value, bool):
         raise refused(name, "must be an integer")
     if value < low or (high is not None and value > high):

@@ -6,6 +6,7 @@ the platform's shape and not FastAPI's.
 
 import asyncio
 import math
+import socket
 from contextlib import suppress
 
 from fastapi import FastAPI
@@ -14,6 +15,7 @@ from fastapi import Response as HttpResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from reconciler.sandbox import control
 from reconciler.sandbox.catalog import ROUTES
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.description import VERSION, complete, described
@@ -22,6 +24,7 @@ from reconciler.sandbox.exchange import Request, Response
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 _LONGEST_NAP_S = 0.5
 _SHORTEST_NAP_S = 0.01
+_MOST_DRIPS = 100
 
 
 class Connection(H11Protocol):
@@ -30,7 +33,13 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._ending = asyncio.Event()
-        self.app_state = {**self.app_state, "transport": transport, "ending": self._ending}
+        local = transport.get_extra_info("socket").family == socket.AF_UNIX
+        self.app_state = {
+            **self.app_state,
+            "transport": transport,
+            "ending": self._ending,
+            "local": local,
+        }
 
     def shutdown(self) -> None:
         self._ending.set()
@@ -43,11 +52,14 @@ class Answer(HttpResponse):
     def __init__(self, answer: Response) -> None:
         headers = {**answer.headers, "content-length": str(len(answer.body))}
         super().__init__(answer.body, answer.status, headers, answer.content_type if answer.body else None)
-        self._delay_s, self._cut = answer.delay_s, answer.cut
+        self._delay_s, self._drip_s, self._cut = answer.delay_s, answer.drip_s, answer.cut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
+        if self._drip_s and self.body:
+            await self._drip(send)
+            return
         if not self._cut:
             await super().__call__(scope, receive, send)
             return
@@ -64,6 +76,16 @@ class Answer(HttpResponse):
         while (await receive())["type"] != "http.disconnect":
             continue
 
+    async def _drip(self, send: Send) -> None:
+        body = bytes(self.body)
+        step = max(1, len(body) // _MOST_DRIPS)
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for start in range(0, len(body), step):
+            if start:
+                await asyncio.sleep(self._drip_s)
+            more = start + step < len(body)
+            await send({"type": "http.response.body", "body": body[start : start + step], "more_body": more})
+
 
 def application(sandbox: Sandbox) -> FastAPI:
     """The platform and its control verbs as an ASGI application, described at `/openapi.json`."""
@@ -76,27 +98,35 @@ def application(sandbox: Sandbox) -> FastAPI:
             http.scope["query_string"].decode("latin-1"),
             {name.decode("latin-1"): value.decode("latin-1") for name, value in http.scope["headers"]},
             await http.body(),
+            local=http.scope.get("state", {}).get("local", False),
         )
         fault = sandbox.fault_for(request)
         if fault and fault.hold_s:
             await asyncio.sleep(fault.hold_s)
         since = sandbox.clock.now()
-        while (answer := sandbox.answer(request, fault, since)).again_s:
+        answer = sandbox.answer(request, fault, since)
+        while answer.again_s:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_nap_s(sandbox, since + answer.again_s)):
                     await moved.wait()
             if _server_ends(http) or await http.is_disconnected():
                 since = -math.inf  # what is answered now ends the wait
+            answer = sandbox.answer(request, fault, since, again=True)
         moved.set()  # and cleared at once: whoever waits is woken all the same
         moved.clear()
         return Answer(answer)
 
     routes = [route for route in ROUTES if sandbox.extended or not route.extended]
-    app = FastAPI(title="Machines Platform API", version=VERSION, redoc_url=None, redirect_slashes=False)
+    routes += [route for route in control.ROUTES if route.replies]
+    app = FastAPI(
+        title="Machines Platform API", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
     for route in routes:
-        app.add_api_route(route.path, respond, methods=[route.method], **described(route))
+        app.add_api_route(
+            route.path, respond, methods=[route.method], **described(route, routes, strict=sandbox.strict)
+        )
     app.add_route("/{path:path}", respond, methods=_METHODS, include_in_schema=False)
-    complete(app, routes)
+    complete(app, routes, sandbox)
     return app
 
 

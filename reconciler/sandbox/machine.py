@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from reconciler.sandbox.app import required_app
+from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
@@ -106,7 +106,7 @@ def register(
 
 
 def list_all(world: World, request: Request, app_name: str) -> Response:
-    required_app(world, app_name)
+    listed_app(world, app_name)
     return reply([wire(world, machine) for machine in world.children(Machine, app_name)])
 
 
@@ -128,7 +128,7 @@ def boot(world: World, machine: Machine, at: float) -> None:
     machine.booted_at = at
     machine.memory_kept = True
     machine.moved = False
-    machine.used_gb = {volume.id: volume.size_gb for volume in _mounted(world, machine)}
+    machine.used_gb = {volume.id: volume.size_gb for volume in mounted(world, machine)}
 
 
 def mounted_by_hand(world: World, volume: Volume) -> None:
@@ -142,7 +142,7 @@ def mounted_by_hand(world: World, volume: Volume) -> None:
 def use_added_space(world: World) -> None:
     """Let every machine use all of its volumes, as under switch extend_needs_restart `never`."""
     for machine in world.all(Machine):
-        machine.used_gb = {volume.id: volume.size_gb for volume in _mounted(world, machine)}
+        machine.used_gb = {volume.id: volume.size_gb for volume in mounted(world, machine)}
         world.put(machine)
 
 
@@ -150,7 +150,7 @@ def wire(world: World, machine: Machine) -> dict[str, Any]:
     config: dict[str, Any] = {
         "guest": {"cpus": machine.cpus, "cpu_kind": machine.cpu_kind, "memory_mb": machine.memory_mb},
         "init": {} if machine.swap_size_mb is None else {"swap_size_mb": machine.swap_size_mb},
-        "mounts": [{"volume": volume.id, "path": f"/{volume.name}"} for volume in _mounted(world, machine)],
+        "mounts": [{"volume": volume.id, "path": f"/{volume.name}"} for volume in mounted(world, machine)],
     }
     if machine.schedule is not None:
         config["schedule"] = machine.schedule
@@ -180,7 +180,7 @@ def world_wire(world: World, machine: Machine) -> dict[str, Any]:
         **wire(world, machine),
         "pending_restart": [
             volume.id
-            for volume in _mounted(world, machine)
+            for volume in mounted(world, machine)
             if not usable_at_once and volume.size_gb > machine.used_gb.get(volume.id, volume.size_gb)
         ],
         "snapshot": machine.state == "suspended" and machine.memory_kept,
@@ -198,7 +198,8 @@ def _time(at: float) -> str:
     return YEAR_ONE if at == YEAR_ONE_S else rfc3339(at)
 
 
-def _mounted(world: World, machine: Machine) -> Sequence[Volume]:
+def mounted(world: World, machine: Machine) -> Sequence[Volume]:
+    """The volumes that it holds."""
     return [each for each in world.children(Volume, machine.app) if each.attached_machine_id == machine.id]
 
 
@@ -223,7 +224,7 @@ def _attach(world: World, machine: Machine, volumes: Sequence[Volume]) -> None:
 
 def _note_mounts(world: World, machine: Machine) -> None:
     """A volume mounted since the last boot is used from its mounting on."""
-    for volume in _mounted(world, machine):
+    for volume in mounted(world, machine):
         machine.used_gb.setdefault(volume.id, volume.size_gb)
 
 
@@ -239,6 +240,7 @@ ROUTES = (
         extended=True,
         replies={200: list[wires.Machine]},
         errors=(401, 404),
+        gives={"machine_id": "/0/id"},
     ),
     Route(
         "GET",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.machine import RUNNING, YEAR_ONE_S, Machine, boot, required, shown_state
+from reconciler.sandbox.machine import RUNNING, YEAR_ONE_S, Machine, boot, mounted, required, shown_state
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Transition, Transitions, World
 from reconciler.wire import machine as wires
@@ -40,7 +40,8 @@ def wait(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     `state` is `started` unless it is given, `timeout` whole seconds from 1 to 60, which is the default.
     """
     machine = required(world, app_name, machine_id)
-    wanted = request.parameter("state") or "started"
+    wanted = request.parameter("state")
+    wanted = "started" if wanted is None else wanted
     if wanted not in _WAITED_FOR:
         raise fields.refused("state", f"must be one of {', '.join(_WAITED_FOR)}")
     timeout_s = _timeout_s(request.parameter("timeout"))
@@ -73,7 +74,8 @@ def stop(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     machine = required(world, app_name, machine_id)
     body = request.object()
     fields.text(body, "signal")
-    fields.whole(body, "timeout", 0)
+    if not isinstance(body.get("timeout"), str):
+        fields.whole(body, "timeout", 0)
     return _stop(world, machine)
 
 
@@ -120,6 +122,13 @@ def _lose_snapshot(world: World, machine: Machine) -> Response:
     return _accepted()
 
 
+def _destroy(world: World, machine: Machine) -> Response:
+    """Its volumes stay bound to it for a while (switch detach_lag_s). Source: platform notes, "Volumes"."""
+    machine.memory_kept = False
+    world.enter(machine, "destroying")
+    return _accepted()
+
+
 # What the platform or a person does to a machine, by the last part of the control verb's path.
 BY_HAND: Mapping[str, Callable[[World, Machine], Response]] = {
     "stop": _stop,
@@ -127,6 +136,7 @@ BY_HAND: Mapping[str, Callable[[World, Machine], Response]] = {
     "deploy": _deploy,
     "migrate": _migrate,
     "lose_snapshot": _lose_snapshot,
+    "destroy": _destroy,
 }
 
 
@@ -194,12 +204,24 @@ def _start_again(world: World, machine: Machine, at: float) -> None:
     world.enter(machine, "starting", at)
 
 
+def _finish_destroying(world: World, machine: Machine, at: float) -> None:
+    world.enter(machine, "destroyed", at, lasts_s=world.switches["detach_lag_s"])
+
+
+def _let_go(world: World, machine: Machine, at: float) -> None:
+    for volume in mounted(world, machine):
+        volume.attached_machine_id = None
+        world.put(volume)
+
+
 TRANSITIONS: Transitions = {
     ("machine", "suspending"): Transition(10, _finish_suspending),
     ("machine", "starting"): Transition(2, _finish_starting),
     ("machine", "stopping"): Transition(3, _finish_stopping),
     ("machine", "restarting"): Transition(3, _start_again),
     ("machine", "updating"): Transition(5, _start_again),
+    ("machine", "destroying"): Transition(2, _finish_destroying),
+    ("machine", "destroyed"): Transition(0, _let_go),
 }
 
 _MACHINE = "/v1/apps/{app_name}/machines/{machine_id}"
@@ -219,6 +241,15 @@ ROUTES = (
         "Wait for a state of a machine",
         replies={200: wires.MachineWaited},
         errors=(401, 404, 408, 422),
+        query={
+            "state": {"type": "string", "enum": list(_WAITED_FOR), "default": "started"},
+            "timeout": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": LONGEST_WAIT_S,
+                "default": LONGEST_WAIT_S,
+            },
+        },
     ),
     Route(
         "POST",
@@ -237,6 +268,7 @@ ROUTES = (
         body=wires.MachineStop,
         replies={200: wires.MachineAccepted},
         errors=(400, 401, 404, 412, 422),
+        example={"signal": "SIGTERM", "timeout": 30},
     ),
     Route(
         "POST",

@@ -12,7 +12,12 @@ Handler = Callable[..., Response]  # (world, request, **parameters of the path)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`extended`: the API document does not show it. `body` and `replies` (by status) are wire models."""
+    """`extended`: the API document does not show it. `body` and `replies` (by status) are wire models.
+
+    `query`: JSON schemas of the parameters that it reads. `gives`: what its answer holds for other
+    operations, from the name of their path parameter or body field to a JSON pointer, or an expression.
+    `example`: a body.
+    """
 
     method: str
     path: str
@@ -22,15 +27,27 @@ class Route:
     body: type[Any] | None = None
     replies: Mapping[int, Any] = field(default_factory=dict)
     errors: Sequence[int] = ()
+    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    gives: Mapping[str, str] = field(default_factory=dict)
+    example: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Unique among the routes, such as `volume_create`."""
+        return f"{self.handler.__module__.rpartition('.')[2]}_{self.handler.__name__}"
+
+    @property
+    def path_parameters(self) -> list[str]:
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
 
 class Match(NamedTuple):
-    handler: Handler
+    route: Route
     parameters: Mapping[str, str]
 
 
 class Router:
-    """With `extended` false, the extended routes answer 404, as an unknown path does."""
+    """With `extended` false, it is as if there were no extended routes."""
 
     def __init__(self, routes: Sequence[Route], *, extended: bool = True) -> None:
         self._extended = extended
@@ -49,10 +66,8 @@ class Router:
             if parameters is None:
                 continue
             offered = self._extended or not route.extended
-            if route.method == wanted:
-                if not offered:
-                    raise _nothing_here()
-                return Match(route.handler, parameters)
+            if route.method == wanted and offered:
+                return Match(route, parameters)
             if offered:
                 allowed.add(route.method)
         if not allowed:

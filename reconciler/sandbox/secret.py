@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import required_app
+from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
@@ -53,7 +53,7 @@ def set_value(world: World, request: Request, app_name: str, secret_name: str) -
 
 
 def list_all(world: World, request: Request, app_name: str) -> Response:
-    required_app(world, app_name)
+    listed_app(world, app_name)
     return reply({"secrets": [_listed(secret) for secret in world.children(Secret, app_name)]})
 
 
@@ -100,6 +100,8 @@ ROUTES = (
         body=wires.SecretSet,
         replies={200: wires.SecretReply, 201: wires.SecretReply},
         errors=(400, 401, 404, 422),
+        gives={"secret_name": "/name"},
+        example={"value": "correct horse battery"},
     ),
     Route(
         "GET",
@@ -109,6 +111,7 @@ ROUTES = (
         extended=True,
         replies={200: wires.SecretList},
         errors=(401, 404),
+        gives={"secret_name": "/secrets/0/name"},
     ),
     Route(
         "DELETE",

@@ -1,18 +1,19 @@
 """Planting a world: apps and machines by the bodies of their control verbs, the rest as wire objects."""
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from reconciler.errors import StoreError
-from reconciler.sandbox import control
+from reconciler.sandbox import control, fields
 from reconciler.sandbox.app import register, register_organization
 from reconciler.sandbox.cluster import PLANS, Cluster
 from reconciler.sandbox.exchange import Refusal
 from reconciler.sandbox.secret import Secret
-from reconciler.sandbox.volume import Snapshot, Volume
+from reconciler.sandbox.volume import Snapshot, Volume, settle_in
 from reconciler.sandbox.world import App, World
 from reconciler.wire.base import parse_time
 
@@ -20,15 +21,20 @@ _GB = 1000**3
 
 
 def plant(
-    world: World, seed: Path | None, apps: Sequence[Mapping[str, Any]], machines: Sequence[Mapping[str, Any]]
+    world: World,
+    seed: Path | Mapping[str, Any] | None,
+    apps: Sequence[Mapping[str, Any]],
+    machines: Sequence[Mapping[str, Any]],
 ) -> None:
     """Plant `seed` into a world without apps, then register `apps` and `machines`.
 
-    A seed has the form of `GET /_sandbox/world`. Raises StoreError when it cannot be read.
+    A seed has the form of `GET /_sandbox/world`; ids may be missing, and a secret may have its `value`.
+    From a path it is read as JSON. Raises StoreError when it cannot be read or planted.
     """
+    name = seed if isinstance(seed, Path) else "this"
     try:
         if seed is not None and not any(world.all(App)):
-            _plant_document(world, json.loads(seed.read_bytes()))
+            _plant_document(world, json.loads(seed.read_bytes()) if isinstance(seed, Path) else seed)
         for body in apps:
             control.register_app(world, body)
         for body in machines:
@@ -36,37 +42,37 @@ def plant(
     except Refusal as refusal:
         raise StoreError(f"the sandbox cannot hold this: {refusal.message}") from None
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise StoreError(f"{seed} is not a seed: {error}") from error
+        raise StoreError(f"{name} is not a seed: {error}") from error
     except KeyError as error:
-        raise StoreError(f"{seed} is not a seed: {error} is missing") from error
+        raise StoreError(f"{name} is not a seed: {error} is missing") from error
 
 
 def _plant_document(world: World, seed: Mapping[str, Any]) -> None:
-    for body in seed.get("apps", ()):
-        control.register_app(world, body)
-    for item in seed.get("clusters", ()):
-        _cluster(world, item)
-    for item in seed.get("volumes", ()):
-        _volume(world, item)
-    for item in seed.get("snapshots", ()):
-        _snapshot(world, item)
-    for item in seed.get("secrets", ()):
-        _secret(world, item)
-    for item in seed.get("machines", ()):
-        _machine(world, item)
+    unknown = set(seed) - set(_PARTS)
+    if unknown:
+        raise ValueError(f"`{min(unknown)}` is none of {', '.join(_PARTS)}")
+    for part, put in _PARTS.items():
+        for item in seed.get(part) or ():
+            put(world, item)
+
+
+def _app(world: World, item: Mapping[str, Any]) -> None:
+    control.register_app(world, item)
 
 
 def _cluster(world: World, item: Mapping[str, Any]) -> None:
     plan = item.get("plan", "basic")
+    fields.whole(item, "disk_size_gb", 1)
     if plan not in PLANS:
         raise ValueError(f"{plan} is not a plan")
     slug = item.get("organization", {}).get("slug", "personal")
     register_organization(world, slug)
     created_at = _at(world, item.get("created_at"))
     state = item.get("status", "ready")
+    id = fields.text(item, "id") or world.new_id()
     cluster = Cluster(
-        item["id"],
-        name=item.get("name", item["id"]),
+        id,
+        name=item.get("name", id),
         org_slug=slug,
         region=item.get("region", "ams"),
         plan=plan,
@@ -84,10 +90,12 @@ def _cluster(world: World, item: Mapping[str, Any]) -> None:
 
 def _volume(world: World, item: Mapping[str, Any]) -> None:
     register(world, item["app"])
+    fields.whole(item, "size_gb", 1)
+    fields.whole(item, "snapshot_retention", 1)
     volume = Volume(
-        item["id"],
+        fields.text(item, "id") or f"vol_{world.new_id()}",
         app=item["app"],
-        name=item["name"],
+        name=fields.required_text(item, "name"),
         region=item.get("region", "ams"),
         zone=item.get("zone", "0000"),
         size_gb=item.get("size_gb", 3),
@@ -98,7 +106,7 @@ def _volume(world: World, item: Mapping[str, Any]) -> None:
         created_at=_at(world, item.get("created_at")),
         attached_machine_id=item.get("attached_machine_id"),
     )
-    world.enter(volume, item.get("state", "created"))
+    settle_in(world, volume, item.get("state", "created"))
 
 
 def _snapshot(world: World, item: Mapping[str, Any]) -> None:
@@ -107,7 +115,7 @@ def _snapshot(world: World, item: Mapping[str, Any]) -> None:
     days = item.get("retention_days", 5)
     size_gb = item["volume_size"] // _GB if "volume_size" in item else source.size_gb if source else 1
     snapshot = Snapshot(
-        item["id"],
+        fields.text(item, "id") or f"vs_{world.new_id()}",
         volume_id=item["volume_id"],
         app=source.app if source else item.get("app", ""),
         volume_size_gb=size_gb,
@@ -125,7 +133,9 @@ def _secret(world: World, item: Mapping[str, Any]) -> None:
     register(world, item["app"])
     created_at = _at(world, item.get("created_at"))
     updated_at = _at(world, item.get("updated_at"))
-    sha256, digest = item.get("sha256", ""), item.get("digest", "")
+    value = fields.text(item, "value")
+    sha256 = item.get("sha256", "") if value is None else hashlib.sha256(value.encode()).hexdigest()
+    digest = item.get("digest", sha256[:16])
     world.put(
         Secret(
             f"{item['app']}/{item['name']}",
@@ -146,6 +156,17 @@ def _machine(world: World, item: Mapping[str, Any]) -> None:
     body = {**config.get("guest", {}), **config.get("init", {}), "schedule": config.get("schedule"), **item}
     body["volumes"] = item.get("volumes") or [mount["volume"] for mount in config.get("mounts", ())]
     control.register_machine(world, body)
+
+
+# In this order, because machines hold volumes and snapshots are of volumes.
+_PARTS: Mapping[str, Callable[[World, Mapping[str, Any]], None]] = {
+    "apps": _app,
+    "clusters": _cluster,
+    "volumes": _volume,
+    "snapshots": _snapshot,
+    "secrets": _secret,
+    "machines": _machine,
+}
 
 
 def _at(world: World, text: str | None) -> float:

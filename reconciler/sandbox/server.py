@@ -1,11 +1,12 @@
 """Running the sandbox as a process: its socket, its lock, its signals and its end."""
 
 import asyncio
+import errno
 import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from uvicorn import Config, Server
 
 from reconciler.errors import ReconcilerError
-from reconciler.sandbox.core import DEFAULT_TOKEN, Sandbox
+from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.http import Connection, application
 from reconciler.sandbox.lock import locked
 
@@ -28,33 +29,57 @@ def serve(
     port: int = 0,
     host: str = "127.0.0.1",
     clock: str = "real",
-    profile: str = "documented",
-    token: str = DEFAULT_TOKEN,
-    apps: Sequence[Mapping[str, Any]] = (),
-    machines: Sequence[Mapping[str, Any]] = (),
-    seed: Path | None = None,
+    machine_socket: Path | None = None,
     ready: Callable[[str], None],
     until_stdin_closes: bool = False,
+    **options: Any,
 ) -> None:
     """Serve until SIGTERM or SIGINT, or until stdin ends when `until_stdin_closes`.
 
-    `ready` is called with the URL once connections are accepted. Raises ReconcilerError when
-    the port is taken or another process serves `db`, ValueError for an unknown clock or profile.
+    `ready` is called with the URL once connections are accepted. At `machine_socket` a Unix socket
+    takes the suspend of a machine by itself, without a token. `options` are further ones of `Sandbox`.
+    Raises ReconcilerError when the port or socket is taken or another process serves `db`,
+    ValueError for an unknown clock or profile.
     """
-    with locked(db) as announce, _listening(host, port) as listener:
-        sandbox = Sandbox(
-            db=db, clock=clock, profile=profile, token=token, apps=apps, machines=machines, seed=seed
-        )
-        address, bound = listener.getsockname()[:2]
-        url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
+    with _opened(db, port, host, machine_socket) as (listeners, url, announce):
+        sandbox = Sandbox(db=db, clock=clock, **options)
 
         def accepting() -> None:
             announce(url)
             ready(url)
 
+        server = _server(sandbox, accepting)
         try:
-            asyncio.run(_serve(sandbox, listener, accepting, until_stdin_closes))
+            asyncio.run(_until_the_end(sandbox, server, listeners, until_stdin_closes))
         finally:
+            sandbox.close()
+
+
+@contextmanager
+def serving(*, clock: str = "real", **options: Any) -> Iterator[str]:
+    """Serve for the block on a thread of its own, on a free port: the URL.
+
+    `options` are further ones of `Sandbox`.
+    """
+    with _opened(None, 0, "127.0.0.1", None) as (listeners, url, _):
+        sandbox = Sandbox(clock=clock, **options)
+        accepting = threading.Event()
+        server = _server(sandbox, accepting.set)
+
+        def run() -> None:
+            try:
+                asyncio.run(_until_the_end(sandbox, server, listeners, False))
+            finally:
+                accepting.set()  # also when it could not start
+
+        running = threading.Thread(target=run, daemon=True)
+        running.start()
+        accepting.wait()
+        try:
+            yield url
+        finally:
+            server.should_exit = True
+            running.join()
             sandbox.close()
 
 
@@ -74,9 +99,7 @@ class _Server(Server):
         yield
 
 
-async def _serve(
-    sandbox: Sandbox, listener: socket.socket, accepting: Callable[[], None], until_stdin_closes: bool
-) -> None:
+def _server(sandbox: Sandbox, accepting: Callable[[], None]) -> _Server:
     config = Config(
         application(sandbox),
         http=Connection,
@@ -89,8 +112,12 @@ async def _serve(
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
     )
-    server = _Server(config, accepting)
+    return _Server(config, accepting)
 
+
+async def _until_the_end(
+    sandbox: Sandbox, server: _Server, listeners: list[socket.socket], until_stdin_closes: bool
+) -> None:
     def stop() -> None:
         server.should_exit = True
 
@@ -102,7 +129,7 @@ async def _serve(
         threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
     ticking = asyncio.create_task(_tick(sandbox))
     try:
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=listeners)
     finally:
         ticking.cancel()
 
@@ -128,6 +155,17 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> N
 
 
 @contextmanager
+def _opened(
+    db: Path | None, port: int, host: str, machine_socket: Path | None
+) -> Iterator[tuple[list[socket.socket], str, Callable[[str], None]]]:
+    """The listening sockets, the URL of the first, and what writes it beside `db`."""
+    with locked(db) as announce, _listening(host, port) as listener, _local(machine_socket) as local:
+        address, bound = listener.getsockname()[:2]
+        url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
+        yield [listener, *local], url, announce
+
+
+@contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     """The protocol is named because asyncio turns Nagle's delay off only where it is: else 40 ms a reply."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -138,3 +176,23 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         except OSError as error:
             raise ReconcilerError(f"cannot listen on {host} port {port}: {error.strerror}") from error
         yield listener
+
+
+@contextmanager
+def _local(path: Path | None) -> Iterator[list[socket.socket]]:
+    """The Unix socket, if there is a path for one. What a killed process left there is replaced."""
+    if path is None:
+        yield []
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+        if path.is_socket() and probe.connect_ex(str(path)) == errno.ECONNREFUSED:
+            path.unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            raise ReconcilerError(f"cannot listen at {path}: {error.strerror or error}") from error
+        try:
+            yield [listener]
+        finally:
+            path.unlink(missing_ok=True)

@@ -9,13 +9,12 @@ from typing import Any
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.volume import Snapshot, required
+from reconciler.sandbox.volume import DAY_S, Snapshot, Volume, required
 from reconciler.sandbox.world import Transition, Transitions, World
 from reconciler.wire import volume as wires
 
 SCHEDULED_S = 2
 RUNNING_S = 10
-_DAY_S = 24 * 3600
 _GB = 1000**3
 
 
@@ -30,10 +29,24 @@ def create(world: World, request: Request, app_name: str, volume_id: str) -> Res
     volume = required(world, app_name, volume_id)
     if not volume.present:
         raise Refusal(412, "failed_precondition: volume is being destroyed", "failed_precondition")
-    for other in world.children(Snapshot, volume_id):
-        if other.state in ("waiting", "running"):
-            scheduled_at = rfc3339(other.requested_at)
-            raise Refusal(412, f"failed_precondition: snapshot is already scheduled at {scheduled_at}")
+    other = unfinished(world, volume)
+    if other is not None:
+        scheduled_at = rfc3339(other.requested_at)
+        raise Refusal(412, f"failed_precondition: snapshot is already scheduled at {scheduled_at}")
+    snapshot = schedule(world, volume, world.now)
+    if world.switches["snapshot_reply"] == "empty":
+        return Response(200)
+    return reply({"Msg": {"backup": _backup(world, snapshot)}})
+
+
+def unfinished(world: World, volume: Volume) -> Snapshot | None:
+    """The one that is being taken, if any: the platform takes one at a time."""
+    snapshots = world.children(Snapshot, volume.id)
+    return next((each for each in snapshots if each.state in ("waiting", "running")), None)
+
+
+def schedule(world: World, volume: Volume, at: float) -> Snapshot:
+    """A snapshot asked for at `at`, which keeps the retention that the volume has then."""
     snapshot = Snapshot(
         f"vs_{world.new_id()}",
         volume_id=volume.id,
@@ -42,25 +55,25 @@ def create(world: World, request: Request, app_name: str, volume_id: str) -> Res
         encrypted=volume.encrypted,
         fstype=volume.fstype,
         retention_days=volume.snapshot_retention,
-        requested_at=world.now,
+        requested_at=at,
     )
-    world.enter(snapshot, "waiting")
-    if world.switches["snapshot_reply"] == "empty":
-        return Response(200)
-    return reply({"Msg": {"backup": _backup(world, snapshot)}})
+    world.enter(snapshot, "waiting", at)
+    return snapshot
 
 
 def wire(world: World, snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot as the list shows it: an unfinished one has size 0 and was created in year 1."""
     created_at = YEAR_ONE if snapshot.created_at is None else rfc3339(snapshot.created_at)
-    documented = {
+    documented: dict[str, Any] = {
         "id": snapshot.id,
         "size": snapshot.size,
         "digest": "" if snapshot.created_at is None else hashlib.sha256(snapshot.id.encode()).hexdigest(),
         "created_at": created_at,
         "retention_days": snapshot.retention_days,
     }
-    if world.switches["snapshot_fields"] == "documented":
+    if world.switches["snapshot_fields"] == "bare":
+        del documented["retention_days"]
+    if world.switches["snapshot_fields"] != "known":
         return documented
     return {**documented, "status": snapshot.state, "volume_size": snapshot.volume_size_gb * _GB}
 
@@ -91,7 +104,7 @@ def _finish(world: World, snapshot: Snapshot, at: float) -> None:
         return
     snapshot.created_at = at
     snapshot.size = snapshot.volume_size_gb * _GB // 20
-    world.enter(snapshot, "created", at, lasts_s=snapshot.retention_days * _DAY_S)
+    world.enter(snapshot, "created", at, lasts_s=snapshot.retention_days * DAY_S)
 
 
 def _expire(world: World, snapshot: Snapshot, at: float) -> None:
@@ -101,13 +114,19 @@ def _expire(world: World, snapshot: Snapshot, at: float) -> None:
 TRANSITIONS: Transitions = {
     ("snapshot", "waiting"): Transition(SCHEDULED_S, _run),
     ("snapshot", "running"): Transition(RUNNING_S, _finish),
-    ("snapshot", "created"): Transition(5 * _DAY_S, _expire),
+    ("snapshot", "created"): Transition(5 * DAY_S, _expire),
 }
 
 _SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
 ROUTES = (
     Route(
-        "GET", _SNAPSHOTS, list_all, "List snapshots", replies={200: list[wires.Snapshot]}, errors=(401, 404)
+        "GET",
+        _SNAPSHOTS,
+        list_all,
+        "List snapshots",
+        replies={200: list[wires.Snapshot]},
+        errors=(401, 404),
+        gives={"snapshot_id": "/0/id"},
     ),
     Route(
         "POST",
@@ -116,5 +135,6 @@ ROUTES = (
         "Create an on-demand snapshot",
         replies={200: wires.SnapshotReply},
         errors=(401, 404, 412),
+        gives={"snapshot_id": "/Msg/backup/graph_id"},
     ),
 )

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import required_app
+from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
@@ -21,6 +21,7 @@ DEFAULT_SIZE_GB = 3
 DEFAULT_RETENTION = 5
 FSTYPES = ("ext4", "raw")
 BLOCK_SIZE = 4096
+DAY_S = 24 * 3600
 _GB = 1000**3
 
 
@@ -55,6 +56,13 @@ class Volume(Thing):
 
 
 @dataclass
+class Day(Thing):
+    """The present day of a volume's life, which has its `id`; what its end brings is in `day`."""
+
+    kind = "day"
+
+
+@dataclass
 class Snapshot(Thing):
     """Kept here because volumes are created from it. `size` is 0 until it is finished."""
 
@@ -75,7 +83,7 @@ class Snapshot(Thing):
 
 
 def list_all(world: World, request: Request, app_name: str) -> Response:
-    required_app(world, app_name)
+    listed_app(world, app_name)
     return reply([wire(world, volume) for volume in world.children(Volume, app_name)])
 
 
@@ -87,7 +95,7 @@ def create(world: World, request: Request, app_name: str) -> Response:
     fields.flag(body, "machines_only")
     snapshot, source = _snapshot(world, body), _source(world, app, body)
     region = fields.text(body, "region") or (source.region if source else app.primary_region)
-    size_gb = fields.whole(body, "size_gb", 1) or DEFAULT_SIZE_GB
+    size_gb = fields.whole(body, "size_gb", 1, wires.LARGEST_GB) or DEFAULT_SIZE_GB
     smallest_gb = snapshot.volume_size_gb if snapshot else source.size_gb if source else 1
     if size_gb < smallest_gb:
         raise fields.refused("size_gb", f"must be at least the source's size, {smallest_gb}")
@@ -96,6 +104,7 @@ def create(world: World, request: Request, app_name: str) -> Response:
     auto_backup = fields.flag(body, "auto_backup_enabled")
     unique = fields.flag(body, "require_unique_zone")
     original = snapshot or source
+    _check_placement(world, region)
     volume = Volume(
         f"vol_{world.new_id()}",
         app=app.id,
@@ -109,8 +118,8 @@ def create(world: World, request: Request, app_name: str) -> Response:
         auto_backup_enabled=auto_backup is not False,
         created_at=world.now,
     )
-    world.enter(volume, "restoring" if snapshot else "hydrating" if source else "created")
-    return reply(_mutated(volume))
+    settle_in(world, volume, "restoring" if snapshot else "hydrating" if source else "created")
+    return reply(_mutated(world, volume))
 
 
 def get(world: World, request: Request, app_name: str, volume_id: str) -> Response:
@@ -127,27 +136,27 @@ def update(world: World, request: Request, app_name: str, volume_id: str) -> Res
     volume.snapshot_retention = retention or volume.snapshot_retention
     if (volume.auto_backup_enabled, volume.snapshot_retention) != before:
         world.put(volume)
-    return reply(_mutated(volume))
+    return reply(_mutated(world, volume))
 
 
 def extend(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = _changeable(world, app_name, volume_id)
     if volume.state != "created":
         raise _precondition(f"volume is {volume.state}")
-    size_gb = fields.whole(request.object(), "size_gb", 1)
+    size_gb = fields.whole(request.object(), "size_gb", 1, wires.LARGEST_GB)
     if size_gb is None:
         raise fields.refused("size_gb", "is required")
     if size_gb <= volume.size_gb:
         status = world.switches["extend_not_larger"]
         if status != 200:
             raise Refusal(status, f"volume can only be extended, it has {volume.size_gb} GB", fields.INVALID)
-        return reply({"volume": _mutated(volume), "needs_restart": False})
+        return reply({"volume": _mutated(world, volume), "needs_restart": False})
     _hold_back(world, volume)
     volume.size_gb = size_gb
     world.put(volume)
     rule = world.switches["extend_needs_restart"]
     needs_restart = rule == "always" or (rule == "attached" and volume.attached_machine_id is not None)
-    return reply({"volume": _mutated(volume), "needs_restart": needs_restart})
+    return reply({"volume": _mutated(world, volume), "needs_restart": needs_restart})
 
 
 def delete(world: World, request: Request, app_name: str, volume_id: str) -> Response:
@@ -160,16 +169,17 @@ def delete(world: World, request: Request, app_name: str, volume_id: str) -> Res
         )
     _hold_back(world, volume)
     world.enter(volume, "pending_destroy")
-    return reply({**_mutated(volume), "state": "destroyed", "snapshot_retention": 0})
+    return reply({**_mutated(world, volume), "state": "destroyed", "snapshot_retention": 0})
 
 
 def wire(world: World, volume: Volume) -> dict[str, Any]:
     """The volume as reads show it."""
+    known = _UNDOCUMENTED if world.switches["volume_fields"] == "known" else {}
     lagging = world.now < volume.shown_until
     size_gb = volume.shown_size_gb if lagging and volume.shown_size_gb else volume.size_gb
     blocks = size_gb * _GB // BLOCK_SIZE
     return {
-        **_mutated(volume),
+        **_mutated(world, volume),
         "size_gb": size_gb,
         "state": volume.shown_state if lagging and volume.shown_state else volume.state,
         "blocks": blocks,
@@ -177,7 +187,20 @@ def wire(world: World, volume: Volume) -> dict[str, Any]:
         "blocks_free": blocks * 19 // 20,
         "blocks_avail": blocks * 9 // 10,
         "fstype": volume.fstype,
+        **known,
     }
+
+
+def settle_in(world: World, volume: Volume, state: str) -> None:
+    """Let a new volume begin in `state`, and its first day with it."""
+    world.enter(volume, state)
+    world.enter(Day(volume.id), "passing", volume.created_at)
+
+
+def begin_days(world: World) -> None:
+    """Give volumes that an older version stored the day that they have no note of."""
+    for volume in [each for each in world.all(Volume) if world.find(Day, each.id) is None]:
+        world.enter(Day(volume.id), "passing")
 
 
 def required(world: World, app_name: str, volume_id: str) -> Volume:
@@ -189,9 +212,9 @@ def required(world: World, app_name: str, volume_id: str) -> Volume:
     return volume
 
 
-def _mutated(volume: Volume) -> dict[str, Any]:
+def _mutated(world: World, volume: Volume) -> dict[str, Any]:
     """The volume as replies to mutations show it: no blocks and no file system. Source: platform API, 2.2."""
-    return {
+    shown: dict[str, Any] = {
         "id": volume.id,
         "name": volume.name,
         "state": volume.state,
@@ -211,6 +234,12 @@ def _mutated(volume: Volume) -> dict[str, Any]:
         "auto_backup_enabled": volume.auto_backup_enabled,
         "host_dedication_key": "",
     }
+    if volume.attached_machine_id is None and world.switches["attached_none"] != "null":
+        if world.switches["attached_none"] == "empty":
+            shown["attached_machine_id"] = ""
+        else:
+            del shown["attached_machine_id"]
+    return shown
 
 
 def _changeable(world: World, app_name: str, volume_id: str) -> Volume:
@@ -279,6 +308,14 @@ def _check_compute(body: Mapping[str, Any]) -> None:
         raise fields.refused("kernel_args", "must be an array of strings")
 
 
+def _check_placement(world: World, region: str) -> None:
+    """Raises Refusal where hardware has no room (switch placement). Source: platform notes, "Volumes"."""
+    failure = world.switches["placement"]
+    if failure != "ok":
+        status = 412 if failure == "volume_placement_capacity" else 422
+        raise Refusal(status, f"insufficient resources to place the volume in region {region}", failure)
+
+
 def _zone(world: World, app_name: str, name: str, region: str, unique: bool) -> str:
     """The first hardware zone of the region that holds the fewest volumes of this name.
 
@@ -302,7 +339,8 @@ def _zone_name(region: str, number: int) -> str:
 
 
 def _zones_used_up(world: World, region: str) -> Refusal:
-    message = f"no unique zone is left in region {region}"
+    texts = {"region": f"no unique zone is left in region {region}", "plain": "could not place volume"}
+    message = texts.get(world.switches["zones_used_up_text"], "")
     if world.switches["zones_used_up"] == 412:
         return Refusal(412, message, "volume_placement_capacity")
     return Refusal(422, message, "insufficient_capacity")
@@ -322,10 +360,20 @@ TRANSITIONS: Transitions = {
     ("volume", "pending_destroy"): Transition(24 * 3600, _vanish),
 }
 
+# Fields that public services of this shape send beside the documented ones.
+_UNDOCUMENTED = {"host_status": "ok", "bytes_used": 0, "bytes_total": 0, "type": "local"}
 _VOLUMES = "/v1/apps/{app_name}/volumes"
 _VOLUME = _VOLUMES + "/{volume_id}"
 ROUTES = (
-    Route("GET", _VOLUMES, list_all, "List volumes", replies={200: list[wires.Volume]}, errors=(401, 404)),
+    Route(
+        "GET",
+        _VOLUMES,
+        list_all,
+        "List volumes",
+        replies={200: list[wires.Volume]},
+        errors=(401, 404),
+        gives={"volume_id": "/0/id"},
+    ),
     Route(
         "POST",
         _VOLUMES,
@@ -334,6 +382,8 @@ ROUTES = (
         body=wires.VolumeCreate,
         replies={200: wires.Volume},
         errors=(400, 401, 404, 412, 422),
+        gives={"volume_id": "/id", "source_volume_id": "/id"},
+        example={"name": "data", "region": "ams", "size_gb": 3, "require_unique_zone": False},
     ),
     Route("GET", _VOLUME, get, "Get a volume", replies={200: wires.Volume}, errors=(401, 404)),
     Route(
@@ -344,6 +394,7 @@ ROUTES = (
         body=wires.VolumeUpdate,
         replies={200: wires.Volume},
         errors=(400, 401, 404, 412, 422),
+        example={"auto_backup_enabled": True, "snapshot_retention": 14},
     ),
     Route(
         "DELETE",
@@ -361,5 +412,6 @@ ROUTES = (
         body=wires.VolumeExtend,
         replies={200: wires.VolumeExtended},
         errors=(400, 401, 404, 412, 422),
+        example={"size_gb": 10},
     ),
 )

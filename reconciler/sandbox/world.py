@@ -38,12 +38,16 @@ class Organization(Thing):
 
 @dataclass
 class App(Thing):
-    """`id` is the name. `secrets_version` grows with every change of a secret of the app."""
+    """`id` is the name. `secrets_version` grows with every change of a secret of the app.
+
+    `created_at` is 0 where it is not known.
+    """
 
     kind = "app"
     org_slug: str
     primary_region: str
     secrets_version: int = 0
+    created_at: float = 0.0
 
 
 T = TypeVar("T", bound=Thing)

@@ -1,6 +1,8 @@
 """Postgres clusters as the platform sends them. Source: platform API, 2.1 and 4.1."""
 
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
 
 from reconciler.wire.base import Wire
 
@@ -78,18 +80,32 @@ class ClusterBackupList(Wire):
     data: list[ClusterBackup]
 
 
+PLANS = ("basic", "starter", "launch", "scale", "Performance")
+NAME = r"^[^\x00-\x1f\x7f]{0,63}$"
+# Matched case-insensitively, which JSON Schema can only spell out.
+_PLAN = "^(" + "|".join("".join(f"[{c.lower()}{c.upper()}]" for c in plan) for plan in PLANS) + ")$"
+_ONE_TARGET: Any = [
+    {"required": [one], "properties": {one: {"type": "string"}, other: {"type": "null"}}}
+    for one, other in (("backup_id", "pitr_time"), ("pitr_time", "backup_id"))
+]
+
+
 class ClusterCreate(Wire):
     org_slug: str
-    plan: str
-    region: str
-    name: str | None = None
-    disk_size_gb: int | None = None
-    pg_major_version: str | None = None
-    pool_mode: str | None = None
+    plan: str = Field(pattern=_PLAN, examples=list(PLANS))
+    region: str = Field(pattern=r"[^\x00-\x20]")
+    name: str | None = Field(None, pattern=NAME)
+    disk_size_gb: int | None = Field(None, ge=10, le=1000)
+    pg_major_version: Literal["16", "17"] | None = None
+    pool_mode: Literal["session", "transaction"] | None = None
     postgis_enabled: bool | None = None
 
 
 class ClusterRestore(Wire):
+    """Exactly one of `backup_id` and `pitr_time`. Source: platform notes, "Postgres"."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": _ONE_TARGET})
+
     backup_id: str | None = None
-    pitr_time: str | None = None
-    name: str | None = None
+    pitr_time: str | None = Field(None, json_schema_extra={"format": "date-time"})
+    name: str | None = Field(None, pattern=NAME)

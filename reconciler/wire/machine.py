@@ -1,5 +1,9 @@
 """Machines as the platform sends them. Source: platform API, 2.6 and 4.4; platform notes, "Machines"."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from reconciler.wire.base import Wire
 
 GONE_STATES = frozenset({"destroying", "destroyed"})
@@ -67,7 +71,7 @@ class MachineWaited(Wire):
 
 
 class MachineStop(Wire):
-    """Capability `machine.stop`. `timeout` is in seconds."""
+    """Capability `machine.stop`. `timeout`: seconds, or a duration as text; its type is not shown."""
 
     signal: str | None = None
-    timeout: int | None = None
+    timeout: Annotated[int, Field(ge=0)] | str | None = None

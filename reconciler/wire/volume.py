@@ -1,5 +1,9 @@
 """Volumes and their snapshots as the platform sends them. Source: platform API, 2.2 to 2.4 and 4.2."""
 
+from typing import Literal
+
+from pydantic import Field
+
 from reconciler.wire.base import Wire, parse_time
 
 # Soft-deleted volumes stay listed for a day in these states. Source: platform notes, "Volumes".
@@ -45,24 +49,27 @@ class VolumeExtended(Wire):
     needs_restart: bool | None = None
 
 
+LARGEST_GB = 1_000_000  # no documented limit; one that numbers of every client hold
+
+
 class Compute(Wire):
-    cpu_kind: str | None = None
-    cpus: int | None = None
+    cpu_kind: Literal["shared", "performance"] | None = None
+    cpus: int | None = Field(None, ge=0)
     gpu_kind: str | None = None
-    gpus: int | None = None
+    gpus: int | None = Field(None, ge=0)
     host_dedication_id: str | None = None
     kernel_args: list[str] | None = None
-    memory_mb: int | None = None
+    memory_mb: int | None = Field(None, ge=0)
 
 
 class VolumeCreate(Wire):
-    name: str
+    name: str = Field(pattern=r"[^\x00-\x20]")
     region: str | None = None
-    size_gb: int | None = None
+    size_gb: int | None = Field(None, ge=1, le=LARGEST_GB)
     encrypted: bool | None = None
-    fstype: str | None = None
+    fstype: Literal["ext4", "raw"] | None = None
     auto_backup_enabled: bool | None = None
-    snapshot_retention: int | None = None
+    snapshot_retention: int | None = Field(None, ge=1, le=60)
     snapshot_id: str | None = None
     source_volume_id: str | None = None
     machines_only: bool | None = None
@@ -72,11 +79,11 @@ class VolumeCreate(Wire):
 
 class VolumeUpdate(Wire):
     auto_backup_enabled: bool | None = None
-    snapshot_retention: int | None = None
+    snapshot_retention: int | None = Field(None, ge=1, le=60)
 
 
 class VolumeExtend(Wire):
-    size_gb: int
+    size_gb: int = Field(ge=1, le=LARGEST_GB)
 
 
 class Snapshot(Wire):

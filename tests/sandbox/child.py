@@ -9,8 +9,9 @@ from reconciler.sandbox import serve
 
 def main() -> None:
     options = json.loads(sys.argv[1])
-    if "db" in options:
-        options["db"] = Path(options["db"])
+    for name in ("db", "machine_socket"):
+        if name in options:
+            options[name] = Path(options[name])
     serve(**options, ready=lambda url: print(url, flush=True), until_stdin_closes=True)  # noqa: T201
 
 

@@ -159,7 +159,7 @@ def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
     after = Platform(db)
     assert after.world() == world
     assert after.log() == log
-    assert after.ok("GET", "/_sandbox/switches")["zones_per_region"] == 1
+    assert after.ok("GET", "/_sandbox/switches")["zones_per_region"]["value"] == 1
     assert [fault["times"] for fault in after.ok("GET", "/_sandbox/faults")] == [1]
     after.sandbox.close()
 

@@ -101,6 +101,22 @@ def test_a_delayed_answer_still_comes(client: httpx.Client, before: bool) -> Non
     assert client.put(f"{VOLUMES}/vol_none", json={}).status_code == 404
 
 
+def test_a_dripping_answer_comes_whole_in_pieces(client: httpx.Client) -> None:
+    fault = {"method": "GET", "action": "drip", "delay_s": 0.0001}
+    client.post("/_sandbox/faults", json=[fault]).raise_for_status()
+    with client.stream("GET", "/v1/nothing") as answer:
+        pieces = list(answer.iter_raw())
+    assert len(pieces) > 10
+    assert json.loads(b"".join(pieces)) == {"error": "there is nothing at this path"}
+
+
+def test_an_oversized_answer_is_sent_whole(client: httpx.Client) -> None:
+    fault = {"method": "GET", "action": "oversize", "size_bytes": 3 << 20}
+    client.post("/_sandbox/faults", json=[fault]).raise_for_status()
+    answer = client.get("/v1/nothing")
+    assert (len(answer.content), answer.json()) == (3 << 20, {"error": "there is nothing at this path"})
+
+
 def test_the_description_names_every_route_and_its_models(client: httpx.Client) -> None:
     description = client.get("/openapi.json").json()
     assert description["openapi"].startswith("3.1.")
@@ -120,6 +136,40 @@ def test_the_description_names_every_route_and_its_models(client: httpx.Client) 
 
     walk(description)
     assert {"VolumeCreate", "Compute", "ClusterReply", "SecretSet", "Error"} <= references <= set(schemas)
+
+
+def test_creates_are_linked_to_what_can_be_done_with_the_new_object(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    operations = {each["operationId"]: each for item in paths.values() for each in item.values()}
+    links = operations["volume_create"]["responses"]["200"]["links"]
+    read = {"volume_id": "$response.body#/id", "app_name": "$request.path.app_name"}
+    assert links["volume_get"] == {"operationId": "volume_get", "parameters": read}
+    of_one_volume = {name for name, each in operations.items() if "volume_id" in _names(each)}
+    assert set(links) == of_one_volume | {"volume_create"}
+    assert links["volume_create"]["requestBody"] == {"name": "data", "source_volume_id": "$response.body#/id"}
+    linked = {
+        name
+        for each in operations.values()
+        for answer in each["responses"].values()
+        for name in answer.get("links", ())
+    }
+    in_need = {name for name, each in operations.items() if _names(each)}
+    assert in_need <= linked
+
+
+def _names(operation: dict[str, Any]) -> set[str]:
+    return {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+
+
+def test_parameters_have_examples_that_lead_somewhere(client: httpx.Client) -> None:
+    client.post("/v1/apps/shop/secrets/A", json={"value": "x"}).raise_for_status()
+    id = client.post(VOLUMES, json={"name": "shown"}).json()["id"]
+    path = "/v1/apps/{app_name}/volumes/{volume_id}"
+    described = client.get("/openapi.json").json()["paths"][path]["get"]["parameters"]
+    examples = {each["name"]: each["example"] for each in described}
+    assert client.get(path.format(**examples)).status_code == 200
+    assert examples["app_name"] == "shop"
+    assert id in [volume["id"] for volume in client.get(VOLUMES).json()]
 
 
 def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:

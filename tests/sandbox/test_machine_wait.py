@@ -200,4 +200,20 @@ def test_the_description_has_the_operations_of_the_profile(profile: str, extende
     assert operations == (documented | more if extended else documented)
     assert {"MachineAccepted", "MachineStarted", "MachineWaited"} <= set(description["components"]["schemas"])
     waits = description["paths"][f"{machines}{one}/wait"]["get"]["responses"]
-    assert set(waits) == {"200", "401", "404", "408", "422"}
+    assert set(waits) == {"200", "401", "404", "408", "422", "429"}
+
+
+@pytest.mark.anyio
+async def test_a_wait_counts_once_against_the_rate_limit_however_long_it_lasts(platform: Platform) -> None:
+    platform.switch(rate_limit="on", suspending_s=1000)
+    platform.ok("POST", "/_sandbox/machines", MACHINE)
+    platform.ok("POST", f"{M1}/suspend")
+    async with front(platform) as client:
+        waiting = await begun(client, "state=suspended&timeout=5")
+        for _ in range(5):
+            await advance(client, 0.1)
+        assert not waiting.done()
+        others = [await begun(client, "state=suspended&timeout=1") for _ in range(3)]
+        await advance(client, 60)
+        statuses = [(await each).status_code for each in (waiting, *others)]
+    assert statuses == [408, 408, 408, 429]

@@ -69,7 +69,7 @@ def test_a_volume_is_restored_from_a_snapshot_that_outlived_its_volume(platform:
 
 
 def test_a_snapshot_vanishes_after_its_retention(platform: Platform) -> None:
-    id = platform.volume(snapshot_retention=1)["id"]
+    id = platform.volume(snapshot_retention=1, auto_backup_enabled=False)["id"]
     take(platform, id)
     platform.advance(TAKEN_S + 24 * 3600)
     assert platform.ok("GET", f"{VOLUMES}/{id}/snapshots") == []

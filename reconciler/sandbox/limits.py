@@ -1,0 +1,53 @@
+"""The rate limits of the platform, off by default: so many requests a second per action and object.
+
+Source: platform notes, "Errors, limits, headers".
+"""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import NamedTuple
+
+from reconciler.sandbox.exchange import Refusal
+from reconciler.sandbox.world import World
+
+
+class Limit(NamedTuple):
+    per_s: float
+    burst: float
+
+
+USUAL = Limit(1, 3)
+READ_MACHINE = Limit(5, 10)
+_OBJECTS = ("machine_id", "id", "postgres_cluster_id", "app_name")  # the first that a path has is limited
+
+
+class Buckets:
+    """What is left of each burst, by (action, object), on the world's clock."""
+
+    def __init__(self) -> None:
+        self._left: dict[tuple[str, str], tuple[float, float]] = {}  # tokens, as of when
+
+    def take(self, world: World, action: str, parameters: Mapping[str, str], limit: Limit = USUAL) -> None:
+        """Raises Refusal 429 when the burst is used up (switches rate_limit and retry_after)."""
+        if world.switches["rate_limit"] == "off":
+            return
+        key = (action, next((parameters[name] for name in _OBJECTS if name in parameters), ""))
+        left, since = self._left.get(key, (limit.burst, world.now))
+        left = min(limit.burst, left + (world.now - since) * limit.per_s)
+        if left < 1:
+            self._left[key] = (left, world.now)
+            raise _too_many(world, (1 - left) / limit.per_s)
+        self._left[key] = (left - 1, world.now)
+
+
+def _too_many(world: World, wait_s: float) -> Refusal:
+    form = world.switches["retry_after"]
+    headers = {}
+    if form == "seconds":
+        headers = {"retry-after": str(math.ceil(wait_s))}
+    elif form == "date":
+        moment = datetime.fromtimestamp(math.ceil(world.now + wait_s), UTC)
+        headers = {"retry-after": format_datetime(moment, usegmt=True)}
+    return Refusal(429, "rate limit exceeded", "resource_exhausted", headers=headers)

@@ -1,0 +1,148 @@
+"""The page at `/`: the world, the last requests and the clock, for a person. It needs no script."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import resources
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jinja2 import Environment, Template
+
+from reconciler.sandbox import switches
+from reconciler.sandbox.clock import rfc3339
+from reconciler.sandbox.cluster import Cluster
+from reconciler.sandbox.exchange import Response
+from reconciler.sandbox.machine import Machine, shown_state
+from reconciler.sandbox.secret import Secret
+from reconciler.sandbox.volume import Snapshot, Volume
+from reconciler.sandbox.world import App, Thing
+
+if TYPE_CHECKING:
+    from reconciler.sandbox.core import Sandbox
+
+MOST_ROWS = 100
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "cache-control": "no-store",
+}
+
+
+class Row(NamedTuple):
+    cells: Sequence[Any]
+    changed: bool = False
+
+
+class Section(NamedTuple):
+    name: str
+    titles: Sequence[str]
+    rows: Sequence[Row]
+    total: int
+
+
+def show(sandbox: "Sandbox") -> Response:
+    world = sandbox.world
+    text = _template().render(
+        now=rfc3339(world.now),
+        clock=sandbox.clock.setting,
+        profile="extended" if sandbox.extended else "documented",
+        strict=sandbox.strict,
+        sections=[*_world(sandbox), _switches(sandbox), _faults(sandbox), _requests(sandbox)],
+    )
+    return Response(200, text.encode("utf-8", "replace"), "text/html; charset=utf-8", dict(_HEADERS))
+
+
+@cache
+def _template() -> Template:
+    source = resources.files("reconciler.sandbox").joinpath("page.html").read_text(encoding="utf-8")
+    return Environment(autoescape=True, trim_blocks=True).from_string(source)
+
+
+def _world(sandbox: "Sandbox") -> Iterable[Section]:
+    world = sandbox.world
+
+    def section(name: str, titles: Sequence[str], cls: type[Any], cells: Any) -> Section:
+        things: Sequence[Thing] = list(world.all(cls))
+        return Section(name, titles, [Row(cells(each)) for each in things[-MOST_ROWS:]], len(things))
+
+    yield section("Apps", ("name", "organization", "region"), App, _app)
+    yield section(
+        "Clusters",
+        ("id", "name", "status", "plan", "region", "disk GB"),
+        Cluster,
+        lambda each: (each.id, each.name, each.state, each.plan, each.region, each.disk_size_gb),
+    )
+    yield section(
+        "Volumes",
+        ("id", "app", "name", "state", "size GB", "region", "zone", "machine"),
+        Volume,
+        lambda each: (
+            *(each.id, each.app, each.name, each.state, each.size_gb, each.region, each.zone),
+            each.attached_machine_id or "",
+        ),
+    )
+    yield section(
+        "Snapshots",
+        ("id", "volume", "state", "created at", "days kept"),
+        Snapshot,
+        lambda each: (
+            *(each.id, each.volume_id, each.state),
+            "" if each.created_at is None else rfc3339(each.created_at),
+            each.retention_days,
+        ),
+    )
+    yield section(
+        "Secrets",
+        ("app", "name", "digest", "updated at"),
+        Secret,
+        lambda each: (each.app, each.name, each.digest, rfc3339(each.updated_at)),
+    )
+    yield section(
+        "Machines",
+        ("id", "app", "name", "state", "region", "memory MB"),
+        Machine,
+        lambda each: (
+            *(each.id, each.app, each.name, shown_state(world, each)),
+            *(each.region, each.memory_mb),
+        ),
+    )
+
+
+def _app(app: App) -> Sequence[Any]:
+    return app.id, app.org_slug, app.primary_region
+
+
+def _switches(sandbox: "Sandbox") -> Section:
+    """Those that do not stand at their default."""
+    moved = [
+        Row((name, value, switches.default_of(switches.SWITCHES[name])))
+        for name, value in sandbox.world.switches.items()
+        if value != switches.default_of(switches.SWITCHES[name])
+    ]
+    return Section("Switches moved", ("name", "value", "default"), moved, len(moved))
+
+
+def _faults(sandbox: "Sandbox") -> Section:
+    pending = sandbox.faults.pending
+    rows = [
+        Row(
+            (
+                fault.action,
+                fault.method,
+                fault.path,
+                "all" if fault.times is None else fault.times,
+                fault.probability,
+            )
+        )
+        for fault in islice(pending, MOST_ROWS)
+    ]
+    return Section("Faults to come", ("action", "method", "path", "times", "probability"), rows, len(pending))
+
+
+def _requests(sandbox: "Sandbox") -> Section:
+    """The newest first; those that changed the world are marked."""
+    total, last = sandbox.database.tail(MOST_ROWS)
+    rows = [
+        Row((seq, entry.at, entry.method, entry.path, entry.status or "no answer"), entry.effect)
+        for seq, entry in last
+    ]
+    return Section("Last requests", ("number", "at", "method", "path", "status"), rows, total)

@@ -1,0 +1,119 @@
+"""The pytest fixture `reconcile_sandbox`: an emulated platform over real HTTP, fresh for each test.
+
+Registered as a plugin by this package; nothing of it is imported before a test asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+MARK = "reconcile_sandbox"
+_PATIENCE_S = 60
+_DEFAULTS = {"clock": "manual", "profile": "extended", "token": "sandbox"}
+
+
+class SandboxRefused(AssertionError):
+    """The sandbox answered a control verb, or a request that was to succeed, with an error."""
+
+
+@dataclass(frozen=True)
+class RunningSandbox:
+    """`url` is the platform's base URL, `token` its bearer token. The control verbs are methods."""
+
+    url: str
+    token: str
+
+    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and decoded body (None for an empty one) of one request, with the token."""
+        headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=_PATIENCE_S)
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            content = answer.read()
+            return answer.status, json.loads(content) if content else None
+        finally:
+            connection.close()
+
+    def ok(self, method: str, path: str, body: Any = None) -> Any:
+        """The decoded body of an answer that must be a success. Raises SandboxRefused."""
+        status, content = self.request(method, path, body)
+        if not 200 <= status < 300:
+            raise SandboxRefused(f"{method} {path} was answered with {status}: {content}")
+        return content
+
+    def app(self, name: str, **details: Any) -> dict[str, Any]:
+        """Register an app (`org_slug`, `primary_region`); without one, volumes and secrets have no home."""
+        made: dict[str, Any] = self.ok("POST", "/_sandbox/apps", {"name": name, **details})
+        return made
+
+    def machine(self, app: str, **details: Any) -> dict[str, Any]:
+        made: dict[str, Any] = self.ok("POST", "/_sandbox/machines", {"app": app, **details})
+        return made
+
+    def machine_verb(self, id: str, verb: str) -> dict[str, Any]:
+        """What the platform does to a machine: deploy, migrate, lose_snapshot, stop, restart, destroy."""
+        machine: dict[str, Any] = self.ok("POST", f"/_sandbox/machines/{id}/{verb}")
+        return machine
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock on; all that falls due happens at once."""
+        self.ok("POST", "/_sandbox/clock", {"advance_s": seconds})
+
+    def fault(self, action: str, **details: Any) -> None:
+        self.ok("POST", "/_sandbox/faults", {"action": action, **details})
+
+    def faults(self, script: Any) -> None:
+        """A whole script: an array of faults, or `{"seed": N, "faults": […]}`."""
+        self.ok("POST", "/_sandbox/faults", script)
+
+    def clear_faults(self) -> None:
+        self.ok("DELETE", "/_sandbox/faults")
+
+    def switch(self, **settings: Any) -> None:
+        self.ok("POST", "/_sandbox/switches", settings)
+
+    def edit_volume(self, id: str, **fields: Any) -> dict[str, Any]:
+        """A person's edit, past every rule of the API."""
+        edited: dict[str, Any] = self.ok("PATCH", f"/_sandbox/world/volumes/{id}", fields)
+        return edited
+
+    def edit_cluster(self, id: str, **fields: Any) -> dict[str, Any]:
+        edited: dict[str, Any] = self.ok("PATCH", f"/_sandbox/world/clusters/{id}", fields)
+        return edited
+
+    def world(self) -> dict[str, list[dict[str, Any]]]:
+        """All that exists: apps, clusters, volumes, snapshots, secrets, machines."""
+        world: dict[str, list[dict[str, Any]]] = self.ok("GET", "/_sandbox/world")
+        return world
+
+    def log(self) -> list[dict[str, Any]]:
+        """Every request to the platform: seq, at, method, path, status and whether it changed the world."""
+        entries: list[dict[str, Any]] = self.ok("GET", "/_sandbox/log")
+        return entries
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{MARK}(clock, profile, strict, seed, switch, apps, machines, token): how the sandbox is started",
+    )
+
+
+@pytest.fixture
+def reconcile_sandbox(request: pytest.FixtureRequest) -> Iterator[RunningSandbox]:
+    """A platform of this test's own. The mark of the same name says how it is started, the nearest first."""
+    from reconciler.sandbox import serving
+
+    options: dict[str, Any] = dict(_DEFAULTS)
+    for mark in reversed(list(request.node.iter_markers(MARK))):
+        options |= mark.kwargs
+    with serving(**options) as url:
+        yield RunningSandbox(url, options["token"])

@@ -1,0 +1,134 @@
+"""`reconcile sandbox` as a person starts it, with files and options."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+
+import httpx
+import pytest
+
+from tests.sandbox.platform import BEARER
+
+COMMAND = (sys.executable, "-m", "reconciler", "sandbox", "--until-stdin-closes")
+WORLD = Path(__file__).with_name("world.yaml")
+
+
+@contextmanager
+def started(*options: str) -> Iterator[httpx.Client]:
+    with subprocess.Popen(
+        [*COMMAND, "--clock", "manual", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("listening on ").strip()
+        with httpx.Client(base_url=url, headers=BEARER, trust_env=False) as client:
+            yield client
+        process.stdin.close()
+
+
+def failed(*options: str, cwd: Path | None = None) -> tuple[int, str]:
+    """Exit code and stderr of a start that must fail."""
+    ran = subprocess.run(
+        [*COMMAND, *options], capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=cwd
+    )
+    return ran.returncode, ran.stderr
+
+
+def test_a_world_in_yaml_is_planted_with_defaults() -> None:
+    with started("--seed", str(WORLD)) as client:
+        world = client.get("/_sandbox/world").json()
+        cluster = client.get("/v1/postgres/orders0000000000").json()["data"]
+    assert {name: len(things) for name, things in world.items()} == {
+        "apps": 1,
+        "clusters": 1,
+        "volumes": 2,
+        "snapshots": 1,
+        "secrets": 1,
+        "machines": 1,
+    }
+    assert (cluster["status"], cluster["plan"], cluster["organization"]["slug"]) == (
+        "ready",
+        "launch",
+        "acme",
+    )
+    data, logs = world["volumes"]
+    assert (data["size_gb"], data["attached_machine_id"]) == (10, "m1")
+    assert (logs["size_gb"], logs["region"], logs["snapshot_retention"]) == (3, "ams", 5)
+
+
+def test_strictness_switches_and_faults_are_there_from_the_first_request(tmp_path: Path) -> None:
+    script = tmp_path / "faults.yaml"
+    script.write_text("seed: 7\nfaults:\n  - {action: status, status: 503, path: /v1/postgres/*}\n")
+    switches = ("--switch", "secret_status=200", "--switch", "started_word=running")
+    with started("--seed", str(WORLD), "--strict", "--faults", str(script), *switches) as client:
+        hit = [client.get("/v1/postgres/orders0000000000").status_code for _ in range(2)]
+        refused = client.post("/v1/apps/shop/secrets/A", json={"value": "x", "note": ""})
+        done = client.post("/v1/apps/shop/secrets/A", json={"value": "x"})
+        machine = client.get("/_sandbox/world").json()["machines"][0]
+    assert (hit, refused.status_code, done.status_code) == ([503, 200], 422, 200)
+    assert machine["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("volumes: [", "seed.yaml"),
+        ("- shop", "it holds no mapping"),
+        ("volume: []", "`volume` is none of apps, clusters"),
+        ("volumes: [{app: shop}]", "name is required"),
+        ('volumes: [{app: shop, name: a, size_gb: "10"}]', "size_gb must be an integer"),
+        ("a: 1\n---\nb: 2", "2 documents instead of one"),
+        ("", "0 documents instead of one"),
+        ("apps: [{name: shop, name: till}]", "name"),
+    ],
+)
+def test_an_unusable_seed_is_named_without_a_traceback(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "seed.yaml").write_text(text)
+    code, told = failed("--seed", "seed.yaml", cwd=tmp_path)
+    assert code == 1
+    assert says in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--switch", "nothing=1"), "there is no switch `nothing`"),
+        (("--switch", "secret_status"), "is not NAME=VALUE"),
+        (("--clock", "fast"), "is not a clock"),
+    ],
+)
+def test_a_slip_on_the_command_line_is_a_usage_error(options: Sequence[str], says: str) -> None:
+    code, told = failed(*options)
+    assert code == 64
+    assert says in told
+
+
+def test_a_misspelt_script_of_faults_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "faults.json").write_text(json.dumps([{"action": "explode"}]))
+    code, told = failed("--faults", "faults.json", cwd=tmp_path)
+    assert code == 64
+    assert "action" in told
+
+
+def test_the_world_of_one_sandbox_is_the_seed_of_the_next(tmp_path: Path) -> None:
+    seed = tmp_path / "seed.json"
+    with started("--seed", str(WORLD)) as client:
+        seed.write_text(client.get("/_sandbox/world").text)
+        first = client.get("/v1/apps/shop/volumes").json()
+    with started("--seed", str(seed)) as client:
+        second = client.get("/v1/apps/shop/volumes").json()
+    assert first == second
+
+
+def test_the_seed_of_the_manual_is_the_one_tested() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "sandbox.md").read_text()
+    body = WORLD.read_text().partition("\n")[2]
+    assert dedent(body) in manual
