@@ -65,8 +65,10 @@ def _owes(subject: Subject) -> bool:
 
 
 def _state(subject: Subject) -> str | None:
-    """The machine's state; None when nobody looked, or nothing shows it."""
-    return next((machine.state for machine in subject.extra.get("machine", ())), None)
+    """The machine's state, `not found`, or None when nobody looked."""
+    if "machine" not in subject.extra:
+        return None
+    return next((machine.state or "in an unknown state" for machine in subject.extra["machine"]), "not found")
 
 
 def _hindrance(subject: Subject) -> str:
