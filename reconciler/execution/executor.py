@@ -370,6 +370,8 @@ class Executor:
 
     async def _wait(self, step: Step, reply: Any, baseline: Collection[str]) -> Result:
         assert step.wait is not None
+        # Stands only when the grace period after a signal cuts a read off: the call itself is done.
+        self._results[step.id] = self._result(step, "pending", "interrupted; run again to go on waiting")
         waited = await wait_for(
             step.wait,
             platform=self._platform,

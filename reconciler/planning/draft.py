@@ -46,7 +46,7 @@ class Draft:
             )
         if moves.steps:
             self.steps[address] = moves.steps
-        if any(step.mutates for step in moves.steps) or moves.action is Action.ADOPT:
+        if any(step.mutates for step in moves.steps) or moves.action is Action.ADOPT or moves.settles:
             self._expect(kind, subject, moves.action, read, candidates)
         if resource is not None and moves.action is not Action.REFUSED:
             self._bind(kind, subject, moves)

@@ -107,12 +107,14 @@ class Planner:
     def _kept_asleep(self, selected: Callable[[StateRecord], bool]) -> dict[str | None, set[str]]:
         """Ids of machines that are to stay suspended, by app: after the manifests, also those not given."""
         asleep: dict[str | None, set[str]] = {}
-        for address in self._resources.keys() | self._records.keys():
-            kind, resource = self._kinds.get(address.kind), self._resources.get(address)
-            record = self._records.get(address)
-            if kind is None or (resource is None and record is not None and selected(record)):
+        names = {name for name, kind in self._kinds.items() if type(kind).asleep is not Kind.asleep}
+        for address in [*self._resources, *(each for each in self._records if each not in self._resources)]:
+            if address.kind not in names:
                 continue
-            machine = kind.asleep(resource, record)
+            resource, record = self._resources.get(address), self._records.get(address)
+            if resource is None and record is not None and selected(record):
+                continue  # its manifest has left: nobody wants it asleep
+            machine = self._kinds[address.kind].asleep(resource, record)
             if machine is not None:
                 asleep.setdefault(address.app, set()).add(machine)
         return asleep

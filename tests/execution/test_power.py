@@ -2,8 +2,16 @@
 
 from typing import Any
 
+import anyio
 import pytest
 
+import reconciler.execution.executor as executor_module
+from reconciler.errors import Refused
+from reconciler.execution.executor import Executor
+from reconciler.pipeline.apply import run_saved
+from reconciler.sandbox.exchange import Request, Response
+from reconciler.sandbox.machine import Machine
+from reconciler.wire.shapes import read_shape
 from tests.execution.stage import Stage, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
@@ -98,6 +106,11 @@ async def test_a_wait_is_over_with_its_status_whatever_the_body_says(stage: Stag
     assert outcomes(await stage.apply(machine("suspended"))) == {SUSPEND: "done"}
 
 
+async def test_a_wait_may_be_answered_without_a_body() -> None:
+    (waited,) = read_shape("machine_wait", b"")
+    assert waited.reached
+
+
 @pytest.mark.parametrize("words", ["rule", "plain"])
 async def test_a_refusal_shows_the_words_of_the_platform_and_the_rules(stage: Stage, words: str) -> None:
     switch(stage, suspend_refusal=words)
@@ -189,7 +202,9 @@ async def test_a_call_that_is_lost_twice_is_pending_and_made_again_by_the_next_r
     assert outcomes(await stage.apply(machine("started"))) == {START: "done"}
 
 
-async def test_suspends_run_one_after_another_and_one_that_fails_stops_no_other(stage: Stage) -> None:
+async def test_suspends_run_one_after_another_and_one_that_fails_stops_no_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manifests = ""
     for number in range(1, 5):
         make_machine(stage, f"m{number}", **({"swap_size_mb": 1} if number == 2 else {}))
@@ -197,18 +212,15 @@ async def test_suspends_run_one_after_another_and_one_that_fails_stops_no_other(
     under_way: list[int] = []
     handle = stage.sandbox.handle
 
-    def watched(request: Any) -> Any:
+    def watched(request: Request) -> Response:
         answer = handle(request)
-        under_way.append(sum(state == "suspending" for state in states_of(stage)))
+        found = [each.state for each in stage.sandbox.world.all(Machine)]
+        under_way.append(found.count("suspending"))
         return answer
 
-    def states_of(stage: Stage) -> list[str]:
-        from reconciler.sandbox.machine import Machine
-
-        return [each.state for each in stage.sandbox.world.all(Machine)]
-
-    stage.line._sandbox = type("Watched", (), {"handle": staticmethod(watched)})()  # type: ignore[assignment]
-    applied = await stage.apply(manifests)
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.sandbox, "handle", watched)
+        applied = await stage.apply(manifests)
     assert list(outcomes(applied).values()) == ["done", "failed", "done", "done"]
     assert max(under_way) == 1
     assert states(stage) == {"m1": "suspended", "m2": "started", "m3": "suspended", "m4": "suspended"}
@@ -233,6 +245,41 @@ async def test_stopping_ends_the_wait_for_a_suspend_as_pending(stage: Stage) -> 
         machine("suspended"), on_executor=lambda executor: stage.time.at(20, executor.stop)
     )
     assert outcomes(applied) == {SUSPEND: "pending"}
+
+
+async def test_a_wait_that_outlasts_the_grace_period_is_pending(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "GRACE_S", 0)
+    make_machine(stage)
+    executors: list[Executor] = []
+    applied = []
+
+    def silence(executor: Executor) -> None:
+        executors.append(executor)
+        stage.line.hangs.add("GET")
+
+    async def run() -> None:
+        applied.append(await stage.apply(machine("suspended"), silence))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await stage.line.reached.wait()
+        executors[0].stop()
+    assert outcomes(applied[0]) == {SUSPEND: "pending"}
+    stage.line.hangs.clear()
+    assert outcomes(await stage.apply(machine("suspended"))) == {WAIT: "done"}
+
+
+async def test_a_saved_settlement_does_not_hide_what_became_owed_since(stage: Stage) -> None:
+    await grown_under_a_machine(stage, "stopped")
+    reviewed = await plan(stage, GROWN)
+    assert reviewed.owed == ()
+    make_machine(stage, state="started")
+    await stage.apply(volume(spec="region: ams, size_gb: 30"))
+    with pytest.raises(Refused, match="something moved"):
+        await run_saved(stage.project(), reviewed, ())
+    assert (await stage.record()).obligations
 
 
 AUTO = "lifecycle: {restart: auto}\n"
