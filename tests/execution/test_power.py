@@ -88,6 +88,7 @@ async def test_a_suspend_that_takes_too_long_is_pending_and_later_runs_only_wait
     soon = machine("suspended", rest="lifecycle: {timeout_s: 20}\n")
     (result,) = (await stage.apply(soon)).results
     assert result.outcome == "pending"
+    assert result.error.startswith("still not there (deadline_exceeded: ")
     assert "currently suspending" in result.error
     assert 15 < stage.time.elapsed_s <= 20
     assert (await stage.record(ADDRESS)).applied == {"power": "suspending"}
