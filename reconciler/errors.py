@@ -7,6 +7,7 @@
     │   ├── NotFound       404: the object or its app is not there (for this token)
     │   │   └── AppMissing the app itself is not there (yet): proves nothing about its objects
     │   ├── Unauthorized   401 or 403
+    │   ├── NotYet         408: a state that was waited for has not come; ask again
     │   └── Unreadable     the answer is not what the API document promises
     ├── TransportError     a request got no complete answer
     │   ├── NotSent        provably nothing left this machine
@@ -74,6 +75,10 @@ class AppMissing(NotFound):
 
 class Unauthorized(PlatformError):
     pass
+
+
+class NotYet(PlatformError):
+    """The message is the platform's own, which may name the state that it is in."""
 
 
 class Unreadable(PlatformError):

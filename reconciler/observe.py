@@ -60,7 +60,7 @@ async def _answer(platform: Platform, read: Read, clock: Clock) -> Observation:
         return Observation((), complete=False, at=clock.now(), problem=problem)
     except NotFound as missing:
         # Of a single object, "not found" is the answer; of a list, it says nothing about its objects.
-        single = read.shape in ("cluster", "volume")
+        single = read.shape in ("cluster", "volume", "machine")
         return Observation((), complete=single, at=clock.now(), problem=missing.message)
     except Unauthorized as refused:
         if refused.status == 401:

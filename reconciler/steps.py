@@ -97,6 +97,7 @@ class Wait:
     `reply_path`: where in the call's own reply the object stands, if that reply may already
     satisfy the condition ("" = the whole reply, None = never trust the reply).
     `or_gone`: an object that is not there any more ends the wait, too.
+    `applied`: what the record holds once the condition held.
     """
 
     read: Read
@@ -105,6 +106,7 @@ class Wait:
     item: str | OutputRef | None = None
     reply_path: str | None = None
     or_gone: bool = False
+    applied: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,9 @@ class Step:
     `if_owed`: not sent unless one of these addresses owes a restart by then; `settles`: success means
     that none of them does any more.
     `unless_recorded`: not sent if the record's field of this name holds by then what `applied` says.
+    `already`: a refusal means done if this holds, because the call asks for what is there.
+    `lane`: steps of one lane run one after another, each when the one before is over, however it ended.
+    `note`: what the result says once the step is done; `if_refused`: what it adds to a refusal.
     """
 
     id: str
@@ -164,6 +169,10 @@ class Step:
     if_owed: tuple[Address, ...] = ()
     settles: bool = False
     unless_recorded: str = ""
+    already: Wait | None = None
+    lane: str = ""
+    note: str = ""
+    if_refused: str = ""
 
     @property
     def mutates(self) -> bool:
@@ -192,6 +201,7 @@ class Binding:
     """What a record must hold about the resource beside its fields; written with the first outcome.
 
     `applied` is for a change that sends nothing (an adoption, a live object that already equals).
+    `settles`: what it owed so far is not owed any more.
     """
 
     address: Address
@@ -200,6 +210,7 @@ class Binding:
     source: str
     id: str | None = None
     applied: Mapping[str, Any] = field(default_factory=dict)
+    settles: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +239,14 @@ OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one step. `error` is one sentence, also for a skipped step: why."""
+    """What became of one step. `error` is one sentence, also for a skipped step: why.
+
+    `note`: what a person should know beside it.
+    """
 
     address: Address
     step: str
     outcome: OutcomeWord
     id: str | None = None
     error: str = ""
+    note: str = ""

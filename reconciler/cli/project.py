@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -69,7 +70,7 @@ def _selected(root: Path, given: Sequence[str], record: StateRecord) -> bool:
 async def open_project(
     found: Found, options: Options, reporter: Reporter, resources: Sequence[Resource] = ()
 ) -> AsyncIterator[Project]:
-    """`resources`: what the embedded sandbox must have apps and organizations for."""
+    """`resources`: what the embedded sandbox must have apps, organizations and machines for."""
     settings, clock = found.settings, SystemClock()
     with _base_url(found, options) as base_url:
         transport = HttpxTransport(base_url)
@@ -78,7 +79,7 @@ async def open_project(
         )
         try:
             if options.sandbox:
-                await _make_apps(transport, base_url, resources, reporter)
+                await _furnish(transport, base_url, resources, reporter)
             yield Project(
                 store=store,
                 platform=Platform(
@@ -203,23 +204,40 @@ def _started_sandbox(db: Path) -> Iterator[str]:
         process.wait()
 
 
-async def _make_apps(
+async def _furnish(
     transport: HttpxTransport, base_url: str, resources: Sequence[Resource], reporter: Reporter
 ) -> None:
-    """The emulator has no apps of its own; a person trying things out should not have to make them."""
+    """What manifests name and cannot make: a person trying things out should not have to make it by hand."""
     apps = sorted({resource.address.app for resource in resources if resource.address.app})
     slugs = {getattr(resource.spec, "org_slug", None) for resource in resources} - {None}
-    wanted = [{"name": app} for app in apps] + [{"org_slug": slug} for slug in sorted(map(str, slugs))]
-    for body in wanted:
-        answer = await transport.request(
-            "POST",
-            f"{base_url}/_sandbox/apps",
-            headers={"content-type": "application/json"},
-            body=json.dumps(body).encode(),
-            deadline_s=10,
-        )
-        if answer.status != 200:
-            raise ReconcilerError(f"the embedded sandbox refused to make {body}")
-    if wanted:
-        names = ", ".join([*apps, *(f"organization {slug}" for slug in sorted(map(str, slugs)))])
-        reporter.note(f"embedded sandbox at {base_url} with {names}")
+    named = {each.spec.id: each.address.app for each in resources if each.address.kind == "Machine"}
+    machines = {}
+    if named:
+        there = {each["id"] for each in (await _control(transport, base_url, "GET", "world"))["machines"]}
+        machines = {id: app for id, app in sorted(named.items()) if id not in there}
+    for name in apps:
+        await _control(transport, base_url, "POST", "apps", {"name": name})
+    for slug in sorted(map(str, slugs)):
+        await _control(transport, base_url, "POST", "apps", {"org_slug": slug})
+    for id, app in machines.items():
+        await _control(transport, base_url, "POST", "machines", {"app": app, "id": id})
+    made = [*apps, *(f"organization {slug}" for slug in sorted(map(str, slugs)))]
+    made += [f"machine {id}" for id in machines]
+    if made:
+        reporter.note(f"embedded sandbox at {base_url} with {', '.join(made)}")
+
+
+async def _control(
+    transport: HttpxTransport, base_url: str, method: str, verb: str, body: Mapping[str, Any] | None = None
+) -> Any:
+    """The answer of one of the emulator's control verbs."""
+    answer = await transport.request(
+        method,
+        f"{base_url}/_sandbox/{verb}",
+        headers={"content-type": "application/json"},
+        body=None if body is None else json.dumps(body).encode(),
+        deadline_s=10,
+    )
+    if answer.status != 200:
+        raise ReconcilerError(f"the embedded sandbox refused {verb}: {body}")
+    return json.loads(answer.body)

@@ -41,7 +41,7 @@ def command(address: str, output: str, state_url: str | None, sandbox: bool) -> 
         )
     else:
         _echo(shown)
-    return FAILED if shown.readable and shown.live is None else DONE
+    return FAILED if not shown.unreadable and shown.live is None else DONE
 
 
 def _echo(shown: "Shown") -> None:
@@ -50,9 +50,8 @@ def _echo(shown: "Shown") -> None:
         for name, value in shown.live.items():
             click.echo(f"  {name}: {_json(value)}")
     else:
-        click.echo(
-            "  not on the platform" if shown.readable else "  not readable on the platform (write-only)"
-        )
+        unreadable = f"  not readable on the platform ({shown.unreadable})"
+        click.echo(unreadable if shown.unreadable else "  not on the platform")
     for name, items in shown.details.items():
         click.echo(f"{name}:{'' if items else ' none'}")
         for item in items:

@@ -79,7 +79,7 @@ class Executor:
     async def run(self) -> Sequence[Result]:
         """One result per step, in the plan's order. Failures are results; only a bug raises."""
         steps = {step.id: step for step in self._plan.steps}
-        sorter = TopologicalSorter({step.id: step.after for step in self._plan.steps})
+        sorter = TopologicalSorter(_predecessors(self._plan.steps))
         sorter.prepare()
         limiter = anyio.CapacityLimiter(self._limits.concurrency)
 
@@ -122,6 +122,8 @@ class Executor:
                 result = self._result(step, "done")
             if result.outcome == "done" and step.wait is not None:
                 result = await self._wait(step, reply, baseline)
+            if result.outcome == "done":
+                result = replace(result, note=step.note)
         except ReconcilerError as failure:
             # Raised before a call or by a read after it: what the call did is already recorded.
             lost = isinstance(failure, Unrecorded) and not failure.kept
@@ -142,9 +144,9 @@ class Executor:
         self._reporter.step_finished(step, result.outcome, 0.0, why)
         return result
 
-    def _result(self, step: Step, outcome: OutcomeWord, error: str = "") -> Result:
+    def _result(self, step: Step, outcome: OutcomeWord, error: str = "", note: str = "") -> Result:
         record = self._recorder.records.get(step.address)
-        return Result(step.address, step.id, outcome, (record.id or None) if record else None, error)
+        return Result(step.address, step.id, outcome, (record.id or None) if record else None, error, note)
 
     # --- one mutation ---
 
@@ -160,10 +162,11 @@ class Executor:
             if outcome.kind is Verdict.YES:
                 return self._result(step, "done"), outcome.reply, usable
             if outcome.kind is Verdict.NO:
-                if attempt > 1 and await self._holds_already(step):
+                if await self._holds_already(step, attempt, outcome):
                     await self._landed(step, attempt, intent, "")
                     return self._result(step, "done"), None, usable
-                return self._result(step, "failed", outcome.message), None, usable
+                note = step.if_refused if _is_about_the_object(outcome) else ""
+                return self._result(step, "failed", outcome.message, note), None, usable
             if attempt == ATTEMPTS and step.if_unknown == "repeat":
                 # Nobody has to decide: the next run finds out by sending it again.
                 return self._result(step, "pending", f"{outcome.message}; run again"), None, usable
@@ -310,14 +313,24 @@ class Executor:
             tracked=self._recorder.tracked_ids,
         )
 
-    async def _holds_already(self, step: Step) -> bool:
-        """Whether a repetition was refused because its lost predecessor had landed after all."""
-        if step.removes:
+    async def _holds_already(self, step: Step, attempt: int, outcome: Outcome) -> bool:
+        """Whether a call was refused because what it asks for is there.
+
+        That is so if `Step.already` holds; else only for a repetition, whose lost predecessor had landed.
+        """
+        wait = step.already
+        if wait is not None and not _is_about_the_object(outcome):
+            return False
+        if wait is None and attempt == 1:
+            return False
+        if wait is None and step.removes:
             return await self._is_gone(step)
-        if step.wait is None or step.if_unknown != "repeat" or step.if_owed:
-            return False  # that a machine runs does not show that it was restarted
+        if wait is None and step.if_unknown == "repeat" and not step.if_owed:
+            wait = step.wait  # but that a machine runs does not show that it was restarted
+        if wait is None:
+            return False
         waited = await wait_for(
-            replace(step.wait, timeout_s=min(step.wait.timeout_s, READ_LAG_S)),
+            replace(wait, timeout_s=min(wait.timeout_s, READ_LAG_S)),
             platform=self._platform,
             outputs=self._outputs,
             clock=self._clock,
@@ -359,6 +372,8 @@ class Executor:
 
     async def _wait(self, step: Step, reply: Any, baseline: Collection[str]) -> Result:
         assert step.wait is not None
+        # Stands only when the grace period after a signal cuts a read off: the call itself is done.
+        self._results[step.id] = self._result(step, "pending", "interrupted; run again to go on waiting")
         waited = await wait_for(
             step.wait,
             platform=self._platform,
@@ -370,8 +385,10 @@ class Executor:
             stopping=lambda: self.stopping,
         )
         if waited.ended == "done":
-            if step.wait.item is None and waited.live is not None:
+            if step.wait.item is None and waited.live is not None and "id" in waited.live:
                 self._outputs.put(str(step.address), waited.live)
+            if step.wait.applied:
+                await self._recorder.reached(step)
             return self._result(step, "done")
         if step.removes:
             # Accepted, so nothing is left to send; only lists lag behind.
@@ -380,3 +397,21 @@ class Executor:
             return self._result(step, "failed", f"ended as {waited.seen}; its id is kept")
         await self._recorder.pending(step, waited.seen)
         return self._result(step, "pending", f"still {waited.seen}; run again to go on waiting")
+
+
+def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
+    """The steps that must be over before each one: those in `after`, and the one before it in its lane."""
+    before: dict[str, tuple[str, ...]] = {}
+    newest: dict[str, str] = {}
+    for step in steps:
+        before[step.id] = step.after
+        if step.lane:
+            if step.lane in newest:
+                before[step.id] = (*step.after, newest[step.lane])
+            newest[step.lane] = step.id
+    return before
+
+
+def _is_about_the_object(outcome: Outcome) -> bool:
+    """Whether the platform refused for what the object is; not for who asks, nor because it is not there."""
+    return outcome.refusal is None and outcome.status not in (0, 401, 403)

@@ -56,7 +56,14 @@ class Recorder:
         record = self.records.get(binding.address)
         if record is not None:
             applied = {**record.applied, **binding.applied}
-            return replace(record, lifecycle=binding.lifecycle, source=binding.source, applied=applied)
+            obligations = () if binding.settles else record.obligations
+            return replace(
+                record,
+                lifecycle=binding.lifecycle,
+                source=binding.source,
+                applied=applied,
+                obligations=obligations,
+            )
         if binding.id is None:
             return None
         return StateRecord(
@@ -101,7 +108,8 @@ class Recorder:
             await self._outcome(entry, remove=[step.address] if record is not None else [])
             return
         if record is None:
-            record = intent.record(step.address, id or step.known_id, self._clock.now(), inferred=inferred)
+            found = inferred and not step.known_id  # a known id needs no evidence
+            record = intent.record(step.address, id or step.known_id, self._clock.now(), inferred=found)
         if owed is not None:
             record = _owing(record, owed)
         put = [replace(record, applied={**record.applied, **applied})]
@@ -134,6 +142,14 @@ class Recorder:
 
     async def not_landed(self, step: Step, attempt: int) -> None:
         await self._commit([self._entry(Event.SETTLED, step, attempt, {"landed": False})])
+
+    async def reached(self, step: Step) -> None:
+        """What the step waited for is there, and the record holds it."""
+        record = self.records.get(step.address)
+        if record is None or step.wait is None:
+            return
+        put = [replace(record, applied={**record.applied, **step.wait.applied})]
+        await self._commit([self._entry(Event.DONE, step, data={"reached": True})], put)
 
     async def pending(self, step: Step, seen: str) -> None:
         await self._commit([self._entry(Event.PENDING, step, data={"seen": seen})])

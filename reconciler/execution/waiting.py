@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 from reconciler.clock import Clock
-from reconciler.errors import AppMissing, NotFound, PlatformError, Unauthorized
+from reconciler.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
 from reconciler.execution.values import Outputs, dig, fill_path
 from reconciler.platform.client import Platform
 from reconciler.steps import Condition, OutputRef, Wait
@@ -59,6 +59,10 @@ async def wait_for(
             if wait.or_gone and not isinstance(missing, AppMissing):
                 return Waited("done", "gone")
             seen = missing.message
+            continue
+        except NotYet as waited:
+            seen = f"not there ({waited.message})"
+            on_seen(seen, clock.monotonic() - started)
             continue
         except PlatformError as failure:
             seen = failure.message

@@ -6,7 +6,7 @@ which fields there are, and which steps create, change and remove an object.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote
@@ -22,11 +22,14 @@ from reconciler.model import (
     FieldChange,
     Impact,
     Lifecycle,
+    Path,
     Reference,
     Resource,
     StateRecord,
 )
 from reconciler.steps import OutputRef, Read, SecretRef, Step, Template
+
+_ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
 
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
 
@@ -42,8 +45,9 @@ class Subject:
     """Everything known about one address when its change is decided.
 
     `live` is the matched wire object, None when there is none. `now` is the platform's time.
-    `extra` holds answers of `Kind.extra_reads`, in their order. `fingerprint` is that of the
-    desired secret value: None when there is none or its source is not readable.
+    `extra` holds answers of `Kind.extra_reads`, by their shape. `fingerprint` is that of the
+    desired secret value: None when there is none or its source is not readable. `asleep`: ids of
+    the app's machines that are to stay suspended (see `Kind.asleep`).
     """
 
     address: Address
@@ -52,8 +56,9 @@ class Subject:
     live: Any  # a wire object, or None
     now: datetime
     capabilities: frozenset[str] = frozenset()
-    extra: tuple[Sequence[Any], ...] = ()
+    extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     fingerprint: str | None = None
+    asleep: frozenset[str] = frozenset()
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -88,6 +93,7 @@ class Moves:
     """What a kind says should happen to one subject: steps in order, and what they amount to.
 
     A step's `after` holds only what goes beyond "after the kind's previous step": planning adds that.
+    `settles`: what the record owes is not owed any more, without a call.
     """
 
     action: Action
@@ -96,6 +102,7 @@ class Moves:
     impact: Impact = Impact.ONLINE
     reason: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
+    settles: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,9 @@ class Kind(ABC):
     name_pattern: ClassVar[str] = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
     fields: ClassVar[tuple[Field, ...]] = ()
     remake_missing: ClassVar[bool] = False  # an object that vanished may be made again: it holds no data
+    id_path: ClassVar[Path] = ("metadata", "id")  # where a manifest names an existing object
+    takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
+    unreadable: ClassVar[str] = "write-only"  # why `read` shows nothing
 
     # --- while loading ---
 
@@ -145,6 +155,10 @@ class Kind(ABC):
 
     def secret(self, resource: Resource) -> SecretRef | None:
         """The secret value that this resource sends, if any."""
+        return None
+
+    def asleep(self, resource: Resource | None, record: StateRecord | None) -> str | None:
+        """Id of the machine that the manifest, or else the record, keeps suspended: nothing restarts it."""
         return None
 
     def gives(self, spec: Any, resource: Resource) -> Mapping[str, Any]:
@@ -182,15 +196,19 @@ class Kind(ABC):
         """The managed fields that differ, in the order of `fields`."""
         return compare_fields(self.fields, subject)
 
+    def action_of(self, change: FieldChange) -> Action:
+        """What brings a field that moved from `before` to `after` back; REFUSED where nothing does."""
+        return _ACTION_OF.get(change.effect, Action.REFUSED)
+
     def managed(self, subject: Subject) -> dict[str, Any]:
         """The live values of the fields that the manifest manages; what the record then holds of them."""
         written = subject.spec.model_fields_set
         values = {}
-        for field in self.fields:
-            if field.source == "live" and field.name in written:
-                value = getattr(subject.live, field.name, None)
+        for each in self.fields:
+            if each.source == "live" and each.name in written:
+                value = getattr(subject.live, each.name, None)
                 if value is not None:
-                    values[field.name] = value
+                    values[each.name] = value
         return values
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
@@ -232,24 +250,22 @@ def compare_fields(fields: Iterable[Field], subject: Subject) -> list[FieldChang
     written = spec.model_fields_set
     recorded = subject.record.applied if subject.record is not None else {}
     differing: list[FieldChange] = []
-    for field in fields:
-        if field.name not in written:
+    for each in fields:
+        if each.name not in written:
             continue
-        want = getattr(spec, field.name)
-        known = (
-            getattr(subject.live, field.name, None) if field.source == "live" else recorded.get(field.name)
-        )
+        want = getattr(spec, each.name)
+        known = getattr(subject.live, each.name, None) if each.source == "live" else recorded.get(each.name)
         if want is None or known is None or known == want:
             continue
-        if field.equal is not None and field.equal(want, known):
+        if each.equal is not None and each.equal(want, known):
             continue
         if isinstance(want, BaseModel):
             want = want.model_dump(exclude_none=True)
             if isinstance(known, Mapping):
                 if known != want:
-                    differing += nested_changes(field.name, known, want, field.effect)
+                    differing += nested_changes(each.name, known, want, each.effect)
                 continue
-        differing.append(FieldChange(field.name, known, want, field.effect))
+        differing.append(FieldChange(each.name, known, want, each.effect))
     return differing
 
 

@@ -1,20 +1,32 @@
-"""The restart that an extend may leave owed, carried out where the manifest and the platform allow it."""
+"""The restart that an extend may leave owed: carried out where manifest, platform and machine allow it.
 
+Suspend and resume does not do it: the machine has to stop. Source: platform notes, "Volumes".
+"""
+
+from collections.abc import Sequence
+
+from reconciler.diagnostics import Diagnostic, Severity
 from reconciler.kinds.base import Subject, segment
 from reconciler.steps import Call, Condition, Read, Step, Wait
 
 RUNNING = ("started", "running")  # two words for one state. Source: platform notes, "Machines"
+STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next start is a cold one
+
+
+def machine_reads(subject: Subject, *, grows: bool) -> Sequence[Read]:
+    """The machine's own state, where an owed restart depends on it and the platform shows it."""
+    auto = subject.lifecycle.restart == "auto"
+    machine = subject.live.attached_machine_id
+    if not machine or "machine.get" not in subject.capabilities or not (_owes(subject) or (auto and grows)):
+        return ()
+    return (Read(_machine_path(subject), "machine"),)
 
 
 def restart_steps(subject: Subject) -> list[Step]:
-    """The restart of the attached machine, if it is wanted and the platform can do it.
-
-    Suspend and resume does not do it: the machine has to stop. Source: platform notes, "Volumes".
-    """
-    machine = subject.live.attached_machine_id
-    if subject.lifecycle.restart != "auto" or not machine:
+    """The restart of the attached machine, if it is wanted and can be carried out now."""
+    if subject.lifecycle.restart != "auto" or not subject.live.attached_machine_id or _hindrance(subject):
         return []
-    path = f"/v1/apps/{subject.address.app}/machines/{segment(machine)}"
+    path = _machine_path(subject)
     if "machine.restart" in subject.capabilities:
         return [_machine_step(subject, "restart", path, *RUNNING, settles=True)]
     if {"machine.stop", "machine.get"} <= subject.capabilities:
@@ -23,6 +35,58 @@ def restart_steps(subject: Subject) -> list[Step]:
             _machine_step(subject, "start", path, *RUNNING, settles=True),
         ]
     return []
+
+
+def settled_by_a_stop(subject: Subject) -> bool:
+    """Whether the next start of the machine, a cold one, does what is owed so far."""
+    return _owes(subject) and _state(subject) in STOPPED
+
+
+def restart_remarks(subject: Subject) -> tuple[Diagnostic, ...]:
+    """What a person should know of a restart that is owed and not carried out, or not owed any more."""
+    machine = subject.live.attached_machine_id
+    if settled_by_a_stop(subject):
+        told = f"machine {machine} is {_state(subject)}: its next start uses the added space"
+        return (_remark("restart-settled", subject, f"{told}, and no restart is owed any more"),)
+    hindrance = _hindrance(subject)
+    if machine and hindrance and _owes(subject) and subject.lifecycle.restart == "auto":
+        return (_remark("restart-waits", subject, f"the owed restart is not carried out: {hindrance}"),)
+    return ()
+
+
+def _remark(code: str, subject: Subject, message: str) -> Diagnostic:
+    return Diagnostic(
+        code, Severity.INFO, f"`{subject.address}`: {message}", subject.span("metadata", "name")
+    )
+
+
+def _owes(subject: Subject) -> bool:
+    return subject.record is not None and bool(subject.record.obligations)
+
+
+def _state(subject: Subject) -> str | None:
+    """The machine's state, `not found`, or None when nobody looked."""
+    if "machine" not in subject.extra:
+        return None
+    return next((machine.state or "in an unknown state" for machine in subject.extra["machine"]), "not found")
+
+
+def _hindrance(subject: Subject) -> str:
+    """Why the machine must not or cannot be restarted now; "" when nothing is known to be in the way."""
+    machine = subject.live.attached_machine_id
+    if machine in subject.asleep:
+        return (
+            f"a manifest keeps machine {machine} suspended, and a resume does not use the added space; "
+            "stop and start it"
+        )
+    state = _state(subject)
+    if state is None or state in RUNNING:
+        return ""
+    return f"machine {machine} is {state}; it is restarted once it runs"
+
+
+def _machine_path(subject: Subject) -> str:
+    return f"/v1/apps/{subject.address.app}/machines/{segment(subject.live.attached_machine_id)}"
 
 
 def _machine_step(subject: Subject, verb: str, path: str, *until: str, settles: bool = False) -> Step:

@@ -35,7 +35,7 @@ def snapshot_due(subject: Subject) -> str | None:
 
 def listed_snapshots(subject: Subject) -> Sequence[Any]:
     """The snapshots that `extra_reads` asked for, if it did."""
-    return subject.extra[0] if subject.extra else ()
+    return subject.extra.get("snapshots", ())
 
 
 def snapshot_before(subject: Subject) -> Step:

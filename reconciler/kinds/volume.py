@@ -11,7 +11,7 @@ from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields
-from reconciler.kinds.restarts import restart_steps
+from reconciler.kinds.restarts import machine_reads, restart_remarks, restart_steps, settled_by_a_stop
 from reconciler.kinds.snapshots import (
     await_snapshot,
     listed_snapshots,
@@ -218,16 +218,22 @@ class VolumeKind(Kind):
         return {"snapshots": Read(volume_path(address, id, "/snapshots"), "snapshots")}
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
-        """The snapshots, where an objective or a snapshot that we took before depends on them."""
+        """The snapshots, where an objective or a snapshot that we took before depends on them.
+
+        And the machine, where an owed restart depends on it.
+        """
         took = subject.record is not None and subject.record.applied.get("snapshot") is not None
         if subject.resource is None:
             needed = took
         else:
             again = took and "extend" in subject.lifecycle.snapshot_before
             needed = again or "snapshot_max_age_h" in subject.resource.objectives
-        if not needed:
-            return ()
-        return (Read(volume_path(subject.address, subject.live.id, "/snapshots"), "snapshots"),)
+        reads = [Read(volume_path(subject.address, subject.live.id, "/snapshots"), "snapshots")] * needed
+        if subject.resource is None:
+            return reads
+        want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
+        grows = want_gb is not None and live_gb is not None and want_gb > live_gb
+        return (*reads, *machine_reads(subject, grows=grows))
 
     def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
         match = {"name": spec.name or address.name}
@@ -317,7 +323,15 @@ class VolumeKind(Kind):
             impact = Impact.RESTART
             reasons.append(f"machine {subject.live.attached_machine_id} owes a restart")
         steps += restarts
-        return Moves(action, tuple(steps), tuple(fields), impact, "; ".join(reasons))
+        return Moves(
+            action,
+            tuple(steps),
+            tuple(fields),
+            impact,
+            "; ".join(reasons),
+            restart_remarks(subject),
+            settles=settled_by_a_stop(subject),
+        )
 
     def settled(self, subject: Subject) -> Step:
         wait = _settled(subject, reply_path=None)

@@ -42,8 +42,9 @@ def manifest_model(kind: Kind) -> type[BaseModel]:
     metadata: dict[str, Any] = {
         "name": (name, ...),
         "labels": (labels, Field(default_factory=dict)),
-        "id": (id | None, None),
     }
+    if kind.id_path == Kind.id_path:
+        metadata["id"] = (id | None, None)
     if kind.in_app:
         metadata["app"] = (app, ...)
     Metadata = create_model(f"{kind.name}Metadata", __base__=Spec, **metadata)  # noqa: N806 (a class)

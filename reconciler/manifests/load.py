@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from reconciler.manifests.references import reference_cycles, unknown_references
 from reconciler.manifests.second import can_fork, in_second_process
 from reconciler.manifests.spans import SpanTable
 from reconciler.model import Address, Lifecycle, Resource
+from reconciler.model import Path as SpanPath
 from reconciler.reporter import Reporter
 
 _DEFAULT_LIFECYCLE = Lifecycle()
@@ -267,6 +269,7 @@ class _Loader:
     def add(self, manifest: Any, kind: Kind, document: Document, file: str) -> Iterator[Diagnostic]:
         """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
         metadata, spec = manifest.metadata, manifest.spec
+        adopt_id = attrgetter(".".join(map(str, kind.id_path)))(manifest)
         address = Address(kind.name, metadata.name, metadata.app if kind.in_app else None)
         resource = Resource(
             address,
@@ -275,7 +278,7 @@ class _Loader:
             file,
             document.spans,
             metadata.labels,
-            metadata.id,
+            adopt_id,
             tuple(kind.references(spec, address)),
         )
         yield from kind.check(spec, resource.span)
@@ -290,14 +293,14 @@ class _Loader:
             )
             return
         count = getattr(spec, "count", None) or 1
-        if metadata.id is not None:
-            yield from self.adopt(resource, count)
+        if adopt_id is not None:
+            yield from self.adopt(resource, kind.id_path, count)
         self.resources[address] = resource
         for ordinal in range(1, count):
             numbered = address._replace(ordinal=ordinal)
             self.resources[numbered] = replace(resource, address=numbered)
 
-    def adopt(self, resource: Resource, count: int) -> Iterator[Diagnostic]:
+    def adopt(self, resource: Resource, path: SpanPath, count: int) -> Iterator[Diagnostic]:
         assert resource.adopt_id is not None
         if count > 1:
             yield error(
@@ -311,8 +314,8 @@ class _Loader:
             yield error(
                 "duplicate-id",
                 f"{first.address} and {resource.address} adopt the same object",
-                resource.span("metadata", "id"),
-                notes=(f"first at {_at(first, 'metadata', 'id')}",),
+                resource.span(*path),
+                notes=(f"first at {_at(first, *path)}",),
             )
 
     def claim(self, document: Document, spec: Any, kind: Kind, file: str) -> None:
@@ -360,6 +363,6 @@ class _Loader:
         return resources, policies
 
 
-def _at(resource: Resource, *path: str) -> str:
+def _at(resource: Resource, *path: str | int) -> str:
     span = resource.span(*path)
     return f"{span.file}:{span.line}:{span.column}" if span else resource.file

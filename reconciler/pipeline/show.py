@@ -12,13 +12,13 @@ from reconciler.pipeline.project import Project
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`live` is None when the object is not on the platform, or (not `readable`) nothing shows it.
+    """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
 
     `details` are lists of JSON objects by name, such as a volume's `snapshots`.
     """
 
     record: StateRecord
-    readable: bool
+    unreadable: str = ""
     live: Mapping[str, Any] | None = None
     details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
@@ -31,7 +31,7 @@ async def look_at(project: Project, address: Address) -> Shown:
         raise ReconcilerError(f"`{address}` is not recorded", help="`reconcile state list` shows what is")
     read = kind.read(address, record.id, project.capabilities)
     if read is None:
-        return Shown(record, readable=False)
+        return Shown(record, kind.unreadable)
     assert isinstance(read.path, str)
     try:
         objects = (await project.platform.read(read.path, read.shape)).objects
@@ -39,10 +39,10 @@ async def look_at(project: Project, address: Address) -> Shown:
         objects = ()
     live = next((item for item in objects if item.id == record.id), None)
     if live is None:
-        return Shown(record, readable=True)
+        return Shown(record)
     details = {}
     for name, detail in kind.details(address, record.id, project.capabilities).items():
         assert isinstance(detail.path, str)
         answer = await project.platform.read(detail.path, detail.shape)
         details[name] = [item.model_dump() for item in answer.objects]
-    return Shown(record, True, live.model_dump(), details)
+    return Shown(record, "", live.model_dump(), details)

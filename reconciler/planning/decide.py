@@ -79,8 +79,10 @@ def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now:
     """
     if matched.problem is not None:
         return _refuse(matched.problem)
+    if subject.record is None and subject.live is None:
+        return kind.create(subject)
     if subject.record is None:
-        return kind.create(subject) if subject.live is None else _adopt(kind, subject)
+        return _adopt(kind, subject) if kind.takes_over else _compare(kind, subject)
     if listed and (subject.live is None or not subject.live.present):
         return _missing(kind, subject, now)
     return _compare(kind, subject)

@@ -21,6 +21,7 @@ class Draft:
         self.bindings: list[Binding] = []
         self.diagnostics: list[Diagnostic] = []
         self.unchanged = 0
+        self.settled: set[Address] = set()  # what they owed is not owed any more, without a call
 
     def refuse(self, address: Address, why: str, *problems: Diagnostic, id: str | None = None) -> None:
         self.report(address, *problems)
@@ -45,10 +46,12 @@ class Draft:
             )
         if moves.steps:
             self.steps[address] = moves.steps
-        if any(step.mutates for step in moves.steps) or moves.action is Action.ADOPT:
+        if any(step.mutates for step in moves.steps) or moves.action is Action.ADOPT or moves.settles:
             self._expect(kind, subject, moves.action, read, candidates)
         if resource is not None and moves.action is not Action.REFUSED:
             self._bind(kind, subject, moves)
+        if moves.settles:
+            self.settled.add(address)
 
     def _expect(
         self, kind: Kind, subject: Subject, action: Action, read: Read | None, candidates: str
@@ -70,10 +73,13 @@ class Draft:
         """Records follow the manifests: also a changed lifecycle, which sends nothing, must be kept."""
         resource, record = subject.resource, subject.record
         assert resource is not None
+        if record is None and subject.live is None and not moves.steps:
+            return  # nothing is known that could be recorded
         managed = kind.managed(subject) if subject.live is not None else {}
         if (
             record is not None
             and not moves.steps
+            and not moves.settles
             and record.lifecycle == resource.lifecycle
             and record.source == resource.file
             and all(name in record.applied and record.applied[name] == managed[name] for name in managed)
@@ -87,5 +93,6 @@ class Draft:
                 resource.file,
                 subject.live.id if subject.live is not None else None,
                 managed,
+                moves.settles,
             )
         )

@@ -5,8 +5,6 @@ from typing import Any
 from reconciler.kinds.base import Kind
 from reconciler.model import Action, Change, Effect, FieldChange, Resource, StateRecord
 
-_ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
-
 
 def drift_of(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> Change | None:
     """The change that brings the object back to its record; None when nothing moved.
@@ -40,7 +38,7 @@ def drift_of(kind: Kind, record: StateRecord, resource: Resource | None, live: A
         fields.append(FieldChange("digest", digest, live_digest, Effect.WRITE_ONLY))
     if not fields:
         return None
-    actions = [_ACTION_OF.get(change.effect, Action.REFUSED) for change in fields]
+    actions = [kind.action_of(change) for change in fields]
     action = Action.REFUSED if Action.REFUSED in actions else min(actions, key=list(Action).index)
     return Change(
         record.address, action, tuple(fields), reason="changed on the platform, not by us", id=record.id

@@ -35,9 +35,9 @@ def match_objects(
     for resource in resources:
         record = records.get(resource.address)
         if record is not None:
-            found[resource.address] = _recorded(resource, record, by_id)
+            found[resource.address] = _recorded(kind, resource, record, by_id)
         elif resource.adopt_id is not None:
-            found[resource.address] = _adopt_by_id(resource, by_id, owned)
+            found[resource.address] = _adopt_by_id(kind, resource, by_id, owned)
         else:
             match = kind.match(resource.spec, resource.address)
             if match is None:
@@ -52,6 +52,15 @@ def match_objects(
             taken = {matched.live.id for matched in found.values() if matched.live is not None}
             free = [item for item in free if item.id not in taken]
     return found
+
+
+def match_unseen(
+    kind: Kind, resource: Resource, record: StateRecord | None, owned: Mapping[str, Address]
+) -> Matched:
+    """Where no read shows objects of this kind, all that can be told is whether the ids agree."""
+    if record is not None:
+        return _recorded(kind, resource, record, {})
+    return Matched(problem=_owned_by_another(kind, resource, owned))
 
 
 def matching(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
@@ -93,39 +102,50 @@ def _ambiguous(resource: Resource, ids: str) -> Diagnostic:
     )
 
 
-def _recorded(resource: Resource, record: StateRecord, by_id: Mapping[str, Any]) -> Matched:
+def _recorded(kind: Kind, resource: Resource, record: StateRecord, by_id: Mapping[str, Any]) -> Matched:
+    named = ".".join(map(str, kind.id_path))
     if resource.adopt_id in (None, record.id):
         return Matched(by_id.get(record.id))
     return Matched(
         problem=error(
             "adopt-conflict",
-            f"`{resource.address}` is recorded as {record.id}, but `metadata.id` names {resource.adopt_id}",
-            resource.span("metadata", "id"),
-            help=f"remove `metadata.id`, or run `reconcile state forget {resource.address}` first",
+            f"`{resource.address}` is recorded as {record.id}, but `{named}` names {resource.adopt_id}",
+            resource.span(*kind.id_path),
+            help=f"correct `{named}`, or run `reconcile state forget {resource.address}` first: "
+            f"{record.id} then stays as it is",
         )
     )
 
 
-def _adopt_by_id(resource: Resource, by_id: Mapping[str, Any], owned: Mapping[str, Address]) -> Matched:
-    id = resource.adopt_id or ""
-    owner = owned.get(id, resource.address)
-    if owner != resource.address:
-        return Matched(
-            problem=error(
-                "adopt-conflict",
-                f"`{resource.address}` shall adopt `{id}`, which is recorded as `{owner}`",
-                resource.span("metadata", "id"),
-                help=f"remove `metadata.id`, or run `reconcile state forget {owner}` first",
-            )
-        )
-    live = by_id.get(id)
+def _adopt_by_id(
+    kind: Kind, resource: Resource, by_id: Mapping[str, Any], owned: Mapping[str, Address]
+) -> Matched:
+    problem = _owned_by_another(kind, resource, owned)
+    if problem is not None:
+        return Matched(problem=problem)
+    live = by_id.get(resource.adopt_id or "")
     if live is not None and live.present:
         return Matched(live)
+    named = ".".join(map(str, kind.id_path))
     return Matched(
         problem=error(
             "adopt-not-found",
             f"`{resource.address}` shall adopt `{resource.adopt_id}`, which is not on the platform",
-            resource.span("metadata", "id"),
-            help="correct the id, or remove `metadata.id` to create a new object",
+            resource.span(*kind.id_path),
+            help=f"correct `{named}`; without `metadata.id`, a new object is created"
+            if kind.id_path[0] == "metadata"
+            else f"correct `{named}`, or `metadata.app`",
         )
+    )
+
+
+def _owned_by_another(kind: Kind, resource: Resource, owned: Mapping[str, Address]) -> Diagnostic | None:
+    owner = owned.get(resource.adopt_id or "", resource.address)
+    if owner == resource.address:
+        return None
+    return error(
+        "adopt-conflict",
+        f"`{resource.address}` shall adopt `{resource.adopt_id}`, which is recorded as `{owner}`",
+        resource.span(*kind.id_path),
+        help=f"correct `{'.'.join(map(str, kind.id_path))}`, or run `reconcile state forget {owner}` first",
     )

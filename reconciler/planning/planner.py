@@ -38,7 +38,7 @@ from reconciler.planning.decide import (
 from reconciler.planning.draft import Draft
 from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.known import fill_known
-from reconciler.planning.match import Matched, match_objects
+from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.steps import Plan, Read
 
@@ -93,6 +93,7 @@ class Planner:
         self._extra: dict[Read, Sequence[Any]] = {}
         self._unread: dict[Read, str] = {}
         self._missing: list[StateRecord] = []
+        self._asleep = self._kept_asleep(selected)
         self._draft = Draft(kinds)
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
@@ -104,6 +105,21 @@ class Planner:
         for record in records.values():
             if record.address not in self._resources:
                 self._leave(record, selected(record))
+
+    def _kept_asleep(self, selected: Callable[[StateRecord], bool]) -> dict[str | None, set[str]]:
+        """Ids of machines that are to stay suspended, by app: after the manifests, also those not given."""
+        asleep: dict[str | None, set[str]] = {}
+        names = {name for name, kind in self._kinds.items() if type(kind).asleep is not Kind.asleep}
+        for address in [*self._resources, *(each for each in self._records if each not in self._resources)]:
+            if address.kind not in names:
+                continue
+            resource, record = self._resources.get(address), self._records.get(address)
+            if resource is None and record is not None and selected(record):
+                continue  # its manifest has left: nobody wants it asleep
+            machine = self._kinds[address.kind].asleep(resource, record)
+            if machine is not None:
+                asleep.setdefault(address.app, set()).add(machine)
+        return asleep
 
     # --- reading ---
 
@@ -159,9 +175,8 @@ class Planner:
             kind = self._kinds[resource.address.kind]
             fingerprint = self._fingerprint(resource, fingerprints)
             subject = self._subject(resource.address, None, self._now, fingerprint=fingerprint)
-            self._draft.take(
-                kind, subject, decide(kind, subject, Matched(), listed=False, now=self._now), None
-            )
+            matched = match_unseen(kind, resource, subject.record, self._owned)
+            self._draft.take(kind, subject, decide(kind, subject, matched, listed=False, now=self._now), None)
         for waiting in self._waiting:
             problem = next((self._unread[read] for read in waiting.extra if read in self._unread), None)
             if problem is None:
@@ -192,7 +207,7 @@ class Planner:
             ),
             expectations=tuple(self._draft.expectations),
             bindings=tuple(self._draft.bindings),
-            owed=owed_work(self._records),
+            owed=tuple(owed for owed in owed_work(self._records) if owed.address not in self._draft.settled),
             diagnostics=(*diagnostics, *self._draft.diagnostics, *self._doubts()),
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=self._draft.unchanged,
@@ -236,7 +251,6 @@ class Planner:
         live: Any,
         at: datetime,
         *,
-        extra: tuple[Sequence[Any], ...] = (),
         fingerprint: str | None = None,
     ) -> Subject:
         return Subject(
@@ -246,8 +260,8 @@ class Planner:
             live,
             at,
             self._capabilities,
-            extra,
-            fingerprint,
+            fingerprint=fingerprint,
+            asleep=frozenset(self._asleep.get(address.app, ())),
         )
 
     def _consider(
@@ -275,7 +289,7 @@ class Planner:
         resource = waiting.subject.resource
         subject = replace(
             waiting.subject,
-            extra=tuple(self._extra[read] for read in waiting.extra),
+            extra={read.shape: self._extra[read] for read in waiting.extra},
             fingerprint=self._fingerprint(resource, fingerprints) if resource is not None else None,
         )
         if waiting.matched is None:

@@ -14,6 +14,7 @@ from reconciler.clock import Clock
 from reconciler.errors import (
     AppMissing,
     NotFound,
+    NotYet,
     PlatformError,
     ReconcilerError,
     Refused,
@@ -83,7 +84,7 @@ class Platform:
     async def read(self, path: str, shape: str) -> Observation:
         """The complete answer to one GET, as wire models of `shape`; `at` is the platform's time.
 
-        Raises NotFound, AppMissing, Unauthorized, Unreadable, or PlatformError when the platform
+        Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, or PlatformError when the platform
         did not answer properly within `READ_BUDGET_S`.
         """
         paths.check("GET", path)
@@ -218,6 +219,8 @@ def _read_error(path: str, answer: Answer) -> PlatformError:
     if answer.status in (404, 410) and not is_html(answer):
         missing = refusal is Refusal.APP_MISSING
         return (AppMissing if missing else NotFound)(message, **details)
+    if refusal is Refusal.STATE_NOT_REACHED:
+        return NotYet(text, **details)
     if answer.status < 400:  # no redirect is followed; 204 and 206 hold no complete answer
         return Unreadable(message, help="check `platform.base_url`", **details)
     if answer.status == 429 and "retry-after" in answer.headers:

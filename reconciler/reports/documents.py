@@ -142,6 +142,8 @@ def _step(step: Step) -> dict[str, Any]:
         document["if_owed"] = [str(address) for address in step.if_owed]
     if step.unless_recorded:
         document["unless_recorded"] = step.unless_recorded
+    if step.lane:
+        document["lane"] = step.lane
     return document
 
 
@@ -155,4 +157,6 @@ def _result(result: Result) -> dict[str, Any]:
         document["id"] = result.id
     if result.error:
         document["error"] = result.error
+    if result.note:
+        document["note"] = result.note
     return document

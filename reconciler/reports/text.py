@@ -16,7 +16,10 @@ _MARKS = {
     Action.EXTEND: "~",
     Action.UPDATE: "~",
     Action.SET: "~",
+    Action.SUSPEND: "~",
+    Action.START: "~",
     Action.SNAPSHOT: "+",
+    Action.RESTART: "~",
     Action.DELETE: "-",
     Action.FORGET: "-",
     Action.RETAIN: "o",
@@ -66,10 +69,13 @@ def render_drift(plan: Plan) -> str:
 
 
 def render_results(results: Sequence[Result], owed: Sequence[Owed]) -> str:
-    """What became of the steps: what was not done by name, then counts."""
-    lines = [
-        f"  {result.outcome}: {result.step}  {result.error}" for result in results if result.outcome != "done"
-    ]
+    """What became of the steps: by name what was not done, or needs a word; then counts."""
+    lines: list[str] = []
+    for result in results:
+        if result.outcome != "done" or result.note:
+            lines.append(f"  {result.outcome}: {result.step}  {result.error}".rstrip())
+        if result.note:
+            lines.append(f"      note: {result.note}")
     if lines:
         lines.append("")
     lines += _owed_lines(owed)

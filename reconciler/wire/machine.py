@@ -8,6 +8,14 @@ from reconciler.wire.base import Wire
 
 GONE_STATES = frozenset({"destroying", "destroyed"})
 
+# Where a machine is, or is heading by itself. Of other states (`updating`, unknown words) nobody can tell.
+_POWER = {
+    **dict.fromkeys(("started", "running", "starting", "restarting"), "started"),
+    **dict.fromkeys(("suspended", "suspending"), "suspended"),
+    **dict.fromkeys(("stopped", "stopping"), "stopped"),
+    **{state: state for state in ("created", "failed", "launch_failed", "replaced", "migrated")},
+}
+
 
 class Guest(Wire):
     cpus: int | None = None
@@ -50,6 +58,11 @@ class Machine(Wire):
     def present(self) -> bool:
         return self.state not in GONE_STATES
 
+    @property
+    def power(self) -> str | None:
+        """`started`, `suspended`, `stopped` or another state at rest; None while nobody can tell."""
+        return _POWER.get(self.state or "")
+
 
 class MachineAccepted(Wire):
     """The answer to suspend, stop and restart: begun, not done."""
@@ -66,8 +79,14 @@ class MachineStarted(Wire):
 
 
 class MachineWaited(Wire):
+    """The answer to a wait that ended in the wanted state; its body is not shown, so it may hold nothing."""
+
     ok: bool | None = None
     state: str | None = None
+
+    @property
+    def reached(self) -> bool:
+        return self.ok is not False
 
 
 class MachineStop(Wire):

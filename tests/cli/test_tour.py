@@ -17,13 +17,13 @@ def test_the_examples_converge_in_the_embedded_sandbox_and_a_second_apply_sends_
     project = Project(tmp_path, environment(None))
     del project.env["RECONCILE_TOKEN"]
     first = project.run("apply", "manifests/examples", "--sandbox", "--auto-approve")
-    assert "5 to create, 2 to set" in first.out
-    assert "Applied: 7 done." in first.out
+    assert "5 to create, 2 to set, 1 to suspend" in first.out
+    assert "Applied: 8 done." in first.out
     assert "shop" in first.err
     again = project.apply("manifests/examples", "--sandbox")
     assert again.json["steps"] == []
     assert again.json["results"] == []
-    assert again.json["summary"]["noop"] == 7
+    assert again.json["summary"]["noop"] == 8
 
 
 def test_growing_a_volume_is_planned_with_its_impact_and_applied(

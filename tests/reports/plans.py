@@ -168,4 +168,5 @@ RESULTS = (
     Result(KEY, f"{KEY}#set", "failed", error="the platform answered 422"),
     Result(volume("data", 1), f"{volume('data', 1)}#extend", "unknown", "vol_1", "no answer came"),
     Result(volume("unwanted"), f"{volume('unwanted')}#delete", "skipped", error="interrupted"),
+    Result(machine("busy"), f"{machine('busy')}#start", "done", "m_1", note="connections may be stale"),
 )

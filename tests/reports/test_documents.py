@@ -104,6 +104,7 @@ def test_an_apply_document_adds_results() -> None:
         "error": "still creating",
     }
     assert document["results"][0].keys() == {"address", "step", "outcome", "id"}
+    assert document["results"][5]["note"] == "connections may be stale"
 
 
 def test_diagnostics_say_where_they_are_and_what_helps() -> None:

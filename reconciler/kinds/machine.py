@@ -1,0 +1,299 @@
+"""The power of machines: suspended, with a wait for it, or started. Nothing else of a machine is managed.
+
+The documented API shows no machine. With capability `machine.get` its live state is compared; without
+it, that is unknown, and a call is planned when the record does not hold that it was done.
+Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from operator import eq
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import Field as Describe
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, segment
+from reconciler.kinds.restarts import RUNNING
+from reconciler.model import (
+    Action,
+    Address,
+    Effect,
+    FieldChange,
+    Impact,
+    Resource,
+    StateRecord,
+)
+from reconciler.steps import Call, Condition, Read, Step, Wait
+from reconciler.wire.base import parse_time
+
+UNKNOWN = "unknown"
+LARGEST_MB = 2048
+UPDATED_SINCE = datetime(2024, 6, 20, 20, tzinfo=UTC)
+SLICE_S = 5  # one request of a wait: shorter than the deadline of a read, and than the grace after a signal
+HOLDS_WITHIN_S = 15  # after a refusal: the state that was asked for may just be coming
+STARTABLE = ("suspended", "stopped", "created", "failed")
+
+_RULES = (
+    "the platform suspends machines that run, with at most 2 GB of memory, without swap and schedule, "
+    "and updated since 2024-06-20 20:00 UTC"
+)
+_STALE = (
+    "connections that it held before may be closed by now; clients should reconnect. "
+    "Whether its memory was kept, nothing tells"
+)
+
+
+def _canonical_power(value: object) -> object:
+    return "started" if value == "running" else value
+
+
+class MachineSpec(Spec):
+    id: str = Describe(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="The machine's id on the platform."
+    )
+    power: (
+        Annotated[
+            Literal["started", "suspended"],
+            BeforeValidator(_canonical_power),
+            WithJsonSchema({"type": "string", "enum": ["started", "suspended", "running"]}),
+        ]
+        | None
+    ) = Describe(
+        None,
+        description="What it shall be; `running` is another word for `started`. Without it, nothing is done.",
+    )
+
+
+class MachineKind(Kind):
+    name = "Machine"
+    Spec = MachineSpec
+    in_app = True
+    fields = (Field("power", Effect.IN_PLACE, equal=eq),)
+    id_path = ("spec", "id")
+    takes_over = False  # a machine is never ours: only its power is
+    unreadable = "its live state is unknown without capability machine.get"
+
+    def asleep(self, resource: Resource | None, record: StateRecord | None) -> str | None:
+        if resource is not None:
+            return str(resource.spec.id) if resource.spec.power == "suspended" else None
+        suspended = record is not None and record.applied.get("power") in ("suspending", "suspended")
+        return record.id if record is not None and suspended else None
+
+    # --- observing ---
+
+    def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
+        if "machine.get" not in capabilities or id is None:
+            return None
+        return Read(_path(address, id), "machine")
+
+    # --- deciding ---
+
+    def create(self, subject: Subject) -> Moves:
+        """Nothing is recorded, and nothing shows the machine."""
+        if subject.spec.power is None:
+            return Moves(Action.NOOP)
+        wanted = FieldChange("power", UNKNOWN, subject.spec.power, Effect.IN_PLACE)
+        return _unseen(subject, wanted, "nothing was sent so far")
+
+    def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        if subject.live is not None:
+            return compare_fields(self.fields, subject)
+        want = subject.spec.power
+        if want is None or want == _recorded(subject) or (want, _recorded(subject)) == _SUSPENDING:
+            return ()
+        return (FieldChange("power", UNKNOWN, want, Effect.IN_PLACE),)
+
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+        want = subject.spec.power
+        if want is None:
+            return Moves(Action.NOOP)
+        if subject.live is None:
+            return self._change_unseen(subject, fields)
+        state = subject.live.state
+        if fields:
+            return _start(subject, fields) if want == "started" else _suspend(subject, fields)
+        if state == "suspended" or state in RUNNING:
+            return Moves(Action.NOOP)
+        wait = _until_suspended(subject) if want == "suspended" else _until_started(subject)
+        reason = f"still {state}" if state else "its state is not known"
+        return Moves(Action.NOOP, (_wait_step(subject, wait),), reason=reason)
+
+    def _change_unseen(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+        if fields:
+            last = _recorded(subject)
+            sent = (
+                f"the last call that succeeded left it {last}" if last else "the last call's answer was lost"
+            )
+            return _unseen(subject, fields[0], sent)
+        if _recorded(subject) == "suspending":
+            return Moves(
+                Action.NOOP, (_wait_step(subject, _until_suspended(subject)),), reason="still suspending"
+            )
+        return Moves(Action.NOOP)
+
+    def remove(self, subject: Subject) -> Moves:
+        return Moves(Action.FORGET, reason="left the manifests; the machine is left as it is")
+
+    def action_of(self, change: FieldChange) -> Action:
+        if change.before == "started":
+            return Action.START if change.after in STARTABLE else Action.REFUSED
+        return Action.SUSPEND if change.after == "started" else Action.REFUSED
+
+
+_SUSPENDING = ("suspended", "suspending")  # wanted, and what the record holds until it is reached
+
+
+def _recorded(subject: Subject) -> Any:
+    return subject.record.applied.get("power") if subject.record is not None else None
+
+
+def _path(address: Address, id: str) -> str:
+    return f"/v1/apps/{address.app}/machines/{segment(id)}"
+
+
+# --- without capability machine.get ---
+
+
+def _unseen(subject: Subject, change: FieldChange, sent: str) -> Moves:
+    start = change.after == "started"
+    verb = "start" if start else "suspend"
+    reason = f"its live state is unknown (capability machine.get), and {sent}: {verb} is sent in any case"
+    if start:
+        return Moves(Action.START, (_start_step(subject),), (change,), reason=reason)
+    return Moves(Action.SUSPEND, (_suspend_step(subject),), (change,), Impact.DOWNTIME, reason)
+
+
+# --- with it ---
+
+
+def _start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    state = subject.live.state
+    if subject.live.power not in STARTABLE:
+        return _refused(subject, fields, f"is {state}, which a start does not change")
+    steps = [_start_step(subject)]
+    if state == "stopping":
+        steps.insert(0, _wait_step(subject, _until(subject, "stopped")))
+    how = {
+        "suspended": "resumes it, or starts it cold if its snapshot is lost",
+        "suspending": "may cancel that",
+    }.get(state, "starts it cold")
+    return Moves(Action.START, tuple(steps), tuple(fields), reason=f"it is {state}; the call {how}")
+
+
+def _suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    state = subject.live.state
+    if subject.live.power != "started":
+        return _refused(subject, fields, f"is {state}: only a machine that runs can be suspended")
+    broken = list(_broken_rules(subject.live))
+    if broken:
+        rules, recipes = zip(*broken, strict=True)
+        told = f"cannot be suspended: {', '.join(rules)}"
+        return _refused(subject, fields, told, f"{', '.join(recipes)}; or write `power: started`")
+    steps = [_suspend_step(subject)]
+    if state not in RUNNING:
+        steps.insert(0, _wait_step(subject, _until_started(subject)))
+    reason = f"it is {state}; a later start resumes it only as long as its snapshot is kept"
+    return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
+
+
+def _refused(subject: Subject, fields: Sequence[FieldChange], told: str, recipe: str = "") -> Moves:
+    message = f"machine `{subject.address.name}` ({subject.live.id}) {told}"
+    problem: Diagnostic = error(
+        "machine-power",
+        message,
+        subject.span("spec", "power"),
+        label=f"the live state is {subject.live.state}",
+        help=recipe or "start it first (`power: started`), look at it on the platform, or remove `power`",
+    )
+    return Moves(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=message)
+
+
+def _broken_rules(live: Any) -> Iterator[tuple[str, str]]:
+    """Each rule that forbids to suspend the machine, and what to do about it. What is not told breaks none.
+
+    Source: platform API, 3.3 and 8.
+    """
+    guest = live.config.guest if live.config is not None else None
+    init = live.config.init if live.config is not None else None
+    if guest is not None and (guest.memory_mb or 0) > LARGEST_MB:
+        yield f"it has {guest.memory_mb} MB of memory (at most {LARGEST_MB})", "give it less memory"
+    if init is not None and init.swap_size_mb:
+        yield f"it has {init.swap_size_mb} MB of swap", "remove its swap"
+    if live.config is not None and live.config.schedule:
+        yield f"it has a schedule ({live.config.schedule})", "remove its schedule"
+    updated_at = parse_time(live.updated_at)
+    if updated_at is not None and updated_at < UPDATED_SINCE:
+        yield "it was last updated before 2024-06-20 20:00 UTC", "update it once (a deploy does)"
+
+
+# --- calls and waits ---
+
+
+def _suspend_step(subject: Subject) -> Step:
+    wait = _until_suspended(subject)
+    return Step(
+        id=f"{subject.address}#suspend",
+        address=subject.address,
+        call=Call("POST", f"{_path(subject.address, subject.spec.id)}/suspend"),
+        known_id=subject.spec.id,
+        applied={"power": "suspending"},
+        wait=wait,
+        if_unknown="repeat",
+        already=_soon(wait),
+        lane="suspend",  # many at once are advised against. Source: platform API, 8
+        if_refused=_RULES,
+    )
+
+
+def _start_step(subject: Subject) -> Step:
+    seen = "machine.get" in subject.capabilities
+    return Step(
+        id=f"{subject.address}#start",
+        address=subject.address,
+        call=Call("POST", f"{_path(subject.address, subject.spec.id)}/start"),
+        known_id=subject.spec.id,
+        applied={"power": "started"},
+        wait=_until_started(subject) if seen else None,
+        if_unknown="repeat",
+        # The document shows the wait for `suspended` only: another state is asked for as evidence alone.
+        already=_soon(_until_started(subject) if seen else _reached(subject, "started")),
+        note=_STALE,
+    )
+
+
+def _wait_step(subject: Subject, wait: Wait) -> Step:
+    return Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
+
+
+def _until_suspended(subject: Subject) -> Wait:
+    return _reached(subject, "suspended", {"power": "suspended"})
+
+
+def _reached(subject: Subject, state: str, applied: dict[str, Any] | None = None) -> Wait:
+    """The platform's own wait, in slices: it answers 408 when a slice is over, and is asked again."""
+    slice_s = min(SLICE_S, subject.lifecycle.timeout_s)
+    path = f"{_path(subject.address, subject.spec.id)}/wait?state={state}&timeout={slice_s}"
+    return Wait(
+        Read(path, "machine_wait"),
+        Condition("reached", any_of=(True,)),
+        subject.lifecycle.timeout_s,
+        applied=applied or {},
+    )
+
+
+def _until_started(subject: Subject) -> Wait:
+    return _until(subject, *RUNNING, fails=("launch_failed", "destroying", "destroyed"))
+
+
+def _until(subject: Subject, *states: str, fails: tuple[str, ...] = ("destroying", "destroyed")) -> Wait:
+    read = Read(_path(subject.address, subject.spec.id), "machine")
+    return Wait(read, Condition("state", any_of=states, fails=fails), subject.lifecycle.timeout_s)
+
+
+def _soon(wait: Wait) -> Wait:
+    return Wait(wait.read, wait.until, min(wait.timeout_s, HOLDS_WITHIN_S))
+
+
+KIND = MachineKind()
