@@ -60,6 +60,7 @@ class Sandbox:
         self._connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = self._connection.getresponse()
         text = answer.read()
+        self._connection.close()  # the server ends idle ones, at a moment that nobody is told of
         assert 200 <= answer.status < 300, text
         return json.loads(text)
 

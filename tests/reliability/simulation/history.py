@@ -276,12 +276,13 @@ class History:
     async def _run_saved(self, process: Process) -> _Ended:
         if self._saved is None:
             return _Ended()
-        text, process.desired, process.planned_s = self._saved
+        text, process.desired, planned_s = self._saved
         plan = load_plan(text)
         process.approved_deletes = (
             self._may_be_deleted(process.desired) if process.run.approves_deletes else frozenset()
         )
         process.show(plan)
+        process.planned_s = planned_s
         if not process.approved:
             return _Ended()
         return _Ended(

@@ -170,7 +170,7 @@ class Process:
     def show(self, plan: Plan) -> bool:
         """The plan is shown to a person, who says yes to exactly what stands in it."""
         self.plan = plan.id if plan.steps else ""
-        self.planned_s = self.planned_s or self._timeline.time()
+        self.planned_s = self._timeline.time()
         self.refused = [str(change.address) for change in plan.changes if change.action is Action.REFUSED]
         self.approved = self.run.approves
         self.approved_ids = {
