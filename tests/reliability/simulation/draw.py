@@ -47,9 +47,9 @@ def draw(seed: int) -> Scenario:
 
 def _switches(rng: Random) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
-    for name, values in switches.CHOICES.items():
-        if rng.random() < (0.08 if name in KEPT else 0.4):
-            chosen[name] = rng.choice(values)
+    for name, switch in switches.SWITCHES.items():
+        if switch.allowed and rng.random() < (0.08 if name in KEPT else 0.4):
+            chosen[name] = rng.choice(switch.allowed)
     chosen["read_lag_s"] = rng.choice((0, 0, 4, 10))
     chosen["zones_per_region"] = rng.choice((5, 3))
     return chosen
