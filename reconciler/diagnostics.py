@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+UNKNOWN_OUTCOME = "unknown-outcome"  # the code of a question that only a person can answer: exit 3
+
 
 class Severity(StrEnum):
     ERROR = "error"

@@ -7,7 +7,7 @@ resource needs; the calls that carry it out are `steps.Step`.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
@@ -171,6 +171,17 @@ class Observation:
     complete: bool
     at: datetime
     problem: str = ""
+
+
+def owing(record: StateRecord, owed: Obligation) -> StateRecord:
+    """`record` with `owed`. Of two for one reason the more certain one, or else the older, stays."""
+    for each in record.obligations:
+        if (each.work, each.because) == (owed.work, owed.because):
+            if each.certainty == "owed" or owed.certainty == "unknown":
+                return record
+            others = tuple(other for other in record.obligations if other is not each)
+            return replace(record, obligations=(*others, owed))
+    return replace(record, obligations=(*record.obligations, owed))
 
 
 class Effect(StrEnum):

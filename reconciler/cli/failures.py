@@ -8,13 +8,12 @@ from typing import Any
 import click
 
 from reconciler.cli.sources import read_line
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
 from reconciler.reports.diagnostics import render
 from reconciler.reports.documents import failure_document
 
 DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
-UNKNOWN_OUTCOME = "unknown-outcome"
 
 
 def first_of(*codes: int) -> int:

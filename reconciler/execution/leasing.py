@@ -12,7 +12,7 @@ from reconciler.state.store import Lease, Store
 
 @asynccontextmanager
 async def leased(
-    store: Store, scopes: Collection[str], holder: str, *, timeout_s: float, reporter: Reporter
+    store: Store, scopes: Collection[str], holder: str, *, timeout_s: float, reporter: Reporter | None = None
 ) -> AsyncIterator[Lease]:
     """All `scopes` or none; raises Locked. What the block did stands even if they cannot be given back.
 
@@ -26,4 +26,4 @@ async def leased(
             try:
                 await store.release(lease)
             except StoreError as failure:
-                reporter.note(f"the lease could not be given back: {failure.message}")
+                (reporter or Reporter()).note(f"the lease could not be given back: {failure.message}")

@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.clock import Clock
 from reconciler.errors import StoreError
 from reconciler.execution.intents import Intent
-from reconciler.model import Action, Address, Obligation, Owed, StateRecord, owed_work
+from reconciler.model import Action, Address, Obligation, Owed, StateRecord, owed_work, owing
 from reconciler.state.store import Event, JournalEntry, Lease, Store
 from reconciler.steps import Binding, Plan, Step
 
@@ -111,7 +111,7 @@ class Recorder:
             found = inferred and not step.known_id  # a known id needs no evidence
             record = intent.record(step.address, id or step.known_id, self._clock.now(), inferred=found)
         if owed is not None:
-            record = _owing(record, owed)
+            record = owing(record, owed)
         put = [replace(record, applied={**record.applied, **applied})]
         if step.settles:
             put = self._settled(put[0], step.if_owed)
@@ -133,7 +133,7 @@ class Recorder:
         put = []
         if record is not None:
             doubted = intent.doubted(record)
-            put = [doubted if owed is None else _owing(doubted, owed)]
+            put = [doubted if owed is None else owing(doubted, owed)]
         try:
             await self._commit([entry], put if put != [record] else [])
         except StoreError as failure:
@@ -206,10 +206,3 @@ class Recorder:
             self.records[record.address] = record
         for address in remove:
             self.records.pop(address, None)
-
-
-def _owing(record: StateRecord, owed: Obligation) -> StateRecord:
-    """`record` with `owed`. Of two obligations for the same reason, only the more certain one stays."""
-    others = [each for each in record.obligations if (each.work, each.because) != (owed.work, owed.because)]
-    same = [each for each in record.obligations if each not in others and each.certainty == "owed"]
-    return replace(record, obligations=(*others, *(same or [owed])))

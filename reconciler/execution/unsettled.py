@@ -1,23 +1,20 @@
 """Intents that an earlier run left without an outcome: settled before anything else is planned or sent."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from datetime import datetime
 
 from reconciler.clock import Clock
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.errors import PlatformError
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.settling import Settlement, candidates, judge, left_of_window, settle
-from reconciler.model import Address, Obligation, StateRecord
+from reconciler.model import Address, Obligation, StateRecord, owing
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
 from reconciler.state.store import JournalEntry, State, Store
-
-UNKNOWN_OUTCOME = "unknown-outcome"
 
 
 def parse_intent(opened: JournalEntry) -> Intent:
@@ -167,7 +164,4 @@ async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Inte
 def _after_absolute(record: StateRecord, intent: Intent, now: datetime) -> StateRecord:
     """`record` in doubt, with the restart that the lost answer may have asked for."""
     record = intent.doubted(record)
-    if not intent.owes or any(owed.because == intent.owes for owed in record.obligations):
-        return record
-    owed = Obligation("restart", intent.owes, "unknown", now)
-    return replace(record, obligations=(*record.obligations, owed))
+    return owing(record, Obligation("restart", intent.owes, "unknown", now)) if intent.owes else record

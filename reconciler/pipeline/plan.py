@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, error, warning
+from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.errors import SecretUnavailable
-from reconciler.execution.unsettled import UNKNOWN_OUTCOME, overlay, parse_intent
+from reconciler.execution.unsettled import overlay, parse_intent
 from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.model import Address, Resource, StateRecord

@@ -125,12 +125,9 @@ async def forget(
     record = (await store.load()).records.get(address)
     if record is None:
         return False
-    lease = await store.lease([record.scope], holder, timeout_s=timeout_s)
-    try:
+    async with leased(store, [record.scope], holder, timeout_s=timeout_s) as lease:
         entry = JournalEntry(run, Event.DECIDED, clock.now(), address, data={"forget": record.id})
         await store.commit(lease, [entry], remove=[address])
-    finally:
-        await store.release(lease)
     return True
 
 
@@ -148,14 +145,11 @@ async def move(
             help="only the name and the [index] of an address can change",
         )
     record = _movable(await store.load(), source, target)
-    lease = await store.lease([record.scope], holder, timeout_s=timeout_s)
-    try:
+    async with leased(store, [record.scope], holder, timeout_s=timeout_s) as lease:
         record = _movable(await store.load(), source, target)
         data = {"from": str(source), "to": str(target), "id": record.id}
         entry = JournalEntry(run, Event.DECIDED, clock.now(), source, data=data)
         (moved,) = await store.commit(lease, [entry], [replace(record, address=target, serial=0)], [source])
-    finally:
-        await store.release(lease)
     return moved
 
 
@@ -188,12 +182,9 @@ async def claim(store: Store, id: str, clock: Clock, holder: str, run: str, time
     found = next((entry for entry in entries if entry.data["unclaimed"] == id), None)
     if found is None:
         return False
-    lease = await store.lease([], holder, timeout_s=timeout_s)  # no record changes: no scope is needed
-    try:
+    async with leased(store, [], holder, timeout_s=timeout_s) as lease:  # no record changes: no scope
         entry = JournalEntry(run, Event.DECIDED, clock.now(), found.address, data={"claimed": id})
         await store.commit(lease, [entry])
-    finally:
-        await store.release(lease)
     return True
 
 

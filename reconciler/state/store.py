@@ -50,14 +50,10 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to change `scopes`. `epochs` maps each scope to the epoch it was taken at; epochs only grow.
-
-    `expires_at` is None where an OS file lock, held for the process's life, frees the lease.
-    """
+    """The right to change `scopes`. `epochs`: for each scope the one it was taken at; they only grow."""
 
     holder: str
     epochs: Mapping[str, int]
-    expires_at: datetime | None = None
 
     @property
     def scopes(self) -> tuple[str, ...]:

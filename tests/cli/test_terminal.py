@@ -12,7 +12,7 @@ from rich.console import Console
 from reconciler.cli.progress import LiveReporter
 from reconciler.model import Address
 from reconciler.steps import Call, Step
-from tests.cli.harness import RECONCILE, Project, Sandbox, lines_with, secret, volume
+from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, lines_with, secret, volume
 
 ESCAPE = "\x1b"
 END_OF_INPUT = b"\x04"
@@ -115,3 +115,25 @@ def test_on_a_terminal_apply_asks_and_no_means_nothing_is_sent(
     code, _ = on_a_terminal(project, "apply", typed=b"y\n")
     assert code == 0
     assert len(sandbox.volumes(app)) == 1
+
+
+def test_a_signal_ends_the_question_at_once(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*RECONCILE, "apply"],
+        cwd=project.root,
+        env={**project.env, "TERM": "dumb"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += os.read(ours, 4096)
+        process.terminate()
+        assert process.wait(timeout=PATIENCE_S) == 143
+    os.close(ours)
+    assert sandbox.mutations_of(app) == []

@@ -187,6 +187,8 @@ class Stage:
         self.store: Store = SqliteStore(self.root / "state.db", self.time)
         self.limits = Limits(settle_s=SETTLE_S)
         self.capabilities: frozenset[str] = frozenset()
+        self.reporter = Reporter()
+        self.lock_timeout_s = 0.0
         self.env = {"PASSWORD": "value"}
         self._ids = count(1)
 
@@ -202,11 +204,12 @@ class Stage:
             capabilities=self.capabilities,
             limits=self.limits,
             clock=self.time,
-            reporter=Reporter(),
+            reporter=self.reporter,
             env=self.env,
             root=self.root,
             new_id=lambda: f"id{next(self._ids)}",
             holder="the test",
+            lock_timeout_s=self.lock_timeout_s,
         )
 
     async def apply(

@@ -298,7 +298,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an owed restart is forgotten",
         RECORDER,
-        "        if owed is not None:\n            record = _owing(record, owed)\n",
+        "        if owed is not None:\n            record = owing(record, owed)\n",
         "",
     ),
     _mutant(
@@ -310,8 +310,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a dead process's extend owes nothing",
         UNSETTLED,
-        "    if not intent.owes or any(",
-        "    if True or any(",
+        "if intent.owes else record",
+        "if False else record",
     ),
     _mutant(
         "a machine is restarted although nothing is owed",

@@ -1,0 +1,96 @@
+"""What a run must notice about itself: that it waited, that it stood still, that an outcome came too late."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from reconciler.model import Address
+from reconciler.pipeline.apply import Moved, PlanRefused, apply
+from reconciler.pipeline.project import Desired
+from reconciler.reporter import Reporter
+from reconciler.state.store import Event, JournalEntry
+from reconciler.steps import Plan
+from reconciler.transport import Answer
+from tests.execution.stage import Stage, cluster, loaded, outcomes, plan, volume
+
+pytestmark = pytest.mark.anyio
+
+
+async def applied_while_another_run_makes_it(stage: Stage) -> list[Plan]:
+    """The plans that were shown; after the first one, somebody else makes the volume."""
+    shown: list[Plan] = []
+
+    def approve(plan: Plan) -> bool:
+        shown.append(plan)
+        if len(shown) == 1:
+            stage.make_volume()
+        return True
+
+    await apply(stage.project(), Desired(loaded(stage, volume())), approve=approve)
+    return shown
+
+
+async def test_an_apply_that_waited_for_its_turn_plans_again(stage: Stage) -> None:
+    stage.lock_timeout_s = 30
+    first, second = await applied_while_another_run_makes_it(stage)
+    assert ([step.call.method for step in first.steps], second.steps) == (["POST"], ())
+    assert stage.line.mutations == []
+    assert (await stage.record()).id == stage.volumes()[0]["id"]
+
+
+async def test_an_apply_that_does_not_wait_is_refused_when_something_moved(stage: Stage) -> None:
+    with pytest.raises(Moved):
+        await applied_while_another_run_makes_it(stage)
+    assert stage.line.mutations == []
+
+
+class Notes(Reporter):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.told.append(message)
+
+
+@pytest.mark.parametrize("stood_still_s", [0, 600])
+async def test_a_process_that_stood_still_during_its_call_says_so(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, stood_still_s: float
+) -> None:
+    notes = stage.reporter = Notes()
+    request = stage.line.request
+
+    async def slow(
+        method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Answer:
+        if method == "POST":
+            stage.time.elapsed_s += stood_still_s
+        return await request(method, url, headers=headers, body=body, deadline_s=deadline_s)
+
+    monkeypatch.setattr(stage.line, "request", slow)
+    assert outcomes(await stage.apply(volume())) == {"Volume/shop/data#create": "done"}
+    assert bool(notes.told) is bool(stood_still_s)
+    assert all("stood still: 600 s" in note for note in notes.told)
+
+
+@pytest.mark.parametrize("manifests", [cluster(), volume()], ids=["cluster", "volume"])
+async def test_what_came_too_late_is_asked_about_before_it_is_made_again(
+    stage: Stage, manifests: str
+) -> None:
+    address = loaded(stage, manifests)[0].address
+    await told_of(stage, address, {"unclaimed": "late_1", "because": "its outcome came late"})
+    (question,) = (await plan(stage, manifests)).diagnostics
+    assert (question.code, "late_1" in question.message) == ("unknown-outcome", True)
+    with pytest.raises(PlanRefused):
+        await stage.apply(manifests)
+    assert stage.line.mutations == []
+    await told_of(stage, address, {"claimed": "late_1"})
+    await stage.apply(manifests)
+    assert stage.line.mutations == ["POST"]
+
+
+async def told_of(stage: Stage, address: Address, data: Mapping[str, Any]) -> None:
+    lease = await stage.store.lease([], "the test")
+    entry = JournalEntry("run", Event.DECIDED, stage.time.now(), address, data=data)
+    await stage.store.commit(lease, [entry])
+    await stage.store.release(lease)
