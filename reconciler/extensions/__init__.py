@@ -1,0 +1,1 @@
+"""Extension providers, from both sides: calls to them, and the kit that they are built with."""
