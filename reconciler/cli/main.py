@@ -20,6 +20,8 @@ _VERBS = {
     "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
     "schema": "print the JSON Schema of the manifests",
     "sandbox": "run the emulated platform",
+    "provider": "build and prove extension providers: serve, check",
+    "extension": "look at extensions: show, sso",
 }
 
 

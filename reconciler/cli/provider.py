@@ -1,0 +1,171 @@
+"""`reconcile provider`: run the reference provider, and check any provider."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from reconciler.cli.failures import DONE, reports_failures
+from reconciler.errors import ReconcilerError
+
+_MORE = {"check": "try a provider out, as the platform and as an attacker would"}
+
+
+class Group(click.Group):
+    """Imports the verbs that have a module of their own only when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_MORE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MORE:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = import_module(f"reconciler.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            own = [(name, each.get_short_help_str()) for name, each in self.commands.items()]
+            formatter.write_dl(sorted([*own, *_MORE.items()]))
+
+
+@click.group("provider", cls=Group, short_help="Build and prove extension providers.")
+def command() -> None:
+    """Build and prove extension providers. See docs/providers.md."""
+
+
+@command.command("serve", short_help="Run the reference provider.")
+@click.argument("name")
+@click.option(
+    "--postgres-from",
+    required=True,
+    metavar="SOURCE",
+    help="Connection string of the PostgreSQL server: env:NAME or file:PATH.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 picks a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--db", type=click.Path(dir_okay=False, path_type=Path), help="Store. [.reconcile/provider-NAME.db]"
+)
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes.")
+@click.option("--public-url", metavar="URL", help="The address that the platform calls. [where it listens]")
+@click.option(
+    "--signing-secret-from",
+    "signing",
+    multiple=True,
+    metavar="SOURCE",
+    help="Secret of the platform's requests; while rotating, given twice: the new one first.",
+)
+@click.option("--encoding", type=click.Choice(["hex", "base64"]), help="Of signatures. [hex]")
+@click.option("--webhook-url", metavar="URL", help="Where the platform takes webhooks.")
+@click.option("--webhook-secret-from", metavar="SOURCE", help="Secret to sign webhooks with.")
+@click.option("--auth-url", metavar="URL", help="The platform's sign-in service.")
+@click.option("--client-id", metavar="ID", help="This provider, as a client of the sign-in service.")
+@click.option("--client-secret-from", metavar="SOURCE", help="That client's secret.")
+@click.option("--costs-path", metavar="PATH", help="Path of the billing API. [/costs]")
+@click.option(
+    "--answer-s", type=click.FloatRange(0, 60), default=5.0, help="Answer a provisioning after this long."
+)
+@reports_failures
+def serve(
+    name: str,
+    postgres_from: str,
+    port: int,
+    host: str,
+    db: Path | None,
+    workers: int,
+    public_url: str | None,
+    signing: Sequence[str],
+    encoding: str | None,
+    webhook_url: str | None,
+    webhook_secret_from: str | None,
+    auth_url: str | None,
+    client_id: str | None,
+    client_secret_from: str | None,
+    costs_path: str | None,
+    answer_s: float,
+) -> int:
+    """Run the reference provider NAME: databases and roles in a PostgreSQL server.
+
+    Addresses and secrets are those of `providers.NAME` in reconcile.yaml; options go before them.
+    The first line on stdout is `listening on URL`.
+    """
+    import anyio
+
+    from reconciler.extensions.provider import ProviderSettings, SignInSettings, create_app
+    from reconciler.extensions.provider.reference import PostgresProvider
+    from reconciler.extensions.provider.server import bound
+    from reconciler.extensions.provider.server import serve as serve_provider
+    from reconciler.extensions.provider.store import Store
+
+    sign_in = None
+    if auth_url or client_id or client_secret_from:
+        if not (auth_url and client_id and client_secret_from):
+            raise ReconcilerError(
+                "sign-in needs an address, a client id and its secret",
+                help="--auth-url, --client-id and --client-secret-from, or none of them",
+            )
+        sign_in = SignInSettings(auth_url, client_id, _secret(client_secret_from))
+    if not signing:
+        raise ReconcilerError(
+            f"no secret to verify the platform's requests to `{name}` with",
+            help="--signing-secret-from env:NAME, or `signing_secret_from` in reconcile.yaml",
+        )
+    functions = PostgresProvider(_secret(postgres_from), name)
+    signing_secrets = [_secret(each).encode() for each in signing]
+    webhook_secret = _secret(webhook_secret_from).encode() if webhook_secret_from else None
+    _log_warnings()
+    with bound(host, port) as (listener, url):
+        settings = ProviderSettings(
+            public_url=public_url or url,
+            store=db or Path(".reconcile") / f"provider-{name}.db",
+            signing_secrets=signing_secrets,
+            encoding="base64" if encoding == "base64" else "hex",
+            webhook_url=webhook_url,
+            webhook_secret=webhook_secret,
+            webhook_encoding="base64" if encoding == "base64" else "hex",
+            sign_in=sign_in,
+            costs_path=costs_path or "/costs",
+            name=name,
+            answer_s=answer_s,
+        )
+        anyio.run(functions.check)
+        Store(settings.store).close()  # made, or refused, before anything is answered
+        serve_provider(
+            listener,
+            lambda: create_app(settings, functions),
+            settings.prefix,
+            workers,
+            lambda: click.echo(f"listening on {url}"),
+        )
+    return DONE
+
+
+def _secret(source: str) -> str:
+    """The text that `env:NAME` or `file:PATH` holds. Raises ReconcilerError naming the source."""
+    import os
+
+    from reconciler.secrets.sources import read_secret_file, resolve
+    from reconciler.steps import SecretRef
+
+    kind, colon, name = source.partition(":")
+    if not colon or kind not in ("env", "file") or not name:
+        # What stands there may be the secret itself: it is not repeated.
+        raise click.UsageError("a secret's source is written as env:NAME or file:PATH")
+    ref = SecretRef(source="env" if kind == "env" else "file", name=name)
+    return resolve(ref, env=os.environ, read_file=read_secret_file, output=_no_output).reveal()
+
+
+def _no_output(_: object) -> None:
+    return None
+
+
+def _log_warnings() -> None:
+    """Warnings and errors to stderr, unless `-v` asked for more already."""
+    import structlog
+
+    from reconciler.cli.logs import log_to_stderr
+
+    if not structlog.is_configured():
+        log_to_stderr(debug=False)

@@ -1,0 +1,175 @@
+"""A provider as processes: one socket, and workers that share it and the store.
+
+The parent binds, makes the store and starts the workers; one that dies is replaced. A worker that loses its
+parent ends: it holds the reading end of a pipe that only the parent can keep open.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from uvicorn import Config, Server
+
+from reconciler.errors import ReconcilerError
+
+_BACKLOG = 1024
+_END_S = 3
+
+MakeApp = Callable[[], Starlette]
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
+    """A listening socket and its URL. Raises ReconcilerError when the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            raise ReconcilerError(
+                f"cannot listen on {host} port {port}: {error.strerror}",
+                help="choose another with --port; 0 picks a free one",
+            ) from error
+        address, number = listener.getsockname()[:2]
+        yield listener, f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
+
+
+def serve(
+    listener: socket.socket, make_app: MakeApp, prefix: str, workers: int, ready: Callable[[], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT. `prefix`: the path under which the application is reached.
+
+    `ready` is called when calls are accepted. Must be called from the main thread, before other threads run.
+    """
+    if workers == 1:
+        _work(listener, make_app, prefix, ready)
+        return
+    reading, writing = os.pipe()
+    with _signals() as (ends, wait):
+        children = {_fork(listener, make_app, prefix, (reading, writing)) for _ in range(workers)}
+        try:
+            ready()
+            while not ends:
+                wait()
+                for code in _gone(children):
+                    if code > 0:
+                        raise ReconcilerError("a worker ended by itself, see above")
+                    if not ends:  # killed: another takes its place, and goes on with what it had begun
+                        children.add(_fork(listener, make_app, prefix, (reading, writing)))
+        finally:
+            os.close(writing)
+            os.close(reading)
+            for child in children:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGTERM)
+            for child in children:
+                with suppress(ChildProcessError):
+                    os.waitpid(child, 0)
+
+
+@contextmanager
+def _signals() -> Iterator[tuple[list[int], Callable[[], object]]]:
+    """The ending signals that came, and what waits until any signal or the death of a child does."""
+    ends: list[int] = []
+    awake, wake = socket.socketpair()
+    with awake, wake:
+        wake.setblocking(False)
+        ending = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, lambda got, _: ends.append(got)) for number in ending}
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        try:
+            yield ends, partial(awake.recv, 4096)
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _gone(children: set[int]) -> list[int]:
+    """Exit codes of the children that ended, which leave the set; negative: by that signal."""
+    codes = []
+    for child in list(children):
+        gone, status = os.waitpid(child, os.WNOHANG)
+        if gone:
+            children.remove(child)
+            codes.append(os.waitstatus_to_exitcode(status))
+    return codes
+
+
+def _fork(listener: socket.socket, make_app: MakeApp, prefix: str, pipe: tuple[int, int]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(pipe[1])
+        threading.Thread(target=_end_with_parent, args=(pipe[0],), daemon=True).start()
+        _work(listener, make_app, prefix, lambda: None)
+        code = 0
+    except ReconcilerError as failure:
+        os.write(2, f"error: {failure.message}\n".encode())
+    except BaseException as failure:
+        os.write(2, f"error: a worker failed: {type(failure).__name__}\n".encode())
+    finally:
+        os._exit(code)
+
+
+def _end_with_parent(reading: int) -> None:
+    os.read(reading, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _work(listener: socket.socket, make_app: MakeApp, prefix: str, ready: Callable[[], None]) -> None:
+    app = make_app()
+    mounted = app
+    if prefix:
+        mounted = Starlette(routes=[Mount(prefix, app)], lifespan=lambda _: app.state.kit.running())
+    config = Config(
+        mounted,
+        ws="none",
+        http="h11",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_END_S,
+    )
+    asyncio.run(_Server(config, ready).until_a_signal(listener))
+
+
+class _Server(Server):
+    """Tells when it accepts, and ends at the first signal; uvicorn would raise it again at the end."""
+
+    def __init__(self, config: Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def until_a_signal(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._end)
+        await self.serve(sockets=[listener])
+
+    def _end(self) -> None:
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

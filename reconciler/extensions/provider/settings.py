@@ -1,0 +1,79 @@
+"""What one provider is set up with: its addresses and the secrets that it shares with the platform."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from reconciler.errors import ReconcilerError
+from reconciler.signing import Encoding
+from reconciler.transport import is_loopback
+
+EVENTS_PATH = "/extensions/events"
+CALLBACK_PATH = "/sign-in/callback"
+
+
+@dataclass(frozen=True, slots=True)
+class SignInSettings:
+    """The provider as an OAuth client of the platform."""
+
+    auth_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """`public_url`: {provider_base_url} as the platform writes it. Of two secrets the first is current.
+
+    Without `webhook_url` nothing is reported; without `sign_in` nobody can sign in.
+    `answer_s`: how long a call may take before it is answered "provisioning" or "deleting".
+    `rate`: requests per second from one address (bursts of twice that); 0 for no limit.
+    """
+
+    public_url: str
+    store: Path
+    signing_secrets: Sequence[bytes] = field(repr=False)
+    encoding: Encoding = "hex"
+    webhook_url: str | None = field(default=None, repr=False)
+    webhook_secret: bytes | None = field(default=None, repr=False)
+    webhook_encoding: Encoding = "hex"
+    sign_in: SignInSettings | None = None
+    costs_path: str = "/costs"
+    name: str = "provider"
+    answer_s: float = 5.0
+    rate: float = 200.0
+    give_up_s: float = 24 * 3600
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.public_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ReconcilerError(
+                f"`{self.public_url}` is not the address of a provider",
+                help="write it as https://HOST[:PORT][/PATH]",
+            )
+        if not self.signing_secrets or not all(self.signing_secrets):
+            raise ReconcilerError("a provider needs the secret that the platform signs its requests with")
+        if self.webhook_url is not None and not self.webhook_secret:
+            raise ReconcilerError("a provider that sends webhooks needs the secret to sign them with")
+        if not self.costs_path.startswith("/") or self.costs_path.startswith("/extensions"):
+            raise ReconcilerError(f"`{self.costs_path}` cannot be the path of the costs")
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, to which a request's own path and query are added."""
+        parts = urlsplit(self.public_url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def prefix(self) -> str:
+        """The path of `public_url`, without a slash at its end."""
+        return urlsplit(self.public_url).path.rstrip("/")
+
+    @property
+    def secure(self) -> bool:
+        """Whether cookies may travel over https only: always but on loopback."""
+        return not is_loopback(self.public_url)
+
+    def address(self, path: str) -> str:
+        return f"{self.public_url.rstrip('/')}{path}"

@@ -1,0 +1,227 @@
+"""What a provider remembers: one SQLite file that its workers share, and a key file beside it.
+
+WAL with synchronous FULL: what was answered survives the machine. Files are 0600. No `config`, no token and
+no cookie is stored: a configuration is made again from the key (`Resource.secret`), a cookie is known by its
+digest. Who holds a lease is told by an OS lock on the holder's own file, so that a killed worker's leases are
+free at once and a slow one's never are.
+"""
+
+import fcntl
+import hmac
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from reconciler.errors import StoreError
+
+_APPLICATION_ID = 0x52637076  # "Rcpv"
+_BUSY_TIMEOUT_MS = 10_000
+_KEY_BYTES = 32
+
+# Entry n takes a database from version n to n + 1; entries are only ever added.
+_MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE nonces (digest TEXT PRIMARY KEY, seen_at REAL NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX nonces_by_age ON nonces (seen_at)",
+        # `fingerprint`: of the order that made it. `wanted`: the order as later updates left it.
+        """CREATE TABLE resources (
+            id TEXT PRIMARY KEY, resource_id TEXT NOT NULL UNIQUE, fingerprint TEXT NOT NULL,
+            first TEXT NOT NULL, wanted TEXT NOT NULL, phase TEXT NOT NULL, status TEXT NOT NULL, plan TEXT,
+            name TEXT NOT NULL, platform_app_name TEXT, config_digest TEXT, problem TEXT,
+            made_at REAL NOT NULL
+        ) WITHOUT ROWID""",
+        "CREATE TABLE leases (name TEXT PRIMARY KEY, holder TEXT NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE sign_ins (
+            state TEXT PRIMARY KEY, browser TEXT NOT NULL, resource_id TEXT NOT NULL,
+            verifier TEXT NOT NULL, ends_at REAL NOT NULL
+        ) WITHOUT ROWID""",
+        """CREATE TABLE sessions (
+            token TEXT PRIMARY KEY, user_id TEXT NOT NULL, name TEXT NOT NULL, email TEXT NOT NULL,
+            organization_id TEXT NOT NULL, role TEXT NOT NULL, ends_at REAL NOT NULL
+        ) WITHOUT ROWID""",
+        """CREATE TABLE people (
+            organization_id TEXT NOT NULL, user_id TEXT NOT NULL, email TEXT NOT NULL, role TEXT NOT NULL,
+            seen_at REAL NOT NULL, PRIMARY KEY (organization_id, user_id)
+        ) WITHOUT ROWID""",
+        "CREATE TABLE events (digest TEXT PRIMARY KEY, seen_at REAL NOT NULL) WITHOUT ROWID",
+        # `signed_at`: the timestamp of the body that is being sent, in whole seconds.
+        """CREATE TABLE outbox (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT, resource_id TEXT NOT NULL, action TEXT NOT NULL,
+            resource TEXT NOT NULL, made_at REAL NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+            next_at REAL NOT NULL, signed_at INTEGER, problem TEXT, ended_at REAL,
+            outcome TEXT NOT NULL DEFAULT 'waiting'
+        )""",
+        "CREATE INDEX outbox_waiting ON outbox (resource_id, seq) WHERE outcome = 'waiting'",
+    ),
+)
+VERSION = len(_MIGRATIONS)
+
+
+class Store:
+    """One worker's connection. Raises StoreError when the file is not a provider's, or a newer program's."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+        self.worker = secrets.token_hex(8)
+        self._workers = path.with_name(f"{path.name}.workers")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._workers.mkdir(mode=0o700, exist_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            with _locked_file(path.with_name(f"{path.name}.lock")):
+                self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+                self._connection.row_factory = sqlite3.Row
+                self._migrate()
+                self.key = self._read_key()
+            self._own = _hold(self._workers / self.worker)
+        except sqlite3.Error as error:
+            self._disconnect()
+            raise StoreError(f"{path} cannot be used as a provider's store: {error}") from error
+        except OSError as error:
+            self._disconnect()
+            raise StoreError(f"the store {path} cannot be opened: {error.strerror}") from error
+        except StoreError:
+            self._disconnect()
+            raise
+
+    def close(self) -> None:
+        self._disconnect()
+        (self._workers / self.worker).unlink(missing_ok=True)
+        os.close(self._own)
+
+    def rows(self, query: str, *values: Any) -> Sequence[sqlite3.Row]:
+        return self._open.execute(query, values).fetchall()
+
+    def row(self, query: str, *values: Any) -> sqlite3.Row | None:
+        found: sqlite3.Row | None = self._open.execute(query, values).fetchone()
+        return found
+
+    def change(self, statement: str, *values: Any) -> int:
+        """Run one statement, durably when no `transaction` is open: the number of rows that it changed."""
+        return self._open.execute(statement, values).rowcount
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of the block or nothing of it; nobody else writes meanwhile. It must not wait inside."""
+        self._open.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._open.execute("COMMIT")
+        except BaseException:
+            self._open.rollback()
+            raise
+
+    def claim(self, table: str, digest: str, now: float) -> bool:
+        """Remember `digest` in `table` (nonces or events); False: it was there. One INSERT, so one winner."""
+        return self.change(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", digest, now) == 1  # noqa: S608
+
+    def forget_before(self, table: str, moment: float) -> None:
+        self.change(f"DELETE FROM {table} WHERE seen_at < ?", moment)  # noqa: S608 - our own names
+
+    def take(self, name: str) -> bool:
+        """Take the lease `name` for this worker; False: a living worker has it (this one included)."""
+        with self.transaction():
+            found = self.row("SELECT holder FROM leases WHERE name = ?", name)
+            if found is not None and self._lives(found["holder"]):
+                return False
+            self.change("INSERT OR REPLACE INTO leases VALUES (?, ?)", name, self.worker)
+        return True
+
+    def release(self, name: str) -> None:
+        self.change("DELETE FROM leases WHERE name = ? AND holder = ?", name, self.worker)
+
+    @property
+    def _open(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _lives(self, holder: str) -> bool:
+        if holder == self.worker:
+            return True
+        file = self._workers / holder
+        try:
+            descriptor = os.open(file, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            file.unlink(missing_ok=True)
+            return False
+        finally:
+            os.close(descriptor)
+
+    def _migrate(self) -> None:
+        execute = self._open.execute
+        execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+        (application,) = execute("PRAGMA application_id").fetchone()
+        (version,) = execute("PRAGMA user_version").fetchone()
+        (tables,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application != _APPLICATION_ID and (version or tables):
+            raise StoreError(f"{self._path} is a database, but not a provider's", help="name another file")
+        if version > VERSION:
+            raise StoreError(
+                f"{self._path} was written by a newer version of this program", help="upgrade this program"
+            )
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = FULL")
+        if version == VERSION:
+            return
+        with self.transaction():
+            for statement in (each for step in _MIGRATIONS[version:] for each in step):
+                execute(statement)
+            execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            execute(f"PRAGMA user_version = {VERSION}")
+
+    def _read_key(self) -> bytes:
+        """The key beside the store; made with the store, and never again: configurations depend on it."""
+        file = self._path.with_name(f"{self._path.name}.key")
+        known = self.row("SELECT value FROM meta WHERE name = 'key'")
+        if known is None and not file.exists():
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as opened:
+                opened.write(secrets.token_bytes(_KEY_BYTES))
+                opened.flush()
+                os.fsync(opened.fileno())
+        try:
+            key = file.read_bytes()
+        except OSError as error:
+            raise StoreError(
+                f"the key {file} cannot be read: {error.strerror}",
+                help="restore it from a backup: without it, what was handed out cannot be given again",
+            ) from error
+        check = hmac.digest(key, b"provider store", "sha256").hex()
+        if len(key) != _KEY_BYTES or (known is not None and known["value"] != check):
+            raise StoreError(f"{file} is not the key of {self._path}", help="restore it from a backup")
+        if known is None:
+            self.change("INSERT INTO meta VALUES ('key', ?)", check)
+        return key
+
+
+def _hold(file: Path) -> int:
+    """A descriptor of `file` that holds its lock until it is closed, or until the process is dead."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+@contextmanager
+def _locked_file(file: Path) -> Iterator[None]:
+    descriptor = _hold(file)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.close(descriptor)
