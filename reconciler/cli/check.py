@@ -1,0 +1,201 @@
+"""`reconcile provider check`: try a provider out, as the platform and as an attacker would."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.errors import ReconcilerError
+
+if TYPE_CHECKING:
+    from reconciler.extensions.check.catalog import Check
+    from reconciler.extensions.check.run import Report, Result
+    from reconciler.extensions.check.subject import Subject
+    from reconciler.settings import ProviderSection, SecretSource
+
+
+@click.command("check", short_help="Try a provider out, as the platform and as an attacker would.")
+@click.argument("url")
+@click.option("--provider", metavar="NAME", help="Take what options leave out from `providers.NAME`.")
+@click.option("--signing-secret-env", metavar="VAR", help="Variable that holds the signing secret.")
+@click.option("--webhook-secret-env", metavar="VAR", help="Variable that holds the webhook secret.")
+@click.option("--encoding", type=click.Choice(["hex", "base64"]), help="Of signatures. [hex]")
+@click.option("--costs-path", metavar="PATH", help="Path of the billing API.")
+@click.option("--auth-url", metavar="URL", help="The sign-in service that the provider was set up with.")
+@click.option("--user", metavar="ID", help="Who signs in there. [check-user]")
+@click.option("--organization", metavar="ID", help="That user's organization. [check-organization]")
+@click.option(
+    "--regions", default="ams,fra", show_default=True, metavar="A,B", help="Two regions that it knows."
+)
+@click.option("--only", metavar="GLOB", help="Checks by group or title, such as `refusals` or `*DELETE*`.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Of one request.",
+)
+@click.option(
+    "--ready-timeout",
+    type=click.FloatRange(min=0),
+    default=240.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Until a resource is ready.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True
+)
+@reports_failures
+def command(
+    url: str,
+    provider: str | None,
+    signing_secret_env: str | None,
+    webhook_secret_env: str | None,
+    encoding: str | None,
+    costs_path: str | None,
+    auth_url: str | None,
+    user: str | None,
+    organization: str | None,
+    regions: str,
+    only: str | None,
+    timeout: float,
+    ready_timeout: float,
+    output: str,
+) -> int:
+    """Check whether the provider at URL does what the API document demands. Meant for a staging address.
+
+    It makes resources whose ids begin with `check-`, and deletes them in the end. Exit codes: 0 all passed,
+    1 something failed. See docs/provider-check.md.
+    """
+    from reconciler.extensions.check.run import Report, selected
+    from reconciler.extensions.check.subject import SignInSubject, Subject
+    from reconciler.transport import HttpxTransport
+
+    try:
+        HttpxTransport(url)
+    except ReconcilerError as problem:
+        raise click.UsageError(f"{problem.message}\n{problem.help}") from None
+    checks = selected(only)
+    if not checks:
+        raise click.UsageError(f"--only: no check is called `{only}`")
+    known, root = _section(provider)
+    signing = _from_env(signing_secret_env, "--signing-secret-env") or _current(
+        known.signing_secret_from if known else None, root
+    )
+    if signing is None:
+        raise click.UsageError("the signing secret is missing: give --signing-secret-env or --provider")
+    codes = tuple(code.strip() for code in regions.split(","))
+    if len(codes) != 2 or not all(codes) or codes[0] == codes[1]:
+        raise click.UsageError("--regions: give two different codes, such as ams,fra")
+    sign_in_at = auth_url or (known.auth_url if known and user else None)
+    subject = Subject(
+        base_url=url,
+        signing_secret=signing,
+        webhook_secret=_from_env(webhook_secret_env, "--webhook-secret-env")
+        or _current(known.webhook_secret_from if known else None, root),
+        encoding="base64" if (encoding or (known.encoding if known else "hex")) == "base64" else "hex",
+        costs_path=_path(costs_path or (known.costs_path if known else None)),
+        sign_in=SignInSubject(sign_in_at, user or "check-user") if sign_in_at else None,
+        organization_id=organization or "check-organization",
+        user_id=user or "check-user",
+        regions=(codes[0], codes[1]),
+        deadline_s=timeout,
+        ready_s=ready_timeout,
+    )
+    report = Report(url)
+    code = _run(subject, checks, report, output)
+    _tell(report, output)
+    return code or (DONE if report.passed else FAILED)
+
+
+def _run(subject: "Subject", checks: Sequence["Check"], report: "Report", output: str) -> int:
+    """Fill `report`; 0, or the exit code of the signal that cut it short."""
+    from random import SystemRandom
+
+    from reconciler.cli.signals import Interrupted, Watch, run_watched
+    from reconciler.clock import SystemClock
+    from reconciler.extensions.check.report import line
+    from reconciler.extensions.check.run import run
+
+    quiet = output == "text" and os.isatty(1)
+
+    def begins(check: "Check") -> None:
+        if not quiet:
+            click.echo(f"checking {check.title}", err=True)
+
+    def ends(result: "Result") -> None:
+        if output == "text":
+            click.echo(line(result))
+
+    async def work(_: Watch) -> None:
+        await run(
+            subject, checks, report, clock=SystemClock(), random=SystemRandom(), begins=begins, ends=ends
+        )
+
+    try:
+        run_watched(work, Watch())
+    except Interrupted as interrupted:
+        click.echo("interrupted: what was made is deleted", err=True)
+        return interrupted.code
+    return 0
+
+
+def _tell(report: "Report", output: str) -> None:
+    from reconciler.extensions.check.report import document, junit, summary
+
+    if output == "json":
+        echo_json(document(report))
+    elif output == "junit":
+        click.echo(junit(report), nl=False)
+    click.echo(summary(report), err=output != "text")
+
+
+def _section(name: str | None) -> "tuple[ProviderSection | None, Path]":
+    """`providers.NAME` of the settings, and the project's root. Raises UsageError when it is not there."""
+    from reconciler.cli.sources import settings_here
+
+    if name is None:
+        return None, Path()
+    found = settings_here()
+    if name not in found.settings.providers:
+        raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{name}`")
+    return found.settings.providers[name], found.root
+
+
+def _from_env(name: str | None, option: str) -> bytes | None:
+    if name is None:
+        return None
+    if not os.environ.get(name):
+        raise click.UsageError(f"{option}: the variable {name} is not set, or empty")
+    return os.environb[name.encode()]
+
+
+def _current(source: "SecretSource | Sequence[SecretSource] | None", root: Path) -> bytes | None:
+    """The secret in use; while rotating, that is the first."""
+    from reconciler.secrets.sources import read_secret_file, resolve
+    from reconciler.steps import SecretRef
+
+    if source is None:
+        return None
+    first = source[0] if isinstance(source, Sequence) else source
+    ref = (
+        SecretRef(source="env", name=first.env)
+        if first.env is not None
+        else SecretRef(source="file", name=str(root / str(first.file)))
+    )
+    return resolve(ref, env=os.environ, read_file=read_secret_file, output=_no_output).reveal().encode()
+
+
+def _no_output(_: object) -> None:
+    return None
+
+
+def _path(path: str | None) -> str | None:
+    if path is not None and not path.startswith("/"):
+        raise click.UsageError("--costs-path: it begins with a slash")
+    return path

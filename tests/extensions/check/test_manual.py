@@ -1,0 +1,48 @@
+"""docs/provider-check.md says what the command does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from reconciler.cli.check import command
+from reconciler.extensions.check.report import line
+from reconciler.extensions.check.run import GROUPS
+from tests.extensions.check.bout import checked, subject_of
+from tests.extensions.check.reference import Reference, serving
+
+ROOT = Path(__file__).parents[3]
+MANUAL = (ROOT / "docs" / "provider-check.md").read_text(encoding="utf-8")
+
+
+def test_the_manual_names_every_option_and_every_group() -> None:
+    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    table = "\n".join(row for row in MANUAL.splitlines() if row.startswith("| `"))
+    assert {option for option in options if f"`{option}" not in table and f" {option} " not in table} == set()
+    assert {group for group in GROUPS if f"| `{group}` |" not in table} == set()
+
+
+def test_the_manual_shows_a_failure_as_it_is_printed() -> None:
+    shown = next(block for block in re.findall(r"```text\n(.*?)```", MANUAL, re.DOTALL) if "FAIL" in block)
+    with serving(Reference("gives a number in config", polls=0)) as app:
+        (result,) = checked(subject_of(app), "calls: POST*").results
+    printed = line(result).replace(app.url, "http://127.0.0.1:8080")
+    assert _still(shown) == _still(printed)
+
+
+def test_the_manual_shows_what_the_vectors_print(tmp_path: Path) -> None:
+    shown = next(
+        block for block in re.findall(r"```console\n(.*?)```", MANUAL, re.DOTALL) if "vectors" in block
+    )
+    command_line, *expected = shown.splitlines()
+    arguments = command_line.removeprefix("$ python ").split()
+    arguments[-1] = str(tmp_path / arguments[-1])
+    run = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert run.stdout.splitlines() == expected
+    assert (tmp_path / "vectors.jsonl").read_text().count("\n") == 2400
+
+
+def _still(text: str) -> list[str]:
+    """The lines with their ids levelled, and the sent body only as far as the manual shows it."""
+    levelled = re.sub(r"check-[0-9a-f]{12}-\d+", "check-ID", text.strip())
+    return [each.partition('"organization_id"')[0] for each in levelled.splitlines()]
