@@ -3,11 +3,37 @@
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from reconciler.sandbox import cluster, day, machine, machine_power, secret, snapshot, volume
+from reconciler.sandbox import (
+    billing,
+    cluster,
+    day,
+    delivery,
+    machine,
+    machine_power,
+    oauth,
+    provider,
+    secret,
+    snapshot,
+    volume,
+    webhook,
+)
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Organization, Thing, Transitions, World
 
-PARTS = (cluster, volume, snapshot, day, secret, machine, machine_power)
+PARTS = (
+    cluster,
+    volume,
+    snapshot,
+    day,
+    secret,
+    machine,
+    machine_power,
+    provider,
+    oauth,
+    webhook,
+    delivery,
+    billing,
+)
 
 ROUTES: tuple[Route, ...] = tuple(route for part in PARTS for route in part.ROUTES)
 TRANSITIONS: Transitions = {key: each for part in PARTS for key, each in part.TRANSITIONS.items()}
@@ -22,8 +48,18 @@ KINDS: dict[str, type[Thing]] = {
         volume.Snapshot,
         secret.Secret,
         machine.Machine,
+        provider.Provider,
+        provider.User,
+        provider.Resource,
+        oauth.Credential,
+        webhook.Taken,
+        delivery.Delivery,
+        billing.BillingDay,
     )
 }
+
+# Outside of `/v1`: whoever calls proves in other ways than by the platform's token who it is.
+OPEN = ("/oauth/", webhook.PREFIX)
 
 
 def list_paths(world: World) -> Iterator[str]:

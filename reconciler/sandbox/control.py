@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.sandbox import (
     app,
+    billing,
     cluster,
+    delivery,
     fields,
     machine,
     machine_power,
     page,
+    provider,
     secret,
     snapshot,
     switches,
@@ -52,6 +55,29 @@ def post_app(sandbox: "Sandbox", request: Request) -> Response:
 
 def post_machine(sandbox: "Sandbox", request: Request) -> Response:
     return reply(register_machine(sandbox.world, request.object()))
+
+
+def post_provider(sandbox: "Sandbox", request: Request) -> Response:
+    return reply(register_provider(sandbox.world, request.object()))
+
+
+def post_user(sandbox: "Sandbox", request: Request) -> Response:
+    return reply(provider.user_wire(provider.register_user(sandbox.world, request.object())))
+
+
+def post_resource(sandbox: "Sandbox", request: Request) -> Response:
+    return reply(provider.resource_wire(provider.register_resource(sandbox.world, request.object())))
+
+
+def get_deliveries(sandbox: "Sandbox", request: Request) -> Response:
+    return reply([delivery.wire(each) for each in sandbox.world.all(delivery.Delivery)])
+
+
+def register_provider(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
+    """See `provider.register`; its days begin."""
+    registered = provider.register(world, body)
+    billing.begin(world, registered)
+    return provider.wire(registered)
 
 
 def register_app(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,6 +192,9 @@ def get_world(sandbox: "Sandbox", request: Request) -> Response:
             ],
             "secrets": [secret.wire(each) for each in world.all(secret.Secret)],
             "machines": [machine.world_wire(world, each) for each in world.all(machine.Machine)],
+            "providers": [provider.wire(each) for each in world.all(provider.Provider)],
+            "users": [provider.user_wire(each) for each in world.all(provider.User)],
+            "resources": [provider.resource_wire(each) for each in world.all(provider.Resource)],
         }
     )
 
@@ -312,6 +341,10 @@ ROUTES = (
         example={"app": "shop", "memory_mb": 512},
     ),
     Route("POST", PREFIX + "machines/{machine_id}/{verb}", post_machine_verb),
+    Route("POST", PREFIX + "providers", post_provider),
+    Route("POST", PREFIX + "users", post_user),
+    Route("POST", PREFIX + "resources", post_resource),
+    Route("GET", PREFIX + "deliveries", get_deliveries),
     Route("GET", PREFIX + "clock", get_clock),
     Route("POST", PREFIX + "clock", post_clock),
     Route("GET", PREFIX + "faults", get_faults),

@@ -9,13 +9,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from reconciler.sandbox import catalog, control, faults, machine, strictness, switches
+from reconciler.sandbox import catalog, control, faults, machine, machine_event, strictness, switches, webhook
 from reconciler.sandbox.clock import WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.limits import READ_MACHINE, USUAL, Buckets
+from reconciler.sandbox.limits import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
 from reconciler.sandbox.machine_power import suspend
-from reconciler.sandbox.routing import Match, Router
+from reconciler.sandbox.routing import Match, Route, Router
 from reconciler.sandbox.seed import plant
 from reconciler.sandbox.volume import begin_days
 from reconciler.sandbox.world import World
@@ -62,6 +62,8 @@ class Sandbox:
         self.world.switches.update(saved.get("switches", {}))
         self.faults = faults.stored(saved.get("faults", []))
         self.clock = WorldClock(clock, saved.get("clock", 0.0), wall=wall, monotonic=monotonic)
+        self.world.wall, self.world.hurried = wall, self.clock.rate > 1
+        self.world.watcher = machine_event.note
         self.extended = profile == "extended"
         self._bearer = f"Bearer {token}".encode()
         self.strict = strict
@@ -165,11 +167,12 @@ class Sandbox:
 
     def _platform_answer(self, request: Request, again: bool) -> Response:
         try:
+            if request.path.startswith(catalog.OPEN):
+                check_body(request)
             route, parameters = self._found(request)
-            if self.strict:
+            if self.strict and route.guard == "bearer":
                 strictness.check(route, request)
-            if not again:
-                limit = READ_MACHINE if route.name == "machine_get" else USUAL
+            if not again and (limit := _limit(route)):
                 self._buckets.take(self.world, route.name, parameters, limit)
             return route.handler(self.world, request, **parameters)
         except Refusal as refusal:
@@ -182,7 +185,9 @@ class Sandbox:
         """
         match = self._platform.find(request.method, request.path) if request.local else None
         of_itself = match is not None and match.route.handler is suspend
-        if not (of_itself and request.headers.get("host", "").partition(":")[0] == SOCKET_HOST):
+        if not request.path.startswith(catalog.OPEN) and not (
+            of_itself and request.headers.get("host", "").partition(":")[0] == SOCKET_HOST
+        ):
             self._authorize(request)
         return match or self._platform.find(request.method, request.path)
 
@@ -206,6 +211,13 @@ class Sandbox:
     def _commit(self, settings: Mapping[str, Any], entry: LogEntry | None = None) -> None:
         self.database.commit(self.world.changed, settings, entry)
         self.world.changed.clear()
+
+
+def _limit(route: Route) -> Limit | None:
+    """Sign-in has none: the platform's limits are of calls with its token."""
+    if route.guard != "bearer":
+        return WEBHOOKS if route.path.startswith(webhook.PREFIX) else None
+    return READ_MACHINE if route.name == "machine_get" else USUAL
 
 
 def refused(path: str, refusal: Refusal, text_under: str = "error") -> Response:

@@ -15,7 +15,7 @@ from reconciler.errors import StoreError
 from reconciler.sandbox.catalog import KINDS
 from reconciler.sandbox.world import Thing, World
 
-VERSION = 2  # 2: days of volumes
+VERSION = 3  # 2: days of volumes; 3: providers and what belongs to them
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS things (
     kind TEXT NOT NULL, id TEXT NOT NULL, serial INTEGER PRIMARY KEY, body TEXT NOT NULL, UNIQUE (kind, id)

@@ -47,7 +47,8 @@ def complete(app: FastAPI, routes: Sequence[Route], sandbox: "Sandbox") -> None:
         description = describe()  # kept by FastAPI, so that the additions stay
         if first:
             components = description.setdefault("components", {})
-            components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+            schemes = ("bearer", "access_token")
+            components["securitySchemes"] = {name: {"type": "http", "scheme": "bearer"} for name in schemes}
             components.setdefault("schemas", {}).update(_schemas(routes, strict=sandbox.strict))
         return _with_examples(description, _living(sandbox.world), rfc3339(sandbox.clock.now()))
 
@@ -57,10 +58,16 @@ def complete(app: FastAPI, routes: Sequence[Route], sandbox: "Sandbox") -> None:
 def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
     """What FastAPI is to say of `route`, one of `routes`: the core reads parameters and body itself."""
     extra: dict[str, Any] = {
-        "security": [] if route.path.startswith("/_sandbox/") else [{"bearer": []}],
+        "security": [{route.guard: []}] if route.guard and not _of_control(route) else [],
         "parameters": [
-            *(_parameter(name, "path", {"type": "string", "minLength": 1}) for name in route.path_parameters),
-            *(_parameter(name, "query", schema) for name, schema in route.query.items()),
+            *(
+                _parameter(name, "path", {"type": "string", "minLength": 1}, required=True)
+                for name in route.path_parameters
+            ),
+            *(
+                _parameter(name, "query", schema, required=name in route.required)
+                for name, schema in route.query.items()
+            ),
         ],
     }
     if route.body:
@@ -68,10 +75,10 @@ def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[st
         if route.example:
             content["examples"] = {"documented": {"value": route.example}}
         required = "required" in route.body.model_json_schema()
-        extra["requestBody"] = {"required": required, "content": {"application/json": content}}
+        extra["requestBody"] = {"required": required, "content": {route.media: content}}
     first, *others = route.replies
-    errors = {*route.errors, 429, *((400, 415) if strict else ())}
-    if route.path.startswith("/_sandbox/"):
+    errors = {*route.errors, 429, *((400, 415) if strict and route.guard == "bearer" else ())}
+    if _of_control(route):
         errors -= {429}
     links = {target.name: link for target in routes if (link := _link(route, target))}
     return {
@@ -95,8 +102,12 @@ def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[st
     }
 
 
-def _parameter(name: str, place: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": place == "path", "schema": dict(schema)}
+def _of_control(route: Route) -> bool:
+    return route.path.startswith("/_sandbox/")
+
+
+def _parameter(name: str, place: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": required, "schema": dict(schema)}
 
 
 def _link(source: Route, target: Route) -> dict[str, Any] | None:
@@ -134,7 +145,12 @@ def _schemas(routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
     _, schemas = models_json_schema(bodies, ref_template=_REFERENCE)
     definitions: dict[str, Any] = schemas["$defs"]
     if strict:
-        held = {name: each for name, each in definitions.items() if not name.endswith("Registration")}
+        free = {route.body.__name__ for route in routes if route.body and route.guard != "bearer"}
+        held = {
+            name: each
+            for name, each in definitions.items()
+            if not name.endswith("Registration") and name not in free
+        }
         definitions |= {name: _held(each) for name, each in held.items()}
     return definitions
 

@@ -14,6 +14,7 @@ class Request:
     """`path` is as sent: percent-encoded and without the query. Header names are in lower case.
 
     `local`: it came over the Unix socket, where a machine may suspend itself without a token.
+    `late`: its body did not come within the time for it.
     """
 
     method: str
@@ -22,6 +23,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     local: bool = False
+    late: bool = False
 
     def parameter(self, name: str) -> str | None:
         """The first value of a query parameter; those nobody asks for are ignored."""

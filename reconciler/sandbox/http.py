@@ -16,12 +16,14 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reconciler.sandbox import control
-from reconciler.sandbox.catalog import ROUTES
+from reconciler.sandbox.catalog import OPEN, ROUTES
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.description import VERSION, complete, described
 from reconciler.sandbox.exchange import Request, Response
+from reconciler.signing import MAX_SIGNED
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
+SLOWEST_BODY_S = 10.0
 _LONGEST_NAP_S = 0.5
 _SHORTEST_NAP_S = 0.01
 _MOST_DRIPS = 100
@@ -92,12 +94,14 @@ def application(sandbox: Sandbox) -> FastAPI:
     moved = asyncio.Event()  # set for an instant by each answer, for those that wait for the world to move
 
     async def respond(http: HttpRequest) -> HttpResponse:
+        body, late = await _body(http)
         request = Request(
             http.method,
             http.scope["raw_path"].decode("ascii"),
             http.scope["query_string"].decode("latin-1"),
-            {name.decode("latin-1"): value.decode("latin-1") for name, value in http.scope["headers"]},
-            await http.body(),
+            _headers(http),
+            body,
+            late=late,
             local=http.scope.get("state", {}).get("local", False),
         )
         fault = sandbox.fault_for(request)
@@ -128,6 +132,34 @@ def application(sandbox: Sandbox) -> FastAPI:
     app.add_route("/{path:path}", respond, methods=_METHODS, include_in_schema=False)
     complete(app, routes, sandbox)
     return app
+
+
+def _headers(http: HttpRequest) -> dict[str, str]:
+    """By name; values of a name that is repeated stand side by side, as HTTP reads them."""
+    headers: dict[str, str] = {}
+    for raw, content in http.scope["headers"]:
+        name, value = raw.decode("latin-1"), content.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+async def _body(http: HttpRequest) -> tuple[bytes, bool]:
+    """The body, and whether it is incomplete because it came too slowly.
+
+    Where anybody may call without a token, no more is read than tells that it is too large.
+    """
+    if not http.scope["path"].startswith(OPEN):
+        return await http.body(), False
+    body = b""
+    try:
+        async with asyncio.timeout(SLOWEST_BODY_S):
+            async for piece in http.stream():
+                body += piece
+                if len(body) > MAX_SIGNED:
+                    break
+    except TimeoutError:
+        return body, True
+    return body, False
 
 
 def _server_ends(http: HttpRequest) -> bool:

@@ -11,8 +11,10 @@ from jinja2 import Environment, Template
 from reconciler.sandbox import switches
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.cluster import Cluster
+from reconciler.sandbox.delivery import Delivery
 from reconciler.sandbox.exchange import Response
 from reconciler.sandbox.machine import Machine, shown_state
+from reconciler.sandbox.provider import Provider, Resource, User
 from reconciler.sandbox.secret import Secret
 from reconciler.sandbox.volume import Snapshot, Volume
 from reconciler.sandbox.world import App, Thing
@@ -103,6 +105,39 @@ def _world(sandbox: "Sandbox") -> Iterable[Section]:
         lambda each: (
             *(each.id, each.app, each.name, shown_state(world, each)),
             *(each.region, each.memory_mb),
+        ),
+    )
+    yield section(
+        "Providers",
+        ("name", "organization", "base URL", "redirect URI", "events"),
+        Provider,
+        lambda each: (
+            *(each.id, each.organization, each.base_url, each.redirect_uri),
+            "yes" if each.events else "no",
+        ),
+    )
+    yield section(
+        "Users",
+        ("id", "name", "alias", "organizations"),
+        User,
+        lambda each: (
+            *(each.id, each.name, each.email),
+            ", ".join(f"{role} of {id}" for id, role in each.organizations.items()),
+        ),
+    )
+    yield section(
+        "Resources",
+        ("provider", "id", "status", "name", "plan"),
+        Resource,
+        lambda each: (each.provider, each.resource_id, each.status, each.name, each.plan),
+    )
+    yield section(
+        "Deliveries",
+        ("at", "provider", "what", "about", "state", "attempts", "answer"),
+        Delivery,
+        lambda each: (
+            *(rfc3339(each.made_at), each.provider, each.type or each.purpose, each.about, each.state),
+            *(each.attempts, each.status or each.problem),
         ),
     )
 

@@ -58,6 +58,21 @@ class RunningSandbox:
         made: dict[str, Any] = self.ok("POST", "/_sandbox/machines", {"app": app, **details})
         return made
 
+    def provider(self, name: str, **details: Any) -> dict[str, Any]:
+        """Register an extension provider, or change what is given of one: see the manual for the details."""
+        made: dict[str, Any] = self.ok("POST", "/_sandbox/providers", {"name": name, **details})
+        return made
+
+    def user(self, id: str, **details: Any) -> dict[str, Any]:
+        """Register a user (`name`, `email`, `organizations`) who can sign in."""
+        made: dict[str, Any] = self.ok("POST", "/_sandbox/users", {"id": id, **details})
+        return made
+
+    def deliveries(self) -> list[dict[str, Any]]:
+        """Events and questions after costs, sent to providers or to be sent."""
+        deliveries: list[dict[str, Any]] = self.ok("GET", "/_sandbox/deliveries")
+        return deliveries
+
     def machine_verb(self, id: str, verb: str) -> dict[str, Any]:
         """What the platform does to a machine: deploy, migrate, lose_snapshot, stop, restart, destroy."""
         machine: dict[str, Any] = self.ok("POST", f"/_sandbox/machines/{id}/{verb}")
@@ -90,7 +105,7 @@ class RunningSandbox:
         return edited
 
     def world(self) -> dict[str, list[dict[str, Any]]]:
-        """All that exists: apps, clusters, volumes, snapshots, secrets, machines."""
+        """All that exists: apps, clusters, volumes, snapshots, secrets, machines, providers and theirs."""
         world: dict[str, list[dict[str, Any]]] = self.ok("GET", "/_sandbox/world")
         return world
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from reconciler.sandbox.exchange import Refusal, Response
@@ -16,7 +16,8 @@ class Route:
 
     `query`: JSON schemas of the parameters that it reads. `gives`: what its answer holds for other
     operations, from the name of their path parameter or body field to a JSON pointer, or an expression.
-    `example`: a body.
+    `example`: a body. `guard`: the token that is asked for; only `bearer`, the platform's own, is checked
+    before the handler is called. `media`: the type of the body; `required`: query parameters.
     """
 
     method: str
@@ -30,6 +31,9 @@ class Route:
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     gives: Mapping[str, str] = field(default_factory=dict)
     example: Mapping[str, Any] = field(default_factory=dict)
+    guard: Literal["bearer", "access_token", ""] = "bearer"
+    media: str = "application/json"
+    required: Sequence[str] = ()
 
     @property
     def name(self) -> str:

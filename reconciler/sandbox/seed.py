@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import StoreError
-from reconciler.sandbox import control, fields
+from reconciler.sandbox import control, fields, provider
 from reconciler.sandbox.app import register, register_organization
 from reconciler.sandbox.cluster import PLANS, Cluster
 from reconciler.sandbox.exchange import Refusal
@@ -26,14 +26,16 @@ def plant(
     apps: Sequence[Mapping[str, Any]],
     machines: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Plant `seed` into a world without apps, then register `apps` and `machines`.
+    """Plant `seed` into a world without apps, providers and users, then register `apps` and `machines`.
 
     A seed has the form of `GET /_sandbox/world`; ids may be missing, and a secret may have its `value`.
     From a path it is read as JSON. Raises StoreError when it cannot be read or planted.
     """
     name = seed if isinstance(seed, Path) else "this"
     try:
-        if seed is not None and not any(world.all(App)):
+        if seed is not None and not any(
+            any(world.all(cls)) for cls in (App, provider.Provider, provider.User)
+        ):
             _plant_document(world, json.loads(seed.read_bytes()) if isinstance(seed, Path) else seed)
         for body in apps:
             control.register_app(world, body)
@@ -158,6 +160,22 @@ def _machine(world: World, item: Mapping[str, Any]) -> None:
     control.register_machine(world, body)
 
 
+def _provider(world: World, item: Mapping[str, Any]) -> None:
+    control.register_provider(world, _said(item))
+
+
+def _user(world: World, item: Mapping[str, Any]) -> None:
+    provider.register_user(world, _said(item))
+
+
+def _resource(world: World, item: Mapping[str, Any]) -> None:
+    provider.register_resource(world, _said(item))
+
+
+def _said(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if value is not None}
+
+
 # In this order, because machines hold volumes and snapshots are of volumes.
 _PARTS: Mapping[str, Callable[[World, Mapping[str, Any]], None]] = {
     "apps": _app,
@@ -166,6 +184,9 @@ _PARTS: Mapping[str, Callable[[World, Mapping[str, Any]], None]] = {
     "snapshots": _snapshot,
     "secrets": _secret,
     "machines": _machine,
+    "providers": _provider,
+    "users": _user,
+    "resources": _resource,
 }
 
 

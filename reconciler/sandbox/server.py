@@ -15,6 +15,7 @@ from uvicorn import Config, Server
 
 from reconciler.errors import ReconcilerError
 from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.courier import Courier
 from reconciler.sandbox.http import Connection, application
 from reconciler.sandbox.lock import locked
 
@@ -127,11 +128,13 @@ async def _until_the_end(
             loop.add_signal_handler(number, stop)
     if until_stdin_closes:
         threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
-    ticking = asyncio.create_task(_tick(sandbox))
+    beside = [asyncio.create_task(_tick(sandbox)), asyncio.create_task(Courier(sandbox).run())]
     try:
         await server.serve(sockets=listeners)
     finally:
-        ticking.cancel()
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
 
 
 async def _tick(sandbox: Sandbox) -> None:

@@ -129,6 +129,12 @@ SWITCHES: Mapping[str, Switch] = {
         "find the snapshot by listing when the body is empty",
         ("backup", "empty"),
     ),
+    "sign_in": Switch(
+        "what a person does who is sent to sign in: pick a user on the page, be signed in at once where only "
+        "one user can be meant, or say no",
+        "come through with a page in between or without, and take `access_denied` for an answer",
+        ("page", "direct", "denied"),
+    ),
     "start_repeated": Switch(
         "the answer to a start of a machine that runs already",
         "take a refusal for what it says, and read the machine",
@@ -158,6 +164,11 @@ SWITCHES: Mapping[str, Switch] = {
         "how long saving the memory of a machine takes",
         "wait in slices: a 408 means to ask again",
         default=10,
+    ),
+    "token_scope": Switch(
+        "whether the scope of an access token is told as an array or as a text",
+        "take both",
+        ("list", "string"),
     ),
     "volume_fields": Switch(
         "whether volumes are read with fields that the API document does not name",

@@ -7,6 +7,7 @@ a table of transitions how. Times are seconds since the epoch, by the world's cl
 import heapq
 import itertools
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -68,6 +69,7 @@ class World:
 
     `now` is the time of the request being answered. `changed` collects, until it is committed,
     each changed thing by (kind, id), None for a removed one; `revision` counts the changes.
+    `watcher` is told of each new state: the thing, the state before, and since when.
     """
 
     def __init__(self, rng: random.Random, transitions: Transitions) -> None:
@@ -75,6 +77,9 @@ class World:
         self.switches: dict[str, Any] = switches.defaults()
         self.changed: dict[tuple[str, str], Thing | None] = {}
         self.revision = 0
+        self.wall: Callable[[], float] = time.time  # the real clock, under which others sign
+        self.hurried = False  # the world's clock runs faster than the real one
+        self.watcher: Callable[[World, Thing, str, float], None] | None = None
         self._rng = rng
         self._transitions = transitions
         self._things: dict[type[Thing], dict[str, Any]] = {}
@@ -107,12 +112,15 @@ class World:
         """Put `thing` into `state` as of `at` (default: now), for `lasts_s` or what the table says."""
         transition = self._transitions.get((thing.kind, state))
         since = self.now if at is None else at
+        before = thing.state
         if lasts_s is None and transition:
             lasts_s = transition.after_s
         thing.state = state
         thing.due = None if lasts_s is None else since + lasts_s
         self.put(thing)
         self._plan(thing)
+        if self.watcher and before != state:
+            self.watcher(self, thing, before, since)
 
     def remove(self, thing: Thing) -> None:
         del self._things[type(thing)][thing.id]

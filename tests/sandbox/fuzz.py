@@ -32,6 +32,11 @@ PINNED = """
 "path.secret_name" = "API_KEY"
 "path.id" = "orders0000000000"
 "path.postgres_cluster_id" = "orders0000000000"
+"path.provider" = "store"
+"query.client_id" = "store"
+"query.redirect_uri" = "http://127.0.0.1:8200/sign-in/callback"
+"query.response_type" = "code"
+"query.scope" = "read"
 """
 RUNS = [(profile, pinned) for pinned in (False, True) for profile in PROFILES]
 _CASES = re.compile(r"(\d+) generated")

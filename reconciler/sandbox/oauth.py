@@ -1,0 +1,433 @@
+"""Sign-in: OAuth 2.0 with authorization codes. Codes and tokens are kept as SHA-256 only.
+
+Who may act as whom is not the sandbox's affair: whoever opens the page picks a user. Everything else
+holds as on the platform. Times are by the world's clock.
+Source: platform API, 2.10 and 5.3; RFC 6749; RFC 7636 (S256 alone).
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote_plus, urlencode
+
+from pydantic import Field
+
+from reconciler.sandbox import sign_in_page
+from reconciler.sandbox.exchange import Request, Response, reply
+from reconciler.sandbox.provider import Provider, User, by_client_id
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.world import Thing, Transition, Transitions, World
+from reconciler.wire.base import Wire
+from reconciler.wire.extension import OAuthToken
+
+CODE_S = 600
+ACCESS_S = 7200
+REFRESH_S = 30 * 24 * 3600
+SCOPE = "read"
+FORM = "application/x-www-form-urlencoded"
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+_PRIVATE = {"cache-control": "no-store", "pragma": "no-cache", "referrer-policy": "no-referrer"}
+
+
+@dataclass
+class Credential(Thing):
+    """A code, an access token or a refresh token, by `use`. `id` is its SHA-256.
+
+    `family` is the sign-in that it came from: what came from a stolen code ends together. States:
+    valid, used, expired, revoked.
+    """
+
+    kind = "credential"
+    use: str
+    family: str
+    provider: str
+    user_id: str
+    issued_at: float
+    redirect_uri: str = ""
+    challenge: str = ""
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        return (self.family,)
+
+
+class TokenRequest(Wire):
+    """The form that the token endpoint takes; the client may authenticate by HTTP Basic instead."""
+
+    grant_type: str
+    client_id: str | None = None
+    client_secret: str | None = Field(None, repr=False)
+    code: str | None = Field(None, repr=False)
+    redirect_uri: str | None = None
+    code_verifier: str | None = Field(None, repr=False)
+    refresh_token: str | None = Field(None, repr=False)
+    scope: str | None = None
+
+
+class Consent(Wire):
+    """What the page sends: the user who signs in, or that nobody does."""
+
+    user: str | None = None
+    deny: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """A request to authorize that may be answered with a redirect."""
+
+    provider: Provider
+    parameters: Mapping[str, str]
+
+    def redirect(self, status: int, **answer: str) -> Response:
+        state = {"state": self.parameters["state"]} if "state" in self.parameters else {}
+        uri = self.provider.redirect_uri
+        location = f"{uri}{'&' if '?' in uri else '?'}{urlencode(answer | state)}"
+        return Response(status, headers={"location": location, **_PRIVATE})
+
+
+class _Problem(Exception):
+    """An error in the words of RFC 6749. `wish`: where the browser is sent with it, if anywhere."""
+
+    def __init__(self, code: str, text: str, *, status: int = 400, wish: _Wish | None = None) -> None:
+        super().__init__(text)
+        self.code, self.text, self.status, self.wish = code, text, status, wish
+
+
+def authorize(world: World, request: Request) -> Response:
+    """The page to sign in at, or the redirect back where no person is asked (switch sign_in)."""
+    try:
+        wish = _wish(world, request)
+    except _Problem as problem:
+        return _sent_back(problem, 302)
+    if world.switches["sign_in"] == "denied":
+        return _sent_back(_denied(wish), 302)
+    user = _meant(world, wish.parameters) if world.switches["sign_in"] == "direct" else None
+    if user is not None:
+        return _signed_in(world, wish, user, 302)
+    return sign_in_page.show(wish.provider, list(world.all(User)), wish.parameters)
+
+
+def sign_in(world: World, request: Request) -> Response:
+    """What the page was answered with; its query is checked as that of the page was."""
+    try:
+        wish = _wish(world, request)
+        form = _form(request)
+        if "deny" in form:
+            raise _denied(wish)
+        user = world.find(User, form.get("user", ""))
+        if user is None:
+            raise _Problem("access_denied", "nobody was chosen", wish=wish)
+    except _Problem as problem:
+        return _sent_back(problem, 303)
+    return _signed_in(world, wish, user, 303)
+
+
+def token(world: World, request: Request) -> Response:
+    try:
+        form = _form(request)
+        provider = _client(world, request, form)
+        grant = form.get("grant_type")
+        if grant == "authorization_code":
+            source = _redeemed_code(world, provider, form)
+        elif grant == "refresh_token":
+            source = _rotated(world, provider, form)
+        elif grant is None:
+            raise _Problem("invalid_request", "grant_type is missing")
+        else:
+            raise _Problem("unsupported_grant_type", "use authorization_code or refresh_token")
+    except _Problem as problem:
+        return _refused(problem)
+    answer = {
+        "access_token": _issue(world, "access", source, ACCESS_S),
+        "token_type": "Bearer",
+        "expires_in": ACCESS_S,
+        "refresh_token": _issue(world, "refresh", source, REFRESH_S),
+        "scope": SCOPE,
+        "created_at": int(world.now),
+    }
+    response = reply(answer)
+    response.headers.update(_PRIVATE)
+    return response
+
+
+def info(world: World, request: Request) -> Response:
+    """Whom an access token stands for. Source: platform API, 2.10."""
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    found = _credential(world, "access", value.strip()) if scheme.lower() == "bearer" else None
+    user = world.find(User, found.user_id) if found else None
+    provider = world.find(Provider, found.provider) if found else None
+    if not (found and user and provider) or found.due is None:  # only what is valid will end
+        problem = _Problem("invalid_token", "the access token is unknown, expired or revoked", status=401)
+        return _refused(problem, 'Bearer error="invalid_token"')
+    response = reply(
+        {
+            "resource_owner_id": user.id,
+            "user_id": user.id,
+            "user_name": user.name,
+            "email": user.email,
+            "organizations": [{"id": id, "role": role} for id, role in user.organizations.items()],
+            "scope": [SCOPE] if world.switches["token_scope"] == "list" else SCOPE,  # noqa: S105 - a switch
+            "expires_in": int(found.due - world.now),
+            "application": {"uid": provider.client_id},
+            "created_at": int(found.issued_at),
+        }
+    )
+    response.headers.update(_PRIVATE)
+    return response
+
+
+def _wish(world: World, request: Request) -> _Wish:
+    """Raises _Problem; without a `wish` unless the client and its address are certain."""
+    pairs = parse_qsl(request.query, keep_blank_values=True)
+    parameters = dict(pairs)
+    repeated = {name for name, _ in pairs if [key for key, _ in pairs].count(name) > 1}
+    provider = by_client_id(world, parameters.get("client_id", ""))
+    if provider is None or "client_id" in repeated:
+        raise _Problem("invalid_client", "this client is not known")
+    if parameters.get("redirect_uri") != provider.redirect_uri or "redirect_uri" in repeated:
+        raise _Problem(
+            "invalid_request", "redirect_uri is not exactly the address that the client registered"
+        )
+    wish = _Wish(provider, parameters)
+    code, text = _flaw(parameters, repeated)
+    if code:
+        raise _Problem(code, text, wish=wish)
+    return wish
+
+
+def _flaw(parameters: Mapping[str, str], repeated: set[str]) -> tuple[str, str]:
+    """The error's code and text, empty for none. Source: RFC 6749, 4.1.2.1; RFC 7636, 4.4.1."""
+    if repeated:
+        return "invalid_request", f"{min(repeated)} is given twice"
+    if "response_type" not in parameters:
+        return "invalid_request", "response_type is missing"
+    if parameters["response_type"] != "code":
+        return "unsupported_response_type", "response_type must be code"
+    if parameters.get("scope") != SCOPE:
+        return "invalid_scope", f"scope must be {SCOPE}"
+    challenge, method = parameters.get("code_challenge"), parameters.get("code_challenge_method")
+    if (challenge or method) and (method != "S256" or not _CHALLENGE.fullmatch(challenge or "")):
+        return "invalid_request", "code_challenge needs the method S256, and 43 characters of base64url"
+    return "", ""
+
+
+def _meant(world: World, parameters: Mapping[str, str]) -> User | None:
+    """The one user who can be meant: the one of `login_hint`, else the only one there is."""
+    hint = parameters.get("login_hint")
+    users = [each for each in world.all(User) if hint in (None, each.id, each.email)]
+    return users[0] if len(users) == 1 else None
+
+
+def _signed_in(world: World, wish: _Wish, user: User, status: int) -> Response:
+    code = secrets.token_urlsafe(32)
+    issued = Credential(
+        _digest(code),
+        use="code",
+        family=_digest(code),
+        provider=wish.provider.id,
+        user_id=user.id,
+        issued_at=world.now,
+        redirect_uri=wish.provider.redirect_uri,
+        challenge=wish.parameters.get("code_challenge", ""),
+    )
+    world.enter(issued, "valid", lasts_s=CODE_S)
+    return wish.redirect(status, code=code)
+
+
+def _client(world: World, request: Request, form: Mapping[str, str]) -> Provider:
+    """The client that the request proves to come from, by HTTP Basic or in the form, but not both ways."""
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    by_header = scheme.lower() == "basic"
+    if by_header and "client_secret" in form:
+        raise _Problem("invalid_request", "the client authenticates in two ways")
+    id, secret = _basic(value) if by_header else (form.get("client_id", ""), form.get("client_secret", ""))
+    provider = by_client_id(world, id)
+    known = provider.client_secret_sha256 if provider else ""
+    right = hmac.compare_digest(_digest(secret), known)
+    if provider is None or not right or form.get("client_id", id) != id:
+        raise _Problem("invalid_client", "the client or its secret is not known", status=401)
+    return provider
+
+
+def _basic(value: str) -> tuple[str, str]:
+    """Client and secret, which are form-encoded before they are joined. Source: RFC 6749, 2.3.1."""
+    try:
+        id, _, secret = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        return "", ""
+    return unquote_plus(id), unquote_plus(secret)
+
+
+def _redeemed_code(world: World, provider: Provider, form: Mapping[str, str]) -> Credential:
+    code = _given(world, "code", "code", provider, form)
+    if code.state == "used":
+        _revoke(world, code)
+    if code.state != "valid":
+        raise _Problem("invalid_grant", "the code was used already, or has expired")
+    if form.get("redirect_uri") != code.redirect_uri:
+        raise _Problem("invalid_grant", "redirect_uri is not that of the authorization")
+    if not _proves(form.get("code_verifier"), code.challenge):
+        raise _Problem("invalid_grant", "code_verifier does not fit")
+    world.enter(code, "used")
+    return code
+
+
+def _rotated(world: World, provider: Provider, form: Mapping[str, str]) -> Credential:
+    """A refresh token is used once; with it ends the access token that it came with."""
+    if form.get("scope", SCOPE) != SCOPE:
+        raise _Problem("invalid_scope", f"scope must be {SCOPE}")
+    refresh = _given(world, "refresh_token", "refresh", provider, form)
+    if refresh.state == "used":
+        _revoke(world, refresh)
+    if refresh.state != "valid":
+        raise _Problem("invalid_grant", "the refresh token was used already, or is no longer valid")
+    for each in list(world.children(Credential, refresh.family)):
+        if each.state == "valid":
+            world.enter(each, "used")
+    return refresh
+
+
+def _given(world: World, parameter: str, use: str, provider: Provider, form: Mapping[str, str]) -> Credential:
+    if parameter not in form:
+        raise _Problem("invalid_request", f"{parameter} is missing")
+    found = _credential(world, use, form[parameter])
+    if found is None or found.provider != provider.id:
+        raise _Problem("invalid_grant", f"the {parameter} is not known")
+    return found
+
+
+def _proves(verifier: str | None, challenge: str) -> bool:
+    """A verifier without a challenge is refused too: its client was given the code of another sign-in."""
+    if verifier is None or not challenge:
+        return verifier is None and not challenge
+    hashed = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode("utf-8", "surrogatepass")).digest())
+    fits = hmac.compare_digest(hashed.rstrip(b"=").decode("ascii"), challenge)
+    return bool(_VERIFIER.fullmatch(verifier)) and fits
+
+
+def _revoke(world: World, credential: Credential) -> None:
+    for each in list(world.children(Credential, credential.family)):
+        if each.state == "valid":
+            world.enter(each, "revoked")
+
+
+def _issue(world: World, use: str, source: Credential, lasts_s: float) -> str:
+    value = secrets.token_urlsafe(32)
+    issued = Credential(
+        _digest(value),
+        use=use,
+        family=source.family,
+        provider=source.provider,
+        user_id=source.user_id,
+        issued_at=world.now,
+    )
+    world.enter(issued, "valid", lasts_s=lasts_s)
+    return value
+
+
+def _credential(world: World, use: str, value: str) -> Credential | None:
+    found = world.find(Credential, _digest(value))
+    return found if found and found.use == use else None
+
+
+def _form(request: Request) -> dict[str, str]:
+    """Raises _Problem for another media type and for repeated fields. Source: RFC 6749, 3.2."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise _Problem("invalid_request", f"the content type must be {FORM}")
+    pairs = parse_qsl(request.body.decode("utf-8", "replace"), keep_blank_values=True)
+    form = dict(pairs)
+    if len(form) < len(pairs):
+        raise _Problem("invalid_request", "a field is given twice")
+    return form
+
+
+def _denied(wish: _Wish) -> _Problem:
+    return _Problem("access_denied", "the person said no", wish=wish)
+
+
+def _sent_back(problem: _Problem, status: int) -> Response:
+    """The redirect with the error, or a page where it is not certain whom to send the browser to."""
+    if problem.wish is None:
+        return sign_in_page.show_error(problem.text)
+    return problem.wish.redirect(status, error=problem.code, error_description=problem.text)
+
+
+def _refused(problem: _Problem, challenge: str = 'Basic realm="oauth"') -> Response:
+    response = reply({"error": problem.code, "error_description": problem.text}, problem.status)
+    response.headers.update(_PRIVATE)
+    if problem.status == 401:
+        response.headers["www-authenticate"] = challenge
+    return response
+
+
+def _digest(value: str) -> str:
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _expire(world: World, credential: Credential, at: float) -> None:
+    world.enter(credential, "expired", at)
+
+
+TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, _expire)}
+
+_AUTHORIZE = "/oauth/authorize"
+_NEEDED = ("client_id", "redirect_uri", "response_type", "scope")
+_OPTIONAL = (
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+    "organization_id",
+    "organization",
+    "login_hint",
+)
+_QUERY = {name: {"type": "string"} for name in (*_NEEDED, *_OPTIONAL)}
+ROUTES = (
+    Route(
+        "GET",
+        _AUTHORIZE,
+        authorize,
+        "Show the page to sign in at",
+        replies={200: None, 302: None, 400: None},
+        query=_QUERY,
+        required=_NEEDED,
+        guard="",
+    ),
+    Route(
+        "POST",
+        _AUTHORIZE,
+        sign_in,
+        "Sign in, or say no",
+        body=Consent,
+        replies={303: None, 400: None},
+        query=_QUERY,
+        required=_NEEDED,
+        guard="",
+        media=FORM,
+    ),
+    Route(
+        "POST",
+        "/oauth/token",
+        token,
+        "Exchange a code or a refresh token for tokens",
+        body=TokenRequest,
+        replies={200: OAuthToken},
+        errors=(400, 401),
+        guard="",
+        media=FORM,
+    ),
+    Route(
+        "GET",
+        "/oauth/token/info",
+        info,
+        "Tell whom an access token stands for",
+        replies={200: dict[str, Any]},
+        errors=(401,),
+        guard="access_token",
+    ),
+)

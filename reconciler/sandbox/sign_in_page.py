@@ -1,0 +1,42 @@
+"""The page where a person picks the user who signs in, and the one that says why there is none. No script."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from jinja2 import Environment, Template
+
+from reconciler.sandbox.exchange import Response
+from reconciler.sandbox.provider import Provider, User
+
+# The form's answer redirects to the provider, which `form-action` would have to name; it is left out.
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",  # the address holds the provider's `state`
+}
+
+
+def show(provider: Provider, users: Sequence[User], parameters: Mapping[str, str]) -> Response:
+    """Users of the organization that was asked for come first; any may be picked, a wrong one too."""
+    wanted = parameters.get("organization_id") or parameters.get("organization") or ""
+    hint = parameters.get("login_hint")
+    ordered = sorted(
+        users, key=lambda user: (hint not in (user.id, user.email), wanted not in user.organizations)
+    )
+    return _page(200, provider=provider, users=ordered, organization=wanted)
+
+
+def show_error(problem: str) -> Response:
+    return _page(400, problem=problem)
+
+
+def _page(status: int, **values: object) -> Response:
+    text = _template().render(**values)
+    return Response(status, text.encode("utf-8", "replace"), "text/html; charset=utf-8", dict(_HEADERS))
+
+
+@cache
+def _template() -> Template:
+    source = resources.files("reconciler.sandbox").joinpath("sign_in.html").read_text(encoding="utf-8")
+    return Environment(autoescape=True, trim_blocks=True).from_string(source)

@@ -1,0 +1,112 @@
+"""Webhooks of extension providers: verified, taken in once, and shown in the world.
+
+Signatures are made under real clocks, so the tolerance is counted by the real one and not by the world's.
+Source: platform API, 2.9, 5.2 and 6.1; platform notes, "Extension providers".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler import signing
+from reconciler.sandbox import fields
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.provider import DELETED, Provider, report
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.world import Thing, Transitions, World
+from reconciler.wire.base import Wire
+from reconciler.wire.extension import ACTIONS, ExtensionWebhook
+
+PREFIX = "/webhooks/"
+
+
+@dataclass
+class Taken(Thing):
+    """A webhook that came: `id` is the provider and the SHA-256 of the body; `at` by the real clock."""
+
+    kind = "webhook"
+    at: float
+
+
+class WebhookTaken(Wire):
+    ok: bool
+
+
+def receive(world: World, request: Request, provider: str) -> Response:
+    """200 also for a body that came before, which changes nothing. A refused one may be sent again."""
+    sender = world.find(Provider, provider)
+    if sender is None:
+        raise _not_authentic()
+    _forget_old(world)
+    keys: list[str] = []
+
+    def claim(digest: str) -> bool:
+        keys.append(f"{sender.id}/{digest}")
+        return world.find(Taken, keys[0]) is None
+
+    try:
+        said = signing.verify_webhook(
+            _signatures(request),
+            request.body,
+            [secret.encode("utf-8", "surrogatepass") for secret in sender.webhook_secrets],
+            now=world.wall(),
+            claim=claim,
+            encoding="base64" if sender.webhook_encoding == "base64" else "hex",
+        )
+    except signing.NotAuthentic:
+        raise _not_authentic() from None
+    if said is not None:
+        _take(world, sender, said)
+        world.put(Taken(keys[0], at=world.wall()))
+    return reply({"ok": True})
+
+
+def _take(world: World, sender: Provider, said: Mapping[str, Any]) -> None:
+    """Raises Refusal 422 for what no webhook says."""
+    action, resource = said.get("action"), said.get("resource")
+    if action not in ACTIONS:
+        raise fields.refused("action", f"must be one of {', '.join(ACTIONS)}")
+    if not isinstance(resource, dict):
+        raise fields.refused("resource", "must be an object")
+    given = {name: value for name, value in resource.items() if value is not None}
+    if action == "resource.deleted":
+        given["status"] = DELETED
+    report(world, sender, given, int(said["timestamp"]))
+
+
+def _signatures(request: Request) -> list[str]:
+    """All values of the header, which the fronts join with commas as HTTP allows."""
+    value = request.headers.get(signing.HEADER.lower())
+    return [] if value is None else [each.strip() for each in value.split(",")]
+
+
+def _forget_old(world: World) -> None:
+    """What came so long ago that its timestamp would be refused."""
+    since = world.wall() - signing.KEEP_S
+    old = []
+    for each in world.all(Taken):
+        if each.at > since:
+            break
+        old.append(each)
+    for each in old:
+        world.remove(each)
+
+
+def _not_authentic() -> Refusal:
+    """The same for every reason, and for a provider that is not known."""
+    return Refusal(401, "unauthorized", "unauthorized")
+
+
+TRANSITIONS: Transitions = {}
+ROUTES = (
+    Route(
+        "POST",
+        PREFIX + "{provider}",
+        receive,
+        "Tell of a resource of an extension provider",
+        body=ExtensionWebhook,
+        replies={200: WebhookTaken},
+        errors=(401, 408, 413, 422),
+        guard="",
+    ),
+)
