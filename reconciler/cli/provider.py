@@ -1,13 +1,18 @@
 """`reconcile provider`: run the reference provider, and check any provider."""
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.errors import ReconcilerError
+
+if TYPE_CHECKING:
+    from reconciler.settings import SecretSource
 
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 
@@ -98,35 +103,44 @@ def serve(
     from reconciler.extensions.provider.server import bound
     from reconciler.extensions.provider.server import serve as serve_provider
     from reconciler.extensions.provider.store import Store
+    from reconciler.settings import ProviderSection, find_settings
 
+    found = find_settings(Path.cwd(), os.environ)
+    section = found.settings.providers.get(name, ProviderSection())
+    declared = section.signing_secret_from or []
+    sources = signing or _written(*(declared if isinstance(declared, list) else [declared]))
+    if not sources:
+        raise ReconcilerError(
+            f"no secret to verify the platform's requests to `{name}` with",
+            help=f"set `providers.{name}.signing_secret_from` in reconcile.yaml, or --signing-secret-from",
+        )
+    webhook_source = webhook_secret_from or next(iter(_written(section.webhook_secret_from)), None)
+    client_source = client_secret_from or next(iter(_written(section.client_secret_from)), None)
+    auth_url, client_id = auth_url or section.auth_url, client_id or section.client_id
     sign_in = None
-    if auth_url or client_id or client_secret_from:
-        if not (auth_url and client_id and client_secret_from):
+    if auth_url or client_id or client_source:
+        if not (auth_url and client_id and client_source):
             raise ReconcilerError(
                 "sign-in needs an address, a client id and its secret",
                 help="--auth-url, --client-id and --client-secret-from, or none of them",
             )
-        sign_in = SignInSettings(auth_url, client_id, _secret(client_secret_from))
-    if not signing:
-        raise ReconcilerError(
-            f"no secret to verify the platform's requests to `{name}` with",
-            help="--signing-secret-from env:NAME, or `signing_secret_from` in reconcile.yaml",
-        )
-    functions = PostgresProvider(_secret(postgres_from), name)
-    signing_secrets = [_secret(each).encode() for each in signing]
-    webhook_secret = _secret(webhook_secret_from).encode() if webhook_secret_from else None
+        sign_in = SignInSettings(auth_url, client_id, _secret(client_source, found.root))
+    functions = PostgresProvider(_secret(postgres_from, found.root), name)
+    signing_secrets = [_secret(each, found.root).encode() for each in sources]
+    webhook_secret = _secret(webhook_source, found.root).encode() if webhook_source else None
+    encoding = encoding or section.encoding
     _log_warnings()
     with bound(host, port) as (listener, url):
         settings = ProviderSettings(
-            public_url=public_url or url,
-            store=db or Path(".reconcile") / f"provider-{name}.db",
+            public_url=public_url or section.public_url or url,
+            store=db or found.root / ".reconcile" / f"provider-{name}.db",
             signing_secrets=signing_secrets,
             encoding="base64" if encoding == "base64" else "hex",
-            webhook_url=webhook_url,
+            webhook_url=webhook_url or section.webhook_url,
             webhook_secret=webhook_secret,
             webhook_encoding="base64" if encoding == "base64" else "hex",
             sign_in=sign_in,
-            costs_path=costs_path or "/costs",
+            costs_path=costs_path or section.costs_path or "/costs",
             name=name,
             answer_s=answer_s,
         )
@@ -142,10 +156,16 @@ def serve(
     return DONE
 
 
-def _secret(source: str) -> str:
-    """The text that `env:NAME` or `file:PATH` holds. Raises ReconcilerError naming the source."""
-    import os
+def _written(*sources: "SecretSource | None") -> list[str]:
+    """Sources of reconcile.yaml as they are written on the command line."""
+    return [f"env:{each.env}" if each.env else f"file:{each.file}" for each in sources if each is not None]
 
+
+def _secret(source: str, root: Path) -> str:
+    """The text that `env:NAME` or `file:PATH` holds. Raises ReconcilerError naming the source.
+
+    A file is looked for where the project's root is, as everywhere else in reconcile.yaml.
+    """
     from reconciler.secrets.sources import read_secret_file, resolve
     from reconciler.steps import SecretRef
 
@@ -153,7 +173,7 @@ def _secret(source: str) -> str:
     if not colon or kind not in ("env", "file") or not name:
         # What stands there may be the secret itself: it is not repeated.
         raise click.UsageError("a secret's source is written as env:NAME or file:PATH")
-    ref = SecretRef(source="env" if kind == "env" else "file", name=name)
+    ref = SecretRef("env", name) if kind == "env" else SecretRef("file", str(root / name))
     return resolve(ref, env=os.environ, read_file=read_secret_file, output=_no_output).reveal()
 
 

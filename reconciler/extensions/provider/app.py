@@ -23,11 +23,11 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.extensions.provider.events import Events, Handler
 from reconciler.extensions.provider.functions import Declined, Functions, Order
 from reconciler.extensions.provider.intake import Allowance, Intake, Refusal, unauthorized
-from reconciler.extensions.provider.outbox import Outbox
 from reconciler.extensions.provider.resources import Resources
 from reconciler.extensions.provider.settings import CALLBACK_PATH, EVENTS_PATH, ProviderSettings
 from reconciler.extensions.provider.sign_in import SignIn
 from reconciler.extensions.provider.store import Store
+from reconciler.extensions.provider.webhooks import Outbox
 from reconciler.signing import NotAuthentic
 from reconciler.transport import HttpxTransport, Transport
 
@@ -57,7 +57,7 @@ class Kit:
         """Go on with what was begun, send what is owed, and let calls begin; ends it all at the end."""
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.resources.resume_until_cancelled, tasks)
+                self.resources.begin_in(tasks)
                 tasks.start_soon(self.outbox.send_until_cancelled)
                 tasks.start_soon(self._watch_until_cancelled)
                 yield

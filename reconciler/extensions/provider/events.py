@@ -59,7 +59,8 @@ def _read(request: Request, body: bytes, fields: Mapping[str, Any]) -> tuple[str
         event = from_binary_event(HTTPMessage({**headers, "content-type": "application/json"}, body))
     except Exception:  # the SDK has several, and dateutil's besides
         raise Refusal(422, "the headers are not those of a CloudEvent") from None
-    machine_id, status, data = fields.get("machine_id"), fields.get("status"), fields.get("data") or {}
+    machine_id, status, data = fields.get("machine_id"), fields.get("status"), fields.get("data")
+    data = {} if data is None else data
     if not isinstance(machine_id, str) or not machine_id:
         raise Refusal(422, "`machine_id` must be text")
     if not isinstance(status, str | None):

@@ -29,9 +29,9 @@ from reconciler.extensions.provider.functions import (
     Visitor,
 )
 from reconciler.extensions.provider.intake import Refusal
-from reconciler.extensions.provider.outbox import Outbox
 from reconciler.extensions.provider.settings import ProviderSettings
 from reconciler.extensions.provider.store import Store
+from reconciler.extensions.provider.webhooks import Outbox
 
 PROVISIONING, ERROR, DELETING, DELETED = "provisioning", "error", "deleting", "deleted"
 _MAKING, _MADE, _FAILED, _REMOVING = "making", "made", "failed", "removing"
@@ -53,9 +53,13 @@ class Resources:
         self._store, self._outbox, self._clock = store, outbox, clock
         self._tasks: TaskGroup | None = None
 
-    async def resume_until_cancelled(self, tasks: TaskGroup) -> None:
-        """Go on with what a worker that is gone had begun: at the start, and every few seconds."""
+    def begin_in(self, tasks: TaskGroup) -> None:
+        """From now on calls may begin; their work is done in `tasks`."""
         self._tasks = tasks
+        tasks.start_soon(self._resume_until_cancelled, tasks)
+
+    async def _resume_until_cancelled(self, tasks: TaskGroup) -> None:
+        """Go on with what a worker that is gone had begun: at the start, and every few seconds."""
         while True:
             for row in self._store.rows(
                 "SELECT id, phase FROM resources WHERE phase IN (?, ?)", _MAKING, _REMOVING
@@ -67,10 +71,16 @@ class Resources:
 
     async def provision(self, order: Order) -> Answer:
         """201 with the configuration, or 202 when it takes longer. Raises Refusal (409) for another order."""
-        if self._begin(order):
-            self._log("resource.ordered", order.id)
+        self._refuse_another(order)
         later: Answer = (202, {"id": order.id, "config": {}, "status": PROVISIONING})
-        return await self._answered(lambda: self._holding(order.id, self._make, busy=later), later)
+
+        async def begin(key: str) -> Answer:
+            self._begin(order)
+            return await self._make(key)
+
+        answer = await self._answered(lambda: self._holding(order.id, begin, busy=later), later)
+        self._refuse_another(order)  # somebody else's order may have come first meanwhile
+        return answer
 
     async def update(self, id: str, changes: Mapping[str, Any], read: Callable[[Any], Order]) -> Answer:
         """`changes`: fields of the order, all or some. `read` raises Refusal (422) for a wrong one."""
@@ -164,54 +174,39 @@ class Resources:
             except Exception as failure:
                 self._log("resource.unreadable", row["id"], reason=type(failure).__name__)
 
-    def _begin(self, order: Order) -> bool:
-        """Write the order down; True when it is new. An order that failed before is begun again."""
+    def _refuse_another(self, order: Order) -> Row | None:
+        """The resource of that id, unless it is another order's: Refusal (409)."""
+        row = self._store.row("SELECT * FROM resources WHERE id = ?", order.id)
+        if row is None:
+            return None
+        if row["phase"] == _REMOVING:
+            raise Refusal(409, "the resource is being deleted")
+        written = _written(order)
+        # What failed was never handed out: then the order may be another now.
+        if row["phase"] != _FAILED and row["fingerprint"] != _fingerprint(written):
+            raise Refusal(409, _difference(json.loads(row["first"]), json.loads(written)))
+        return row
+
+    def _begin(self, order: Order) -> None:
+        """Write the order down, under the lease. An order that failed before is begun again."""
         written, now = _written(order), self._now()
-        fingerprint = sha256(written.encode()).hexdigest()
         with self._store.transaction():
-            row = self._store.row("SELECT * FROM resources WHERE id = ?", order.id)
-            if row is None:
+            row = self._refuse_another(order)
+            if row is None or row["phase"] == _FAILED:
+                self._store.change("DELETE FROM resources WHERE id = ?", order.id)
                 try:
                     self._store.change(
                         "INSERT INTO resources (id, resource_id, fingerprint, first, wanted, phase, status,"
                         " name, made_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        order.id,
-                        order.id,
-                        fingerprint,
-                        written,
-                        written,
-                        _MAKING,
-                        PROVISIONING,
-                        order.name,
-                        now,
+                        *(order.id, order.id, _fingerprint(written), written, written),
+                        *(_MAKING, PROVISIONING, order.name, now),
                     )
                 except IntegrityError:
                     raise Refusal(409, "`id` is the id of another resource already") from None
-            elif row["phase"] == _REMOVING:
-                raise Refusal(409, "the resource is being deleted")
-            elif row["phase"] == _FAILED:  # nothing was handed out yet: the order may be another now
-                self._store.change(
-                    "UPDATE resources SET fingerprint = ?, first = ?, wanted = ?, phase = ?, status = ?,"
-                    " name = ?, problem = NULL WHERE id = ?",
-                    fingerprint,
-                    written,
-                    written,
-                    _MAKING,
-                    PROVISIONING,
-                    order.name,
-                    order.id,
-                )
-            elif row["fingerprint"] != fingerprint:
-                raise Refusal(409, _difference(json.loads(row["first"]), json.loads(written)))
             self._store.change(
                 "INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?)",
-                order.organization_id,
-                order.user_id,
-                order.user_email,
-                order.user_role,
-                now,
+                *(order.organization_id, order.user_id, order.user_email, order.user_role, now),
             )
-        return row is None
 
     async def _make(self, key: str) -> Answer:
         """Call `provision`, for the first time or again, and record the first success."""
@@ -383,6 +378,10 @@ def _canonical(value: Mapping[str, Any]) -> str:
 def _written(order: Order) -> str:
     """The order as JSON, the same for the same order: a field that is null counts as left out."""
     return _canonical(order.model_dump(exclude_none=True))
+
+
+def _fingerprint(written: str) -> str:
+    return sha256(written.encode()).hexdigest()
 
 
 def _difference(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:

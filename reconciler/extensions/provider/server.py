@@ -107,13 +107,19 @@ def _gone(children: set[int]) -> list[int]:
 
 
 def _fork(listener: socket.socket, make_app: MakeApp, prefix: str, pipe: tuple[int, int]) -> int:
+    # A signal between the fork and the worker's own handlers must end it, not run the parent's.
+    ending = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
         return child
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (*ending, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
         os.close(pipe[1])
         threading.Thread(target=_end_with_parent, args=(pipe[0],), daemon=True).start()
         _work(listener, make_app, prefix, lambda: None)

@@ -56,6 +56,11 @@ class ProviderSettings:
             raise ReconcilerError("a provider needs the secret that the platform signs its requests with")
         if self.webhook_url is not None and not self.webhook_secret:
             raise ReconcilerError("a provider that sends webhooks needs the secret to sign them with")
+        if self.webhook_secret in self.signing_secrets:
+            raise ReconcilerError(
+                "the secret of webhooks is the one of the platform's requests",
+                help="they have to differ, or else a webhook could be played back as a request",
+            )
         if not self.costs_path.startswith("/") or self.costs_path.startswith("/extensions"):
             raise ReconcilerError(f"`{self.costs_path}` cannot be the path of the costs")
 

@@ -20,10 +20,10 @@ from reconciler.extensions.provider import pages
 from reconciler.extensions.provider.functions import Visitor
 from reconciler.extensions.provider.intake import Refusal
 from reconciler.extensions.provider.oauth import OAuth, SignInFailed
-from reconciler.extensions.provider.outbox import Outbox
 from reconciler.extensions.provider.resources import Resources
 from reconciler.extensions.provider.settings import CALLBACK_PATH, ProviderSettings
 from reconciler.extensions.provider.store import Store
+from reconciler.extensions.provider.webhooks import Outbox
 from reconciler.transport import Transport
 
 STATE_S = 600

@@ -1,0 +1,81 @@
+"""The store: private, shared by workers, strict about what it opens."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import StoreError
+from reconciler.extensions.provider.store import Store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "provider.db"
+
+
+def test_files_are_nobody_elses(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = Store(path)
+        store.claim("nonces", "a", 1.0)
+        files = [each for each in path.parent.rglob("*") if each.is_file()]
+        assert len(files) >= 4
+        assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
+        store.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_lease_is_held_by_the_living_and_freed_by_the_dead(path: Path) -> None:
+    one, other = Store(path), Store(path)
+    assert one.take("resource:a")
+    assert not other.take("resource:a")
+    assert not one.take("resource:a")
+    os.close(one._own)  # as the kernel does when a process is killed
+    assert other.take("resource:a")
+    other.close()
+    one._own = os.open(path, os.O_RDONLY)
+    one.close()
+
+
+def test_a_lease_that_was_given_back_is_free(path: Path) -> None:
+    one, other = Store(path), Store(path)
+    assert one.take("outbox")
+    one.release("outbox")
+    assert other.take("outbox")
+    one.release("outbox")  # not its own any more
+    assert not one.take("outbox")
+    one.close()
+    other.close()
+
+
+def test_without_its_key_a_store_is_not_opened(path: Path) -> None:
+    Store(path).close()
+    key = path.with_name("provider.db.key")
+    kept = key.read_bytes()
+    key.unlink()
+    with pytest.raises(StoreError, match="cannot be read") as refused:
+        Store(path)
+    assert "backup" in refused.value.help
+    key.write_bytes(bytes(32))
+    with pytest.raises(StoreError, match="is not the key of"):
+        Store(path)
+    key.write_bytes(kept)
+    Store(path).close()
+
+
+def test_another_database_or_a_newer_one_is_left_alone(path: Path) -> None:
+    other = path.with_name("other.db")
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE orders (id)")
+    connection.close()
+    with pytest.raises(StoreError, match="not a provider's"):
+        Store(other)
+    Store(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StoreError, match="newer"):
+        Store(path)
