@@ -146,8 +146,6 @@ class Store:
             self._connection.close()
 
     def _lives(self, holder: str) -> bool:
-        if holder == self.worker:
-            return True
         file = self._workers / holder
         try:
             descriptor = os.open(file, os.O_RDWR)

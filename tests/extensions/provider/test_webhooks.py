@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
@@ -29,11 +30,14 @@ class Receiver:
         self.clock, self.statuses = clock, statuses or (204,)
         self.bodies: list[tuple[float, bytes]] = []
         self.taken: list[Any] = []
+        self.gate: anyio.Event | None = None
         self._claimed: set[str] = set()
 
     async def request(self, method: str, url: str, *, headers: Any, body: Any, deadline_s: float) -> Answer:
         assert (method, url) == ("POST", URL)
         self.bodies.append((self.clock.elapsed_s, body))
+        if self.gate is not None:
+            await self.gate.wait()
         status = self.statuses[min(len(self.bodies), len(self.statuses)) - 1]
         told = signing.verify_webhook(
             [headers[signing.HEADER]],
@@ -184,12 +188,16 @@ def test_only_one_worker_sends_and_another_takes_over(store: Path) -> None:
     async def main() -> None:
         clock = StageClock()
         one, other = Receiver(clock), Receiver(clock)
+        one.gate = other.gate = gate = anyio.Event()
         async with staged(store, Counting(), clock, transport=other, **WEBHOOKS) as second:
             async with staged(store, Counting(), clock, transport=one, **WEBHOOKS):
                 await settle()
                 await second.provision("a")
                 await clock.advance(3)
+                # Whoever sends waits for its answer, and the other one does not send meanwhile.
                 assert len(one.bodies) + len(other.bodies) == 1
+                gate.set()
+                await settle()
             await second.provision("b")
             await clock.advance(3)
             assert len(one.bodies) + len(other.bodies) == 2
