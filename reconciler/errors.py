@@ -8,7 +8,8 @@
     │   │   └── AppMissing the app itself is not there (yet): proves nothing about its objects
     │   ├── Unauthorized   401 or 403
     │   ├── NotYet         408: a state that was waited for has not come; ask again
-    │   └── Unreadable     the answer is not what the API document promises
+    │   ├── Unreadable     the answer is not what the API document promises
+    │   └── NoSuchService  nobody knows how to reach the provider, or how to sign what it is sent
     ├── TransportError     a request got no complete answer
     │   ├── NotSent        provably nothing left this machine
     │   └── Lost           it was sent, or may have been
@@ -82,6 +83,10 @@ class NotYet(PlatformError):
 
 
 class Unreadable(PlatformError):
+    pass
+
+
+class NoSuchService(PlatformError):
     pass
 
 

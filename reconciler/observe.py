@@ -1,21 +1,28 @@
-"""Reading the platform: each GET once, side by side, its answer handed on at once."""
+"""Reading platform and providers: each GET once, side by side, its answer handed on at once."""
 
 from collections.abc import Callable, Sequence
 
 import anyio
 
 from reconciler.clock import Clock
-from reconciler.errors import AppMissing, NotFound, PlatformError, ReconcilerError, Unauthorized
+from reconciler.errors import (
+    AppMissing,
+    NoSuchService,
+    NotFound,
+    PlatformError,
+    ReconcilerError,
+    Unauthorized,
+)
 from reconciler.model import Observation
-from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
-from reconciler.steps import Read
+from reconciler.services import Services
+from reconciler.steps import PLATFORM, Read
 
 WORKERS = 16
 
 
 async def observe(
-    platform: Platform,
+    services: Services,
     reads: Sequence[Read],
     on_answer: Callable[[Read, Observation], None],
     *,
@@ -25,7 +32,7 @@ async def observe(
     """Answer every read, in no certain order. Paths must be plain text.
 
     A read that fails is answered by an incomplete observation. Raises Unauthorized when the
-    token itself is refused (401): then no answer would mean anything.
+    platform refuses the token itself (401): then no answer would mean anything.
     """
     waiting = iter(reads)
     done = 0
@@ -35,7 +42,7 @@ async def observe(
         nonlocal done, fatal
         for read in waiting:
             try:
-                observation = await _answer(platform, read, clock)
+                observation = await _answer(services, read, clock)
             except ReconcilerError as failure:
                 fatal = fatal or failure
                 scope.cancel()
@@ -51,20 +58,23 @@ async def observe(
         raise fatal
 
 
-async def _answer(platform: Platform, read: Read, clock: Clock) -> Observation:
+async def _answer(services: Services, read: Read, clock: Clock) -> Observation:
     assert isinstance(read.path, str)
     try:
-        return await platform.read(read.path, read.shape)
+        return await services.of(read.service).read(read.path, read.shape)
     except AppMissing as missing:
         problem = f"{missing.message} (a new app can take some seconds to appear)"
         return Observation((), complete=False, at=clock.now(), problem=problem)
     except NotFound as missing:
         # Of a single object, "not found" is the answer; of a list, it says nothing about its objects.
-        single = read.shape in ("cluster", "volume", "machine")
+        single = read.shape in ("cluster", "volume", "machine", "extension")
         return Observation((), complete=single, at=clock.now(), problem=missing.message)
     except Unauthorized as refused:
-        if refused.status == 401:
+        if refused.status == 401 and read.service == PLATFORM:
             raise
         return Observation((), complete=False, at=clock.now(), problem=refused.message)
+    except NoSuchService as missing:
+        problem = f"{missing.message}: {missing.help}"
+        return Observation((), complete=False, at=clock.now(), problem=problem)
     except PlatformError as failure:
         return Observation((), complete=False, at=clock.now(), problem=failure.message)

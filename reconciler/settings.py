@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.errors import ManifestError, ReconcilerError
@@ -54,8 +54,38 @@ class ExecutionSettings(_Section):
     )
 
 
+class SecretSource(_Section):
+    """Where a secret comes from: exactly one of these. A file's path is relative to the project's root."""
+
+    env: str | None = Field(None, min_length=1)
+    file: str | None = Field(None, min_length=1)
+
+    @model_validator(mode="after")
+    def _one(self) -> "SecretSource":
+        if (self.env is None) == (self.file is None):
+            raise ValueError("give exactly one of `env` and `file`")
+        return self
+
+
+class ProviderSection(_Section):
+    """What the platform gave to one extension provider, for whoever runs that provider."""
+
+    public_url: str | None = Field(None, description="Address that the platform calls it by.")
+    signing_secret_from: SecretSource | list[SecretSource] | None = Field(
+        None, description="Of the platform's requests; while it is rotated, the new one and the old one."
+    )
+    encoding: Literal["hex", "base64"] = Field("hex", description="Of signatures.")
+    webhook_url: str | None = Field(None, description="Where the platform takes its webhooks.")
+    webhook_secret_from: SecretSource | None = None
+    auth_url: str | None = Field(None, description="The platform's sign-in service.")
+    client_id: str | None = None
+    client_secret_from: SecretSource | None = None
+    costs_path: str | None = Field(None, pattern="^/")
+
+
 class Settings(_Section):
     platform: PlatformSettings = PlatformSettings()
+    providers: dict[str, ProviderSection] = Field(default_factory=dict)
     state: str = "sqlite:.reconcile/state.db"
     manifests: list[str] = ["manifests"]
     execution: ExecutionSettings = ExecutionSettings()

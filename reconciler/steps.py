@@ -19,7 +19,9 @@ from reconciler.model import (
     Owed,
 )
 
-Method = Literal["GET", "POST", "PUT", "DELETE"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+PLATFORM = "platform"  # the service that most calls are for; others go by the name of their ExtensionProvider
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,11 @@ class OutputRef:
 class SecretRef:
     """A secret value, resolved when it is sent. Inside `Step.applied` it is stored as its keyed fingerprint.
 
-    `env`: name of a variable; `file`: a path; `template`: `parts`, joined.
+    `env`: name of a variable; `file`: a path; `template`: `parts`, joined; `each`: the value of the key that
+    a step with `for_each` is at.
     """
 
-    source: Literal["env", "file", "template"]
+    source: Literal["env", "file", "template", "each"]
     name: str = ""
     parts: "tuple[str | OutputRef | SecretRef, ...]" = ()
 
@@ -52,7 +55,10 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Text with values from earlier answers in it, such as a path with a new object's id."""
+    """Text with values from earlier answers in it, such as a path with a new object's id.
+
+    The source `state` is this program's own: its `lineage` is known once the state exists.
+    """
 
     parts: tuple[str | OutputRef, ...]
 
@@ -62,20 +68,21 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One GET. `shape` names the answer's model in `wire.SHAPES`."""
+    """One GET of `service`. `shape` names the answer's model in `wire.SHAPES`."""
 
     path: str | Template
     shape: str
+    service: str = PLATFORM
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to `service` ("platform", or a provider's address)."""
+    """One request to `service` (`PLATFORM`, or a provider's name)."""
 
     method: Method
     path: str | Template
     body: Mapping[str, Any] | None = None
-    service: str = "platform"
+    service: str = PLATFORM
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,7 @@ class Wait:
     satisfy the condition ("" = the whole reply, None = never trust the reply).
     `or_gone`: an object that is not there any more ends the wait, too.
     `applied`: what the record holds once the condition held.
+    `every_s`: seconds between two reads; 0: short at first, then longer.
     """
 
     read: Read
@@ -107,6 +115,32 @@ class Wait:
     reply_path: str | None = None
     or_gone: bool = False
     applied: Mapping[str, Any] = field(default_factory=dict)
+    every_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ForEach:
+    """A step that stands for one call a key of a mapping from text to secret text, which an answer brings.
+
+    `over`: that mapping. In the path, `EACH_KEY` stands for the key; in the body, `EACH_VALUE` for the value.
+    `pattern`: what a key must match. `taken`: keys that belong to other addresses, which the call would
+    overwrite: then, as with an unfit key or value, none of the calls is sent.
+    `keep`: the record's field `keep + key` holds the keyed fingerprint of what was sent; a value whose
+    fingerprint stands there is not sent again.
+    `applied`: what the record holds once all are done; `if_none`: likewise if the answer brings no mapping
+    at all (None: then the step fails).
+    """
+
+    over: OutputRef
+    pattern: str
+    keep: str
+    taken: Mapping[str, str] = field(default_factory=dict)
+    applied: Mapping[str, Any] = field(default_factory=dict)
+    if_none: Mapping[str, Any] | None = None
+
+
+EACH_KEY = OutputRef("each", "key")
+EACH_VALUE = SecretRef("each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +182,7 @@ class Step:
     that none of them does any more.
     `unless_recorded`: not sent if the record's field of this name holds by then what `applied` says.
     `already`: a refusal means done if this holds, because the call asks for what is there.
+    `for_each`: not one call, but one for each key of an answer.
     `lane`: steps of one lane run one after another, each when the one before is over, however it ended.
     `note`: what the result says once the step is done; `if_refused`: what it adds to a refusal.
     """
@@ -170,6 +205,7 @@ class Step:
     settles: bool = False
     unless_recorded: str = ""
     already: Wait | None = None
+    for_each: ForEach | None = None
     lane: str = ""
     note: str = ""
     if_refused: str = ""

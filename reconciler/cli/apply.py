@@ -63,11 +63,12 @@ def command(
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, open_project
+    from reconciler.cli.project import Options, load_desired, load_policies, open_project
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.apply import PlanRefused, apply, run_saved
     from reconciler.pipeline.project import Desired
+    from reconciler.services import providers_of
 
     if plan_file is not None and paths:
         raise click.UsageError("--plan runs a saved plan; it takes no PATH")
@@ -75,11 +76,14 @@ def command(
         raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
     found, reporter = settings_here(), make_reporter()
     saved = _load(plan_file) if plan_file is not None else None
-    desired = load_desired(paths, found, reporter) if saved is None else Desired(())
+    if saved is None:
+        desired = load_desired(paths, found, reporter)
+    else:
+        desired = Desired((), policies=load_policies(found, reporter) if providers_of(saved) else ())
 
     async def work(watch: Watch) -> "Applied":
         chosen = Options(sandbox, state_url, lock_timeout)
-        async with open_project(found, chosen, reporter, desired.resources) as project:
+        async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             if saved is not None:
                 _show(saved, output)
                 return await run_saved(project, saved, approved_deletes, on_executor=watch.follow)

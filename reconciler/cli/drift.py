@@ -38,7 +38,7 @@ def command(paths: Sequence[str], output: str, state_url: str | None, sandbox: b
 
     async def work() -> Plan:
         chosen = Options(sandbox, state_url, read_only=True)
-        async with open_project(found, chosen, reporter, desired.resources) as project:
+        async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             return await find_drift(project, desired)
 
     found_drift = anyio.run(work)

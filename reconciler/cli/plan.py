@@ -54,7 +54,7 @@ def command(
 
     async def work() -> Plan:
         chosen = Options(sandbox, state_url, read_only=True)
-        async with open_project(found, chosen, reporter, desired.resources) as project:
+        async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             return await make_plan(project, desired)
 
     plan = anyio.run(work)

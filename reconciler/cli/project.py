@@ -23,10 +23,14 @@ from reconciler.clock import SystemClock
 from reconciler.diagnostics import has_errors
 from reconciler.errors import ManifestError, ReconcilerError
 from reconciler.execution.limits import Limits
+from reconciler.extensions.client import ProviderClient
+from reconciler.kinds import find_kinds
 from reconciler.model import Resource, StateRecord
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.secrets.sources import read_secret_file, resolve
 from reconciler.settings import Found, Settings
 from reconciler.state import open_store
 from reconciler.transport import HttpxTransport
@@ -55,7 +59,14 @@ def load_desired(paths: Sequence[str], found: Found, reporter: Reporter) -> Desi
     loaded = load(given, root=found.root, stdin=read_stdin, reporter=reporter)
     if has_errors(loaded.diagnostics):
         raise ManifestError("the manifests hold errors; nothing was changed", loaded.diagnostics)
-    return Desired(loaded.resources, loaded.diagnostics, partial(_selected, found.root, given))
+    return Desired(
+        loaded.resources, loaded.diagnostics, partial(_selected, found.root, given), loaded.policies
+    )
+
+
+def load_policies(found: Found, reporter: Reporter) -> Sequence[Resource]:
+    """What the configured manifests hold that owns no objects, such as providers, for verbs without PATHs."""
+    return load_desired((), found, reporter).policies
 
 
 def _selected(root: Path, given: Sequence[str], record: StateRecord) -> bool:
@@ -68,43 +79,94 @@ def _selected(root: Path, given: Sequence[str], record: StateRecord) -> bool:
 
 @asynccontextmanager
 async def open_project(
-    found: Found, options: Options, reporter: Reporter, resources: Sequence[Resource] = ()
+    found: Found,
+    options: Options,
+    reporter: Reporter,
+    resources: Sequence[Resource] = (),
+    policies: Sequence[Resource] = (),
 ) -> AsyncIterator[Project]:
-    """`resources`: what the embedded sandbox must have apps, organizations and machines for."""
+    """`resources`: what the embedded sandbox must have apps, organizations and machines for.
+
+    `policies`: among them the providers that calls may go to.
+    """
     settings, clock = found.settings, SystemClock()
-    with _base_url(found, options) as base_url:
-        transport = HttpxTransport(base_url)
-        store = open_store(
-            options.state_url or settings.state, root=found.root, clock=clock, tell=reporter.note
-        )
-        try:
-            if options.sandbox:
-                await _furnish(transport, base_url, resources, reporter)
-            yield Project(
-                store=store,
-                platform=Platform(
-                    transport,
-                    base_url,
-                    (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, settings),
-                    clock,
-                    rate_limit=settings.platform.rate_limit,
-                    user_agent=f"reconciler/{_version()}",
-                    read_only=options.read_only,
-                ),
-                capabilities=settings.capabilities,
-                limits=_limits(settings, options),
-                clock=clock,
-                reporter=reporter,
-                env=os.environ,
-                root=found.root,
-                new_id=lambda: uuid.uuid4().hex,
-                holder=holder(),
-                lock_timeout_s=options.lock_timeout_s,
+    async with open_providers(found, policies, read_only=options.read_only) as providers:
+        with _base_url(found, options) as base_url:
+            transport = HttpxTransport(base_url)
+            store = open_store(
+                options.state_url or settings.state, root=found.root, clock=clock, tell=reporter.note
             )
-        finally:
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()
-                await store.close()
+            try:
+                if options.sandbox:
+                    await _furnish(transport, base_url, resources, reporter)
+                yield Project(
+                    store=store,
+                    platform=Platform(
+                        transport,
+                        base_url,
+                        (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, settings),
+                        clock,
+                        rate_limit=settings.platform.rate_limit,
+                        user_agent=f"reconciler/{_version()}",
+                        read_only=options.read_only,
+                    ),
+                    capabilities=settings.capabilities,
+                    limits=_limits(settings, options),
+                    clock=clock,
+                    reporter=reporter,
+                    env=os.environ,
+                    root=found.root,
+                    new_id=lambda: uuid.uuid4().hex,
+                    holder=holder(),
+                    lock_timeout_s=options.lock_timeout_s,
+                    providers=providers,
+                )
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await transport.aclose()
+                    await store.close()
+
+
+@asynccontextmanager
+async def open_providers(
+    found: Found, policies: Sequence[Resource], *, read_only: bool
+) -> AsyncIterator[Mapping[str, ProviderClient]]:
+    """A client for each ExtensionProvider among `policies`, by name. Secrets are read when they sign."""
+    clock, lines = SystemClock(), []
+    providers = {}
+    try:
+        for resource in policies:
+            if resource.address.kind != "ExtensionProvider":
+                continue
+            spec, name = resource.spec, resource.address.name
+            lines.append(HttpxTransport(spec.base_url))
+            providers[name] = ProviderClient(
+                name,
+                lines[-1],
+                spec.base_url,
+                partial(_signing_secret, found.root, resource),
+                clock,
+                new_nonce=lambda: uuid.uuid4().hex,
+                encoding=spec.signature_encoding,
+                user_agent=f"reconciler/{_version()}",
+                read_only=read_only,
+            )
+        yield providers
+    finally:
+        with anyio.CancelScope(shield=True):
+            for line in lines:
+                await line.aclose()
+
+
+def _signing_secret(root: Path, resource: Resource) -> Sensitive:
+    ref = find_kinds()[resource.address.kind].secret(resource)
+    assert ref is not None
+    return resolve(
+        ref,
+        env=os.environ,
+        read_file=lambda name: read_secret_file(str(root / name)),
+        output=lambda ref: None,
+    )
 
 
 def holder() -> str:

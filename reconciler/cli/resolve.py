@@ -29,7 +29,7 @@ def command(
     import anyio
 
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, open_project
+    from reconciler.cli.project import Options, load_policies, open_project
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.resolve import resolve_unknown, settle_restart
 
@@ -39,9 +39,12 @@ def command(
         raise click.UsageError("--adopt is empty: an object has an id")
     parsed = parse_address(address)
 
+    found, reporter = settings_here(), make_reporter()
+
     async def work() -> str:
         chosen = Options(sandbox, state_url, lock_timeout, read_only=True)
-        async with open_project(settings_here(), chosen, make_reporter()) as project:
+        policies = load_policies(found, reporter) if parsed.kind == "Extension" else ()
+        async with open_project(found, chosen, reporter, policies=policies) as project:
             if restarted:
                 return await settle_restart(project, parsed)
             return await resolve_unknown(project, parsed, adopt=adopt)

@@ -23,22 +23,25 @@ def command(address: str, output: str, state_url: str | None, sandbox: bool) -> 
     import anyio
 
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, open_project
+    from reconciler.cli.project import Options, load_policies, open_project
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.show import look_at
 
     parsed = parse_address(address)
 
+    found, reporter = settings_here(), make_reporter()
+
     async def work() -> "Shown":
         chosen = Options(sandbox, state_url, read_only=True)
-        async with open_project(settings_here(), chosen, make_reporter()) as project:
+        policies = load_policies(found, reporter) if parsed.kind == "Extension" else ()
+        async with open_project(found, chosen, reporter, policies=policies) as project:
             return await look_at(project, parsed)
 
     shown = anyio.run(work)
     if output == "json":
-        echo_json(
-            {"format_version": "1", "record": document(shown.record), "live": shown.live, **shown.details}
-        )
+        sets = {"sets": list(shown.sets)} if shown.sets else {}
+        told = {"record": document(shown.record), "live": shown.live, **sets, **shown.details}
+        echo_json({"format_version": "1", **told})
     else:
         _echo(shown)
     return FAILED if not shown.unreadable and shown.live is None else DONE
@@ -52,6 +55,8 @@ def _echo(shown: "Shown") -> None:
     else:
         unreadable = f"  not readable on the platform ({shown.unreadable})"
         click.echo(unreadable if shown.unreadable else "  not on the platform")
+    if shown.sets:
+        click.echo(f"sets secrets: {', '.join(shown.sets)}")
     for name, items in shown.details.items():
         click.echo(f"{name}:{'' if items else ' none'}")
         for item in items:

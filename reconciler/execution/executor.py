@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from graphlib import TopologicalSorter
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import anyio
 
 from reconciler.clock import Clock
 from reconciler.errors import AppMissing, NotFound, PlatformError, ReconcilerError, StoreError
+from reconciler.execution.each import calls_of, values_of
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder, Unrecorded
@@ -25,10 +27,11 @@ from reconciler.execution.values import (
 from reconciler.execution.waiting import wait_for
 from reconciler.model import Address, Obligation, Observation
 from reconciler.planning.match import possible
-from reconciler.platform.client import Platform
 from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.reporter import Reporter
 from reconciler.secrets.fingerprint import fingerprint
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.services import Services
 from reconciler.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
@@ -45,7 +48,7 @@ class Executor:
         self,
         plan: Plan,
         *,
-        platform: Platform,
+        services: Services,
         recorder: Recorder,
         observed: Mapping[Read, Observation],
         outputs: Outputs,
@@ -56,7 +59,7 @@ class Executor:
         limits: Limits,
     ) -> None:
         self._plan = plan
-        self._platform = platform
+        self._services = services
         self._recorder = recorder
         self._observed = observed
         self._outputs = outputs
@@ -116,7 +119,10 @@ class Executor:
                     if self.stopping:
                         return self._skip(step, "interrupted before it was sent")
                     self._reporter.step_started(step)
-                    result, reply, baseline = await self._mutate(step)
+                    if step.for_each is not None:
+                        result = await self._each(step)
+                    else:
+                        result, reply, baseline = await self._mutate(step)
             else:
                 self._reporter.step_started(step)
                 result = self._result(step, "done")
@@ -155,7 +161,7 @@ class Executor:
         path = fill_path(step.call.path, self._outputs)
         body = fill_body(step.call.body, self._outputs, self._read_secret)
         for attempt in range(1, ATTEMPTS + 1):
-            await self._platform.turn(step.call.method, path)
+            await self._services.of(step.call.service).turn(step.call.method, path)
             intent, usable = await self._intend(step, path, fresh=attempt > 1)
             sent_at = self._clock.now()
             outcome = await self._send(step, attempt, intent, path, body)
@@ -181,6 +187,32 @@ class Executor:
         why = f"{outcome.message}; it did not land, and is not sent again in this run"
         return self._result(step, "failed", why), None, usable
 
+    # --- one call a key of an answer ---
+
+    async def _each(self, step: Step) -> Result:
+        """The calls one after another, each with its own intent and outcome; the first failure ends it."""
+        assert step.for_each is not None
+        values = values_of(step, self._outputs, self._recorder.records)
+        calls = calls_of(step, values or {}, partial(self._print_of_key, step.address))
+        for key, call in calls:
+            record = self._recorder.records.get(step.address)
+            if record is not None and call.applied.items() <= record.applied.items():
+                continue
+            if self.stopping:
+                return self._result(step, "pending", f"interrupted before `{key}` was sent; run again")
+            # Stands only when the grace period after a signal cuts the call off.
+            self._results[step.id] = self._result(step, "pending", f"interrupted at `{key}`; run again")
+            result, _, _ = await self._mutate(call)
+            if result.outcome != "done":
+                return replace(result, step=step.id, error=f"`{key}`: {result.error}")
+        done = step.for_each.applied if values is not None else step.for_each.if_none
+        await self._recorder.reached(step, done or {})
+        return self._result(step, "done")
+
+    def _print_of_key(self, address: Address, key: str, value: Sensitive) -> str:
+        """The key is part of it, so that two keys with one value do not show it."""
+        return fingerprint(self._key, address, Sensitive(f"{key}={value.reveal()}"))
+
     async def _intend(self, step: Step, path: str, *, fresh: bool) -> tuple[Intent, frozenset[str]]:
         """What is about to be sent, with the ids listed before; and those of them that are not under way."""
         binding = self._bindings.get(step.address)
@@ -190,7 +222,7 @@ class Executor:
             raise ReconcilerError(f"`{step.address}` is neither wanted nor recorded")
         find, listed = None, list[Any]()
         if step.find is not None:
-            find = Read(fill_path(step.find.read.path, self._outputs), step.find.read.shape)
+            find = replace(step.find.read, path=fill_path(step.find.read.path, self._outputs))
             listed = list(await self._list(find, fresh=fresh))
         intent = Intent(
             method=step.call.method,
@@ -207,6 +239,7 @@ class Executor:
             keep=step.find.keep if step.find is not None else "",
             baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else (),
             owes=step.owes.because if step.owes is not None else "",
+            service=step.call.service,
         )
         return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") not in UNDER_WAY)
 
@@ -215,7 +248,7 @@ class Executor:
         if not fresh and read in self._observed:
             return self._observed[read].objects
         assert isinstance(read.path, str)
-        return (await self._platform.read(read.path, read.shape)).objects
+        return (await self._services.of(read.service).read(read.path, read.shape)).objects
 
     async def _send(
         self, step: Step, attempt: int, intent: Intent, path: str, body: Mapping[str, Any] | None
@@ -229,7 +262,7 @@ class Executor:
         # Stands only when the grace period after a signal cuts the call off.
         self._results[step.id] = self._result(step, "unknown", outcome.message)
         try:
-            outcome = await self._platform.send(
+            outcome = await self._services.of(step.call.service).send(
                 step.call.method,
                 path,
                 body,
@@ -307,7 +340,7 @@ class Executor:
         return await settle(
             intent,
             sent_at,
-            platform=self._platform,
+            services=self._services,
             clock=self._clock,
             limits=self._limits,
             tracked=self._recorder.tracked_ids,
@@ -331,7 +364,7 @@ class Executor:
             return False
         waited = await wait_for(
             replace(wait, timeout_s=min(wait.timeout_s, READ_LAG_S)),
-            platform=self._platform,
+            services=self._services,
             outputs=self._outputs,
             clock=self._clock,
             stopping=lambda: self.stopping,
@@ -347,7 +380,8 @@ class Executor:
             return False
         try:
             path = fill_path(step.wait.read.path, self._outputs)
-            objects = (await self._platform.read(path, step.wait.read.shape)).objects
+            service = self._services.of(step.wait.read.service)
+            objects = (await service.read(path, step.wait.read.shape)).objects
         except AppMissing:
             return False
         except NotFound:
@@ -376,7 +410,7 @@ class Executor:
         self._results[step.id] = self._result(step, "pending", "interrupted; run again to go on waiting")
         waited = await wait_for(
             step.wait,
-            platform=self._platform,
+            services=self._services,
             outputs=self._outputs,
             clock=self._clock,
             reply=reply,
@@ -388,7 +422,7 @@ class Executor:
             if step.wait.item is None and waited.live is not None and "id" in waited.live:
                 self._outputs.put(str(step.address), waited.live)
             if step.wait.applied:
-                await self._recorder.reached(step)
+                await self._recorder.reached(step, step.wait.applied)
             return self._result(step, "done")
         if step.removes:
             # Accepted, so nothing is left to send; only lists lag behind.

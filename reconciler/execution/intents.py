@@ -9,12 +9,12 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from reconciler.model import Address, Lifecycle, StateRecord
-from reconciler.steps import Read
+from reconciler.steps import PLATFORM, Read
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One call that is about to be sent.
+    """One call that is about to be sent to `service`.
 
     `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings
     a new object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart
@@ -35,6 +35,7 @@ class Intent:
     keep: str = ""
     baseline: tuple[str, ...] = ()
     owes: str = ""
+    service: str = PLATFORM
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -110,6 +110,8 @@ class Recorder:
         if record is None:
             found = inferred and not step.known_id  # a known id needs no evidence
             record = intent.record(step.address, id or step.known_id, self._clock.now(), inferred=found)
+        elif id and id != record.id:
+            record = replace(record, id=id)  # what was posted again goes by another id from now on
         if owed is not None:
             record = owing(record, owed)
         put = [replace(record, applied={**record.applied, **applied})]
@@ -143,12 +145,12 @@ class Recorder:
     async def not_landed(self, step: Step, attempt: int) -> None:
         await self._commit([self._entry(Event.SETTLED, step, attempt, {"landed": False})])
 
-    async def reached(self, step: Step) -> None:
-        """What the step waited for is there, and the record holds it."""
+    async def reached(self, step: Step, applied: Mapping[str, Any]) -> None:
+        """What the step waited for is there, or all of its calls are done, and the record holds it."""
         record = self.records.get(step.address)
-        if record is None or step.wait is None:
+        if record is None:
             return
-        put = [replace(record, applied={**record.applied, **step.wait.applied})]
+        put = [replace(record, applied={**record.applied, **applied})]
         await self._commit([self._entry(Event.DONE, step, data={"reached": True})], put)
 
     async def pending(self, step: Step, seen: str) -> None:

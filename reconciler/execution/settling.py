@@ -10,7 +10,7 @@ from reconciler.errors import PlatformError
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.planning.match import matching, possible
-from reconciler.platform.client import Platform
+from reconciler.services import Services
 
 LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed
 
@@ -62,7 +62,7 @@ async def settle(
     intent: Intent,
     sent_at: datetime,
     *,
-    platform: Platform,
+    services: Services,
     clock: Clock,
     limits: Limits,
     tracked: Callable[[], Collection[str]],
@@ -77,7 +77,7 @@ async def settle(
         if attempt:
             await clock.sleep(min(limits.settle_s, 5.0))
         try:
-            observation = await platform.read(intent.find.path, intent.find.shape)
+            observation = await services.of(intent.find.service).read(intent.find.path, intent.find.shape)
         except PlatformError as failure:
             return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
         settlement = judge(intent, candidates(intent, observation.objects, tracked()), limits)

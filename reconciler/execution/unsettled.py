@@ -12,8 +12,8 @@ from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.settling import Settlement, candidates, judge, left_of_window, settle
 from reconciler.model import Address, Obligation, StateRecord, owing
-from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
+from reconciler.services import Services
 from reconciler.state.store import JournalEntry, State, Store
 
 
@@ -24,7 +24,7 @@ def parse_intent(opened: JournalEntry) -> Intent:
 async def settle_open(
     store: Store,
     *,
-    platform: Platform,
+    services: Services,
     clock: Clock,
     reporter: Reporter,
     limits: Limits,
@@ -62,7 +62,7 @@ async def settle_open(
             settlement = await settle(
                 intent,
                 opened.at,
-                platform=platform,
+                services=services,
                 clock=clock,
                 limits=limits,
                 tracked=recorder.tracked_ids,
@@ -76,7 +76,7 @@ async def settle_open(
 async def overlay(
     state: State,
     *,
-    platform: Platform,
+    services: Services,
     clock: Clock,
     limits: Limits,
     concerned: Collection[str],
@@ -103,7 +103,7 @@ async def overlay(
             why = undecided.get(opened.address, "it was sent a moment ago, by another run")
             settlement = Settlement("undecided", why=why)
         elif intent.if_unknown == "find" and intent.find is not None:
-            settlement = await _look(intent, platform, {record.id for record in records.values()}, limits)
+            settlement = await _look(intent, services, {record.id for record in records.values()}, limits)
             if left_of_window(opened.at, clock, limits.settle_s):
                 settlement = Settlement("undecided", why="it may still show up; the next apply waits for it")
         if settlement.kind == "landed":
@@ -131,11 +131,11 @@ def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
     )
 
 
-async def _look(intent: Intent, platform: Platform, tracked: set[str], limits: Limits) -> Settlement:
+async def _look(intent: Intent, services: Services, tracked: set[str], limits: Limits) -> Settlement:
     assert intent.find is not None
     assert isinstance(intent.find.path, str)
     try:
-        observation = await platform.read(intent.find.path, intent.find.shape)
+        observation = await services.of(intent.find.service).read(intent.find.path, intent.find.shape)
     except PlatformError as failure:
         return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
     return judge(intent, candidates(intent, observation.objects, tracked), limits)

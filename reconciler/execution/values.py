@@ -44,12 +44,20 @@ def fill_path(path: str | Template, outputs: Outputs) -> str:
     return "".join(part if isinstance(part, str) else segment(str(outputs.need(part))) for part in path.parts)
 
 
+def fill_text(template: Template, outputs: Outputs) -> str:
+    return "".join(part if isinstance(part, str) else str(outputs.need(part)) for part in template.parts)
+
+
 def fill_body(value: Any, outputs: Outputs, read_secret: SecretReader) -> Any:
     """`value` with its references replaced. Secrets come out in clear: the result must only be sent."""
     if isinstance(value, SecretRef):
         return read_secret(value, outputs.need).reveal()
+    if isinstance(value, Sensitive):
+        return value.reveal()
     if isinstance(value, OutputRef):
         return outputs.need(value)
+    if isinstance(value, Template):
+        return fill_text(value, outputs)
     if isinstance(value, Mapping):
         return {name: fill_body(item, outputs, read_secret) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -67,6 +75,8 @@ def fill_record(
             filled[name] = fingerprint(value)
         elif isinstance(value, OutputRef):
             filled[name] = outputs.get(value)
+        elif isinstance(value, Template):
+            filled[name] = fill_text(value, outputs)
         else:
             filled[name] = value
     return filled

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from reconciler.clock import Clock
 from reconciler.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
 from reconciler.execution.values import Outputs, dig, fill_path
-from reconciler.platform.client import Platform
+from reconciler.services import Services
 from reconciler.steps import Condition, OutputRef, Wait
 
 FIRST_PAUSE_S = 0.1
@@ -27,7 +27,7 @@ class Waited:
 async def wait_for(
     wait: Wait,
     *,
-    platform: Platform,
+    services: Services,
     outputs: Outputs,
     clock: Clock,
     reply: Any = None,
@@ -46,13 +46,14 @@ async def wait_for(
     path = fill_path(wait.read.path, outputs)
     started = clock.monotonic()
     seen = "nothing yet"
-    for pause in _pauses(immediately=reply is None):
+    service = services.of(wait.read.service)
+    for pause in _pauses(wait.every_s, immediately=reply is None):
         waited_s = clock.monotonic() - started
         if stopping() or waited_s + pause > wait.timeout_s:
             return Waited("pending", seen)
         await clock.sleep(pause)
         try:
-            observation = await platform.read(path, wait.read.shape)
+            observation = await service.read(path, wait.read.shape)
         except Unauthorized:
             raise
         except NotFound as missing:
@@ -98,10 +99,15 @@ def _judge(until: Condition, get: Callable[[str], Any]) -> Literal["done", "fail
     return "done" if value in until.any_of else "pending"
 
 
-def _pauses(*, immediately: bool) -> Iterator[float]:
-    """Seconds between reads: short at first, because most work is quick, then at most `LONGEST_PAUSE_S`."""
-    if immediately:
+def _pauses(every_s: float, *, immediately: bool) -> Iterator[float]:
+    """Seconds between reads: short at first, because most work is quick, then at most `LONGEST_PAUSE_S`.
+
+    With `every_s`, that; the first look is at once.
+    """
+    if immediately or every_s:
         yield 0
+    while every_s:
+        yield every_s
     pause = FIRST_PAUSE_S
     while True:
         yield pause

@@ -5,8 +5,8 @@ which fields there are, and which steps create, change and remove an object.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote
@@ -27,7 +27,7 @@ from reconciler.model import (
     Resource,
     StateRecord,
 )
-from reconciler.steps import OutputRef, Read, SecretRef, Step, Template
+from reconciler.steps import PLATFORM, OutputRef, Read, SecretRef, Step, Template
 
 _ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
 
@@ -47,7 +47,8 @@ class Subject:
     `live` is the matched wire object, None when there is none. `now` is the platform's time.
     `extra` holds answers of `Kind.extra_reads`, by their shape. `fingerprint` is that of the
     desired secret value: None when there is none or its source is not readable. `asleep`: ids of
-    the app's machines that are to stay suspended (see `Kind.asleep`).
+    the app's machines that are to stay suspended (see `Kind.asleep`). `sets`: who sets which of the app's
+    secrets (see `Kind.secret_names`), itself included.
     """
 
     address: Address
@@ -59,6 +60,7 @@ class Subject:
     extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     fingerprint: str | None = None
     asleep: frozenset[str] = frozenset()
+    sets: Mapping[str, Sequence[Address]] = field(default_factory=dict)
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -161,6 +163,10 @@ class Kind(ABC):
         """Id of the machine that the manifest, or else the record, keeps suspended: nothing restarts it."""
         return None
 
+    def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
+        """Names of the app's secrets that this address sets, or has set: nobody else may set them."""
+        return ()
+
     def gives(self, spec: Any, resource: Resource) -> Mapping[str, Any]:
         """What `spec` of a kind that owns no objects gives `resource`, whatever the resource itself says.
 
@@ -173,6 +179,28 @@ class Kind(ABC):
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         """The GET whose answer shows this object, shared by all of one list. None: nothing shows it."""
         return None
+
+    def service(self, spec: Any, record: StateRecord | None) -> str:
+        """The service that holds the object. `spec` is None when its manifest has left."""
+        return PLATFORM
+
+    def claim(self, id: str, spec: Any, record: StateRecord | None) -> str:
+        """What tells the object from all others: an id is unique within its service only."""
+        service = self.service(spec, record)
+        return id if service == PLATFORM else f"{service}:{id}"
+
+    def located(
+        self,
+        address: Address,
+        id: str | None,
+        capabilities: frozenset[str],
+        spec: Any = None,
+        record: StateRecord | None = None,
+    ) -> Read | None:
+        """`read`, at the service that holds the object."""
+        read = self.read(address, id, capabilities)
+        service = self.service(spec, record)
+        return read if read is None or service == PLATFORM else replace(read, service=service)
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
         """More GETs that deciding about this subject needs."""
@@ -210,6 +238,13 @@ class Kind(ABC):
                 if value is not None:
                     values[each.name] = value
         return values
+
+    def held(self, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
+        """What the record says of the fields that are managed: what drift is measured against."""
+        if resource is None:
+            return record.applied
+        managed = resource.spec.model_fields_set
+        return {name: value for name, value in record.applied.items() if name in managed}
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         """The object exists; `fields` differ: none refused, possibly none at all (waits, objectives)."""

@@ -4,7 +4,7 @@ Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -30,8 +30,11 @@ from reconciler.model import (
     FieldChange,
     Reference,
     Resource,
+    StateRecord,
 )
 from reconciler.steps import Call, OutputRef, Read, SecretRef, Step
+
+NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
 
 _PLACEHOLDER = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<inner>[^{}]*)\}|(?P<open>\$\{)")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -57,7 +60,7 @@ class ValueSource(Spec):
 class SecretSpec(Spec):
     name: str | None = Describe(
         None,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,126}$",
+        pattern=f"^{NAME}$",
         description="Name on the platform; default: metadata.name.",
     )
     value_from: ValueSource = Describe(description="Where the value comes from; never the value itself.")
@@ -67,7 +70,7 @@ class SecretKind(Kind):
     name = "Secret"
     Spec = SecretSpec
     in_app = True
-    name_pattern = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
+    name_pattern = NAME
     remake_missing = True
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
 
@@ -105,6 +108,11 @@ class SecretKind(Kind):
         if source.file is not None:
             return SecretRef("file", str(PurePosixPath(resource.file).parent / source.file))
         return SecretRef("template", parts=tuple(_parse_template(source.template or "")[0]))
+
+    def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
+        if resource is not None:
+            return (resource.spec.name or resource.address.name,)
+        return (record.applied.get("name", record.address.name),) if record is not None else ()
 
     # --- observing ---
 

@@ -35,7 +35,6 @@ from reconciler.manifests.references import reference_cycles, unknown_references
 from reconciler.manifests.second import can_fork, in_second_process
 from reconciler.manifests.spans import SpanTable
 from reconciler.model import Address, Lifecycle, Resource
-from reconciler.model import Path as SpanPath
 from reconciler.reporter import Reporter
 
 _DEFAULT_LIFECYCLE = Lifecycle()
@@ -294,14 +293,15 @@ class _Loader:
             return
         count = getattr(spec, "count", None) or 1
         if adopt_id is not None:
-            yield from self.adopt(resource, kind.id_path, count)
+            yield from self.adopt(resource, kind, count)
         self.resources[address] = resource
         for ordinal in range(1, count):
             numbered = address._replace(ordinal=ordinal)
             self.resources[numbered] = replace(resource, address=numbered)
 
-    def adopt(self, resource: Resource, path: SpanPath, count: int) -> Iterator[Diagnostic]:
+    def adopt(self, resource: Resource, kind: Kind, count: int) -> Iterator[Diagnostic]:
         assert resource.adopt_id is not None
+        path = kind.id_path
         if count > 1:
             yield error(
                 "id-with-count",
@@ -309,7 +309,8 @@ class _Loader:
                 resource.span("metadata", "id"),
                 help="remove `id`: matching objects are adopted, or write one manifest for each",
             )
-        first = self.adopted.setdefault((resource.address.kind, resource.adopt_id), resource)
+        claim = kind.claim(resource.adopt_id, resource.spec, None)
+        first = self.adopted.setdefault((kind.name, claim), resource)
         if first is not resource:
             yield error(
                 "duplicate-id",

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from reconciler.diagnostics import Diagnostic, error, has_errors
-from reconciler.errors import Refused, SecretUnavailable, StoreError
+from reconciler.errors import NoSuchService, Refused, SecretUnavailable, StoreError
 from reconciler.execution.executor import Executor
 from reconciler.execution.leasing import leased
 from reconciler.execution.recorder import Recorder
@@ -20,6 +20,7 @@ from reconciler.pipeline.project import Desired, Project, read_all, secret_value
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.fingerprint import digest_now
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.services import providers_of
 from reconciler.state.store import Lease, State
 from reconciler.steps import OutputRef, Plan, Read, Result, SecretRef
 
@@ -79,7 +80,7 @@ async def _plan_and_run(
 ) -> Applied:
     undecided = await settle_open(
         project.store,
-        platform=project.platform,
+        services=project.services,
         clock=project.clock,
         reporter=project.reporter,
         limits=project.limits,
@@ -176,8 +177,9 @@ async def _run_under(
         )
     unreadable = _unreadable_sources(project, plan)
     if unreadable:
-        raise Refused("a secret's source is not readable here; nothing was changed", unreadable)
+        raise Refused("what the calls need is not readable here; nothing was changed", unreadable)
     outputs = Outputs()
+    outputs.put("state", {"lineage": state.lineage})
     for source, read in plan.inputs:
         record = state.records.get(Address.parse(source))
         for item in observed[read].objects:
@@ -195,7 +197,7 @@ async def _run_under(
     await recorder.start(plan)
     executor = Executor(
         plan,
-        platform=project.platform,
+        services=project.services,
         recorder=recorder,
         observed=observed,
         outputs=outputs,
@@ -274,7 +276,19 @@ def _refuse_while_unknown(plan: Plan, state: State) -> None:
 def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
     """The secret sources that give no value here: found before the first call, not in the middle."""
     problems = []
+    for name in providers_of(plan):
+        try:
+            project.services.provider(name).check()
+        except NoSuchService as missing:
+            problems.append(error("unknown-provider", missing.message, help=missing.help))
+        except SecretUnavailable as missing:
+            problem = (
+                f"the signing secret of ExtensionProvider/{name} is not readable here: {missing.message}"
+            )
+            problems.append(error("secret-source", problem, help="provide it where apply runs"))
     for step in plan.steps:
+        if step.for_each is not None:
+            continue
         for value in (step.call.body or {}).values():
             if isinstance(value, SecretRef):
                 try:

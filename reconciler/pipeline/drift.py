@@ -19,7 +19,7 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
         kind = kinds.get(record.address.kind)
         if kind is None or record.address not in wanted:
             continue
-        read = kind.read(record.address, record.id, project.capabilities)
+        read = kind.located(record.address, record.id, project.capabilities, record=record)
         if read is not None:
             by_read.setdefault(read, []).append(record)
     changes: list[Change] = []

@@ -28,7 +28,7 @@ async def make_plan(
     state = await project.store.load()
     records, questions = await overlay(
         state,
-        platform=project.platform,
+        services=project.services,
         clock=project.clock,
         limits=project.limits,
         concerned=concerned_scopes(desired, state),

@@ -1,7 +1,7 @@
 """What every verb works with: the doors to the outside, and the loaded manifests."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,17 @@ from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import read_secret_file, resolve
+from reconciler.services import Provider, Services
 from reconciler.state.store import Store
 from reconciler.steps import OutputRef, Read, SecretRef
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a verb needs from outside. `new_id`: ids of plans and runs; `holder`: this process, for people."""
+    """What a verb needs from outside. `new_id`: ids of plans and runs; `holder`: this process, for people.
+
+    `providers`: those that the manifests declare, by name.
+    """
 
     store: Store
     platform: Platform
@@ -33,21 +37,30 @@ class Project:
     new_id: Callable[[], str]
     holder: str
     lock_timeout_s: float = 0.0
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+
+    @property
+    def services(self) -> Services:
+        return Services(self.platform, self.providers)
 
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """The loaded manifests. `selected`: whether a record without a manifest belongs to the files given."""
+    """The loaded manifests. `selected`: whether a record without a manifest belongs to the files given.
+
+    `policies`: resources of kinds that own no objects, such as providers.
+    """
 
     resources: Sequence[Resource]
     diagnostics: tuple[Diagnostic, ...] = ()
     selected: Callable[[StateRecord], bool] = lambda record: True
+    policies: Sequence[Resource] = ()
 
 
 async def read_all(
     project: Project, reads: Sequence[Read], on_answer: Callable[[Read, Observation], None]
 ) -> None:
-    await observe(project.platform, reads, on_answer, clock=project.clock, reporter=project.reporter)
+    await observe(project.services, reads, on_answer, clock=project.clock, reporter=project.reporter)
 
 
 def secret_value(project: Project, ref: SecretRef, output: Callable[[OutputRef], Any]) -> Sensitive:

@@ -14,7 +14,7 @@ from reconciler.kinds import find_kinds
 from reconciler.model import Address, StateRecord
 from reconciler.pipeline.project import Project
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
-from reconciler.steps import Read
+from reconciler.steps import PLATFORM, Read
 
 
 async def resolve_unknown(project: Project, address: Address, *, adopt: str | None) -> str:
@@ -67,14 +67,20 @@ async def _must_be_possible(
     """Raises ReconcilerError for an object that the call cannot have made, or that is somebody's already."""
     address = opened.address
     assert address is not None
+    kind = find_kinds()[address.kind]
     for owner, record in state.records.items():
-        if intent.creates and record.id == id and (owner.kind, owner.app) == (address.kind, address.app):
+        if (owner.kind, owner.app) != (address.kind, address.app) or record.id != id:
+            continue
+        if intent.creates and kind.service(None, record) == intent.service:
             raise ReconcilerError(
                 f"{id} is recorded as `{owner}`", help="one object has one address; look for another id"
             )
     if id in intent.baseline:
         raise ReconcilerError(f"{id} was there before the call was sent", help="look for another id")
-    live = await _read_one(project, address, intent.find, id)
+    read = intent.find or find_kinds()[address.kind].read(address, id, project.capabilities)
+    if read is not None and intent.service != PLATFORM:
+        read = replace(read, service=intent.service)
+    live = await _read_one(project, read, id)
     for name in ("name", "region"):
         want, found = intent.applied.get(name), getattr(live, name, None)
         if want is not None and found is not None and want != found:
@@ -84,12 +90,11 @@ async def _must_be_possible(
             )
 
 
-async def _read_one(project: Project, address: Address, listed: Read | None, id: str) -> Any:
-    read = listed or find_kinds()[address.kind].read(address, id, project.capabilities)
+async def _read_one(project: Project, read: Read | None, id: str) -> Any:
     if read is None or not isinstance(read.path, str):
         raise ReconcilerError(f"nothing on the platform shows whether there is a {id}")
     try:
-        observation = await project.platform.read(read.path, read.shape)
+        observation = await project.services.of(read.service).read(read.path, read.shape)
     except PlatformError as failure:
         raise ReconcilerError(f"cannot check that {id} exists: {failure.message}") from failure
     for item in observation.objects:
@@ -102,7 +107,9 @@ async def _confirm(project: Project, lease: Lease, record: StateRecord | None, a
     assert record is not None
     if record.id != adopt:
         raise ReconcilerError(f"`{record.address}` is recorded as {record.id}, not {adopt}")
-    await _read_one(project, record.address, None, record.id)
+    kind = find_kinds()[record.address.kind]
+    read = kind.located(record.address, record.id, project.capabilities, record=record)
+    await _read_one(project, read, record.id)
     await _note(project.store, project.clock, lease, project.new_id(), replace(record, inferred=False))
     return f"{adopt} is confirmed"
 

@@ -14,12 +14,14 @@ from reconciler.pipeline.project import Project
 class Shown:
     """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
 
-    `details` are lists of JSON objects by name, such as a volume's `snapshots`.
+    `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
+    secrets that came from it.
     """
 
     record: StateRecord
     unreadable: str = ""
     live: Mapping[str, Any] | None = None
+    sets: Sequence[str] = ()
     details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
@@ -29,20 +31,21 @@ async def look_at(project: Project, address: Address) -> Shown:
     kind = find_kinds().get(address.kind)
     if record is None or kind is None:
         raise ReconcilerError(f"`{address}` is not recorded", help="`reconcile state list` shows what is")
-    read = kind.read(address, record.id, project.capabilities)
+    sets = sorted(set(kind.secret_names(None, record)) - {record.id})  # a Secret is its name
+    read = kind.located(address, record.id, project.capabilities, record=record)
     if read is None:
-        return Shown(record, kind.unreadable)
+        return Shown(record, kind.unreadable, sets=sets)
     assert isinstance(read.path, str)
     try:
-        objects = (await project.platform.read(read.path, read.shape)).objects
+        objects = (await project.services.of(read.service).read(read.path, read.shape)).objects
     except NotFound:
         objects = ()
     live = next((item for item in objects if item.id == record.id), None)
     if live is None:
-        return Shown(record)
+        return Shown(record, sets=sets)
     details = {}
     for name, detail in kind.details(address, record.id, project.capabilities).items():
         assert isinstance(detail.path, str)
-        answer = await project.platform.read(detail.path, detail.shape)
+        answer = await project.services.of(detail.service).read(detail.path, detail.shape)
         details[name] = [item.model_dump() for item in answer.objects]
-    return Shown(record, "", live.model_dump(), details)
+    return Shown(record, "", live.model_dump(), sets, details)

@@ -49,11 +49,14 @@ def unprotected(record: StateRecord, resource: Resource) -> Iterator[Diagnostic]
         )
 
 
-def recorded_twice(records: Mapping[Address, StateRecord]) -> Iterator[Diagnostic]:
+def recorded_twice(kinds: Mapping[str, Kind], records: Mapping[Address, StateRecord]) -> Iterator[Diagnostic]:
     """An error for each object that two records claim: what is done to one would be done to the other."""
     owners: dict[tuple[str, str | None, str], Address] = {}
+    elsewhere = {name: kind for name, kind in kinds.items() if type(kind).service is not Kind.service}
     for address, record in records.items():
-        owner = owners.setdefault((address.kind, address.app, record.id), address)
+        kind = elsewhere.get(address.kind)
+        id = record.id if kind is None else kind.claim(record.id, None, record)
+        owner = owners.setdefault((address.kind, address.app, id), address)
         if owner is not address:
             yield error(
                 "recorded-twice",

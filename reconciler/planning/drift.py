@@ -17,11 +17,9 @@ def drift_of(kind: Kind, record: StateRecord, resource: Resource | None, live: A
         gone = FieldChange("id", record.id, None, Effect.REFUSED)
         return Change(record.address, Action.REFUSED, (gone,), reason=f"{state}", id=record.id)
     fields = []
-    managed = resource.spec.model_fields_set if resource is not None else record.applied.keys()
+    held = kind.held(record, resource)
     for field in kind.fields:
-        if field.name not in managed:
-            continue
-        recorded = record.applied.get(field.name)
+        recorded = held.get(field.name)
         now = getattr(live, field.name, None) if field.source == "live" else None
         if recorded is None or now is None or now == recorded:
             continue

@@ -18,7 +18,13 @@ def fill_known(step: Step, known: Known) -> Step:
         call = replace(call, path=path_of(*parts))
     if call.body is not None:
         call = replace(call, body={name: _filled(value, known) for name, value in call.body.items()})
-    return replace(step, call=call)
+    applied = step.applied
+    if any(isinstance(value, Template) for value in applied.values()):
+        applied = {
+            name: _filled(value, known) if isinstance(value, Template) else value
+            for name, value in applied.items()
+        }
+    return replace(step, call=call, applied=applied)
 
 
 def _segment(part: OutputRef, known: Known) -> str | OutputRef:
@@ -27,6 +33,9 @@ def _segment(part: OutputRef, known: Known) -> str | OutputRef:
 
 
 def _filled(value: Any, known: Known) -> Any:
+    if isinstance(value, Template):
+        parts = [_filled(part, known) for part in value.parts]
+        return "".join(parts) if all(isinstance(part, str) for part in parts) else value
     if not isinstance(value, OutputRef):
         return value
     found = known.get(value.source, {}).get(value.path)

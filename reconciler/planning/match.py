@@ -28,7 +28,7 @@ def match_objects(
     owned: Mapping[str, Address],
     objects: Sequence[Any],
 ) -> dict[Address, Matched]:
-    """One entry per resource. `owned`: who claims an id, by its record or by `metadata.id`."""
+    """One entry per resource. `owned`: who makes a claim (`Kind.claim`), by record or by `metadata.id`."""
     by_id = {item.id: item for item in objects}
     found: dict[Address, Matched] = {}
     groups: dict[tuple[tuple[str, Any], ...], list[Resource]] = {}
@@ -140,7 +140,8 @@ def _adopt_by_id(
 
 
 def _owned_by_another(kind: Kind, resource: Resource, owned: Mapping[str, Address]) -> Diagnostic | None:
-    owner = owned.get(resource.adopt_id or "", resource.address)
+    claim = kind.claim(resource.adopt_id, resource.spec, None) if resource.adopt_id else ""
+    owner = owned.get(claim, resource.address)
     if owner == resource.address:
         return None
     return error(

@@ -42,6 +42,8 @@ from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.steps import Plan, Read
 
+_NOBODY: Mapping[str, Sequence[Address]] = {}
+
 
 @dataclass(slots=True)
 class _Group:
@@ -85,8 +87,18 @@ class Planner:
         self._now = now
         self._resources = {resource.address: resource for resource in resources}
         self._referenced = {to.address for resource in resources for to in resource.references}
-        self._owned = {item.adopt_id: item.address for item in resources if item.adopt_id}
-        self._owned |= {record.id: address for address, record in records.items()}
+        self._owned = {
+            kinds[item.address.kind].claim(item.adopt_id, item.spec, None): item.address
+            for item in resources
+            if item.adopt_id
+        }
+        elsewhere = {name for name, kind in kinds.items() if type(kind).service is not Kind.service}
+        self._owned |= {
+            kinds[address.kind].claim(record.id, None, record)
+            if address.kind in elsewhere
+            else record.id: address
+            for address, record in records.items()
+        }
         self._groups: dict[Read, _Group] = {}
         self._unlisted: list[Resource] = []
         self._waiting: list[_Waiting] = []
@@ -94,11 +106,13 @@ class Planner:
         self._unread: dict[Read, str] = {}
         self._missing: list[StateRecord] = []
         self._asleep = self._kept_asleep(selected)
+        self._sets = self._secret_setters()
         self._draft = Draft(kinds)
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
         for address, question in (undecided or {}).items():
             self._draft.refuse(address, "a call's outcome is unknown", question)
+        self._refuse_taken_secrets()
         for resource in resources:
             if resource.address not in self._draft.changes:
                 self._place(resource)
@@ -120,6 +134,42 @@ class Planner:
             if machine is not None:
                 asleep.setdefault(address.app, set()).add(machine)
         return asleep
+
+    def _secret_setters(self) -> dict[str | None, dict[str, list[Address]]]:
+        """Who sets which secret, by app: after the manifests, and after the records of all others."""
+        sets: dict[str | None, dict[str, list[Address]]] = {}
+        names = {
+            name for name, kind in self._kinds.items() if type(kind).secret_names is not Kind.secret_names
+        }
+        setters = [each for each in self._resources if each.kind in names]
+        setters += [each for each in self._records if each.kind in names and each not in self._resources]
+        for address in setters:
+            kind = self._kinds[address.kind]
+            for name in kind.secret_names(self._resources.get(address), self._records.get(address)):
+                sets.setdefault(address.app, {}).setdefault(name, []).append(address)
+        return sets
+
+    def _refuse_taken_secrets(self) -> None:
+        """A secret that came with another object is not set to anything else by a manifest."""
+        for app, setters in self._sets.items():
+            for name, addresses in setters.items():
+                for address in addresses:
+                    resource = self._resources.get(address)
+                    owner = next((each for each in addresses if each.kind != address.kind), None)
+                    if (
+                        owner is None
+                        or resource is None
+                        or self._kinds[address.kind].secret(resource) is None
+                    ):
+                        continue
+                    problem = error(
+                        "secret-taken",
+                        f"`{address}` names the secret `{name}` of app `{app}`, which `{owner}` has set",
+                        resource.span("metadata", "name"),
+                        help=f"remove this manifest or rename it; if `{owner}` is gone for good, run "
+                        f"`reconcile state forget {owner}`",
+                    )
+                    self._draft.refuse(address, problem.message, problem)
 
     # --- reading ---
 
@@ -190,6 +240,8 @@ class Planner:
         }
         needed = {to for targets in references.values() for to in targets}
         known = {str(to): self._known(to, live) for to, live in self.live.items() if live.present}
+        if lineage:
+            known["state"] = {"lineage": lineage}
         rank = {address: position for position, address in enumerate(self._resources)}
         order = sorted(self._draft.changes, key=lambda address: (rank.get(address, len(rank)), str(address)))
         return Plan(
@@ -221,7 +273,7 @@ class Planner:
         address = resource.address
         record = self._records.get(address)
         id = record.id if record is not None else resource.adopt_id
-        read = self._kinds[address.kind].read(address, id, self._capabilities)
+        read = self._kinds[address.kind].located(address, id, self._capabilities, resource.spec, record)
         if read is None:
             self._unlisted.append(resource)
         else:
@@ -238,7 +290,7 @@ class Planner:
         if record.lifecycle.deletion is not Deletion.DELETE:
             self._draft.take(kind, self._subject(address, None, self._now), retained(), None)
             return
-        read = kind.read(address, record.id, self._capabilities)
+        read = kind.located(address, record.id, self._capabilities, record=record)
         if read is None:
             subject = self._subject(address, None, self._now)
             self._draft.take(kind, subject, decide_left(kind, subject, listed=False), None)
@@ -262,6 +314,7 @@ class Planner:
             self._capabilities,
             fingerprint=fingerprint,
             asleep=frozenset(self._asleep.get(address.app, ())),
+            sets=self._sets.get(address.app, _NOBODY),
         )
 
     def _consider(
@@ -322,7 +375,7 @@ class Planner:
         wave = many_missing(self._missing, len(self._records))
         if wave is not None:
             yield wave
-        yield from recorded_twice(self._records)
+        yield from recorded_twice(self._kinds, self._records)
         for address, resource in self._resources.items():
             record = self._records.get(address)
             if record is not None and record.inferred:

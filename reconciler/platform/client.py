@@ -1,10 +1,8 @@
 """Reading and changing the platform: GETs that are retried, and mutations that never are."""
 
 import json
-import logging
 import random
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,7 +16,6 @@ from reconciler.errors import (
     PlatformError,
     ReconcilerError,
     Refused,
-    TooLarge,
     TransportError,
     Unauthorized,
     Unreadable,
@@ -28,7 +25,6 @@ from reconciler.platform import paths
 from reconciler.platform.answers import (
     cleaned,
     error_text,
-    http_date,
     is_html,
     parsed,
     request_id,
@@ -36,17 +32,11 @@ from reconciler.platform.answers import (
 from reconciler.platform.outcome import Outcome, classify, unanswered
 from reconciler.platform.rate import RateLimit
 from reconciler.platform.refusals import Refusal, recognise
+from reconciler.platform.retrying import answer_to_get, time_of
 from reconciler.platform.secrecy import harmless, without_token, without_values
+from reconciler.platform.trace import trace
 from reconciler.transport import Answer, Transport, is_loopback
 from reconciler.wire.shapes import read_shape
-
-READ_BUDGET_S = 20.0  # for one GET with all its attempts
-ATTEMPT_S = 10.0  # for one attempt: a hung connection leaves time for a second one
-FIRST_PAUSE_S = 0.5
-LEAST_PAUSE_S = 0.1
-
-# The stdlib's level check costs 0.1 µs; structlog itself is imported when someone listens.
-_listener = logging.getLogger("reconciler.http")
 
 
 class Platform:
@@ -55,9 +45,6 @@ class Platform:
     `token` is asked at each request and never kept elsewhere. `rate_limit`: requests per second
     and action (see `paths.action`); None, or a loopback `base_url`: unlimited. `read_only`:
     everything but GET raises Refused. `jitter` gives numbers from 0 to 1.
-
-    stamina and aiolimiter know neither an injected clock nor, in stamina's case, a budget over
-    attempts whose pause the server names; both jobs are a few lines here and in `rate`.
     """
 
     def __init__(
@@ -85,7 +72,7 @@ class Platform:
         """The complete answer to one GET, as wire models of `shape`; `at` is the platform's time.
 
         Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, or PlatformError when the platform
-        did not answer properly within `READ_BUDGET_S`.
+        did not answer properly within `retrying.READ_BUDGET_S`.
         """
         paths.check("GET", path)
         answer = await self._get(path)
@@ -97,7 +84,7 @@ class Platform:
         except ValidationError as error:
             # `from None`: the validation error quotes the answer.
             raise _unreadable(path, answer, error) from None
-        return Observation(objects, complete=True, at=self._time_of(answer))
+        return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
     async def turn(self, method: str, path: str) -> None:
         """Wait until the platform's rate limit lets this mutation pass; `send` then goes out at once.
@@ -135,32 +122,15 @@ class Platform:
         return outcome
 
     async def _get(self, path: str) -> Answer:
-        """The last answer within the budget: retried after 429, 5xx and failures of the network."""
+        """The last answer within the budget (see `retrying`)."""
         if self._rate:
             await self._rate.wait(paths.action("GET", path))
-        give_up_at = self._clock.monotonic() + READ_BUDGET_S
-        pause_s = FIRST_PAUSE_S
-        while True:
-            left_s = give_up_at - self._clock.monotonic()
-            failure: TransportError | None = None
-            wait_s = pause_s * (0.5 + self._jitter() / 2)
-            try:
-                answer = await self._request("GET", path, None, min(ATTEMPT_S, left_s))
-            except TooLarge as error:
-                raise PlatformError(f"GET {path}: {error.message}", path=path) from None
-            except TransportError as error:
-                failure = error
-            else:
-                if answer.status != 429 and answer.status < 500:
-                    return answer
-                asked_s = self._retry_after(answer)
-                wait_s = wait_s if asked_s is None else max(asked_s, LEAST_PAUSE_S)
-            if self._clock.monotonic() + wait_s >= give_up_at:
-                if failure is None:
-                    return answer
-                raise PlatformError(f"GET {path} got no answer: {failure.message}", path=path) from failure
-            await self._clock.sleep(wait_s)
-            pause_s *= 2
+        return await answer_to_get(
+            path,
+            lambda deadline_s: self._request("GET", path, None, deadline_s),
+            clock=self._clock,
+            jitter=self._jitter,
+        )
 
     async def _request(self, method: str, path: str, content: bytes | None, deadline_s: float) -> Answer:
         token = self._checked_token()
@@ -180,8 +150,7 @@ class Platform:
             status = answer.status
             return without_token(answer, token) if status >= 400 else answer
         finally:
-            if _listener.isEnabledFor(logging.DEBUG):
-                _log_request(method, path, status, self._clock.monotonic() - started)
+            trace(method, path, status, self._clock.monotonic() - started)
 
     def _checked_token(self) -> str:
         token = self._token()
@@ -191,17 +160,6 @@ class Platform:
                 help="check where `platform.token_from` or RECONCILE_TOKEN gets it",
             )
         return token
-
-    def _time_of(self, answer: Answer) -> datetime:
-        return http_date(answer.headers.get("date", "")) or self._clock.now()
-
-    def _retry_after(self, answer: Answer) -> float | None:
-        """The pause in seconds that the platform asks for, as a number or as a moment."""
-        text = answer.headers.get("retry-after", "").strip()
-        if text.isdecimal():
-            return float(text)
-        moment = http_date(text)
-        return (moment - self._time_of(answer)).total_seconds() if moment else None
 
 
 def _read_error(path: str, answer: Answer) -> PlatformError:
@@ -244,10 +202,3 @@ def _unreadable(path: str, answer: Answer, error: ValidationError) -> Unreadable
         request_id=request_id(answer),
         help="check `platform.base_url`, and whether a proxy stands in between",
     )
-
-
-def _log_request(method: str, path: str, status: int, elapsed_s: float) -> None:
-    import structlog
-
-    log = structlog.get_logger("reconciler.http")
-    log.debug("http.request", method=method, path=path, status=status, elapsed_ms=round(elapsed_s * 1000))

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.diagnostics import Diagnostic
 from reconciler.model import SENSITIVE, Action, Change, Owed
 from reconciler.reports.diagnostics import diagnostic_documents
-from reconciler.steps import OutputRef, Plan, Result, SecretRef, Step, Template
+from reconciler.steps import PLATFORM, OutputRef, Plan, Result, SecretRef, Step, Template
 
 FORMAT_VERSION = "1"
 
@@ -128,6 +128,10 @@ def _step(step: Step) -> dict[str, Any]:
         "body": shown(step.call.body),
         "after": list(step.after),
     }
+    if step.call.service != PLATFORM:
+        document["service"] = step.call.service
+    if step.for_each is not None:
+        document["for_each"] = str(step.for_each.over)
     if step.wait is not None:
         until = step.wait.until
         document["wait"] = {

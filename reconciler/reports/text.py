@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.diagnostics import Severity, has_errors
 from reconciler.model import Action, Change, Effect, Owed
 from reconciler.reports.documents import shown, summarise
-from reconciler.steps import Plan, Result, Step
+from reconciler.steps import PLATFORM, Plan, Result, Step
 
 _MARKS = {
     Action.CREATE: "+",
@@ -123,7 +123,9 @@ def _change_lines(change: Change, steps: Sequence[Step]) -> Iterator[str]:
         yield f"      {field.path}: {_json(field.before)} -> {_json(field.after)}{effect}"
     for step in steps:
         body = f" {_json(step.call.body)}" if step.call.body is not None else ""
-        yield f"      {step.call.method} {step.call.path}{body}"
+        to = f" at {step.call.service}" if step.call.service != PLATFORM else ""
+        often = f"  # one for each key of {step.for_each.over}: the answer tells" if step.for_each else ""
+        yield f"      {step.call.method} {step.call.path}{to}{body}{often}"
 
 
 def _owed_lines(owed: Sequence[Owed]) -> list[str]:

@@ -27,6 +27,8 @@ def resolve(
     """
     if ref.source == "env":
         return Sensitive(_from_env(ref.name, env))
+    if ref.source == "each":
+        raise SecretUnavailable("the value is known only once an answer brings it")
     if ref.source == "file":
         return Sensitive(_from_file(ref.name, read_file))
     texts: list[str] = []

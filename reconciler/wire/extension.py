@@ -13,7 +13,7 @@ from reconciler.wire.base import Wire
 
 SETTLED_STATUSES = ("ready", "sleeping")  # provisioned: in use, or put to rest by the provider itself
 FAILED_STATUSES = ("error",)
-GONE_STATUSES = frozenset({"deleted", "deprovisioned"})
+GONE_STATUSES = frozenset({"deleting", "deleted", "deprovisioned"})
 
 ACTIONS = ("resource.created", "resource.updated", "resource.deleted")
 

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from reconciler.wire.cluster import ClusterBackupList, ClusterList, ClusterReply
+from reconciler.wire.extension import Extension, ExtensionCosts
 from reconciler.wire.machine import Machine, MachineWaited
 from reconciler.wire.secret import SecretList
 from reconciler.wire.volume import Snapshot, Volume
@@ -22,6 +23,8 @@ _SHAPES: dict[str, tuple[Any, Callable[[Any], Sequence[Any]]]] = {
     "machine": (Machine, lambda machine: [machine]),
     "machines": (list[Machine], lambda machines: machines),
     "machine_wait": (MachineWaited, lambda waited: [waited]),
+    "extension": (Extension, lambda extension: [extension]),
+    "extension_costs": (ExtensionCosts, lambda costs: [costs]),
 }
 
 

@@ -11,7 +11,8 @@ A case is a YAML file. Everything but `manifests` and `expect` may be missing:
     literals: [canary]                  # parts of the manifests that no report may hold either
     records: {ADDRESS: {id, applied, lifecycle, created_at, source, obligations, inferred, value}}
     intents: [{address, method, path, …}]       # calls of unknown outcome: `execution.intents.Intent`
-    live: {/v1/PATH: body}              # JSON, or text sent as it stands, or {status: 404, body: …}
+    live: {/v1/PATH: body}              # JSON, or text sent as it stands, or {status: 404, body: …};
+                                        # of a provider: its whole address, without the signature
     expect: {changes, steps, owed, diagnostics, summary, reads}
 
 `value` in a record stands for the keyed fingerprint of that secret value. Lists in `expect` are
@@ -36,8 +37,9 @@ from reconciler.diagnostics import Diagnostic, has_errors
 from reconciler.errors import StoreError
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
+from reconciler.extensions.client import ProviderClient
 from reconciler.manifests.load import load
-from reconciler.model import Address, Deletion, Lifecycle, Obligation, StateRecord
+from reconciler.model import Address, Deletion, Lifecycle, Obligation, Resource, StateRecord
 from reconciler.pipeline.drift import find_drift
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
@@ -120,7 +122,7 @@ class LivePlatform:
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
     ) -> Answer:
-        path = url.removeprefix(BASE_URL)
+        path = url.removeprefix(BASE_URL) if url.startswith(BASE_URL) else url.partition("?")[0]
         self.asked.append(path)
         if method != "GET" or path not in self.live:
             self.unexpected.append(f"{method} {path}")
@@ -231,11 +233,27 @@ def play(case: Mapping[str, Any], folder: Path) -> Played:
         root=folder,
         new_id=lambda: "plan-1",
         holder="test",
+        providers={each.address.name: _provider(each, platform, clock) for each in loaded.policies},
     )
-    desired = Desired(loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST)
+    desired = Desired(
+        loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST, loaded.policies
+    )
     work = find_drift if case.get("verb") == "drift" else make_plan
     plan = anyio.run(work, project, desired)
     return Played(plan, plan.diagnostics, platform)
+
+
+def _provider(policy: Resource, platform: LivePlatform, clock: CaseClock) -> ProviderClient:
+    url = getattr(policy.spec, "base_url", BASE_URL)
+    return ProviderClient(
+        policy.address.name,
+        platform,
+        url,
+        lambda: Sensitive("signing-secret"),
+        clock,
+        new_nonce=lambda: "nonce",
+        read_only=True,
+    )
 
 
 def _state(case: Mapping[str, Any]) -> State:

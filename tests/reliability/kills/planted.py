@@ -85,11 +85,11 @@ def _lost_call_rolled_back() -> None:
 
     settling = unsettled.settle  # type: ignore[attr-defined]
 
-    async def settle(intent: Any, *arguments: Any, platform: Any, **named: Any) -> Settlement:
-        settlement: Settlement = await settling(intent, *arguments, platform=platform, **named)
+    async def settle(intent: Any, *arguments: Any, services: Any, **named: Any) -> Settlement:
+        settlement: Settlement = await settling(intent, *arguments, services=services, **named)
         if settlement.kind == "landed" and intent.creates:
             path = f"{intent.find.path}/{settlement.id}"
-            await platform.send("DELETE", path, None, id_path=None)
+            await services.platform.send("DELETE", path, None, id_path=None)
             return Settlement("not_landed")
         return settlement
 

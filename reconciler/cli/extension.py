@@ -1,0 +1,120 @@
+"""`reconcile extension`: what a provider tells of an extension, and signing in to it."""
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.cli.state import parse_address
+
+if TYPE_CHECKING:
+    from reconciler.extensions.client import ProviderClient
+    from reconciler.pipeline.extension import ShownExtension
+    from reconciler.state.store import Store
+
+T = TypeVar("T")
+
+
+@click.group("extension", short_help="Look at extensions: show, sso.")
+def command() -> None:
+    """Look at recorded extensions. Their providers are those of the configured manifests."""
+
+
+@command.command("show")
+@click.argument("address")
+@options.output
+@options.state
+@reports_failures
+def show(address: str, output: str, state_url: str | None) -> int:
+    """Show one extension: status, plan, names, the secrets that it sets, costs."""
+    from reconciler.pipeline.extension import look_at_extension
+
+    parsed = parse_address(address)
+    shown = _with_providers(
+        state_url, lambda store, clients, costs: look_at_extension(store, clients, costs, parsed)
+    )
+    found = _document(shown)
+    if output == "json":
+        echo_json({"format_version": "1", **found})
+    else:
+        for name, value in found.items():
+            if name != "no_costs" and value is not None:
+                click.echo(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+        if shown.no_costs:
+            click.echo(f"costs: not known ({shown.no_costs})")
+        if shown.live is None:
+            click.echo(f"not at provider {shown.provider} any more", err=True)
+    return FAILED if shown.live is None else DONE
+
+
+@command.command("sso")
+@click.argument("address")
+@click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
+@options.state
+@reports_failures
+def sso(address: str, only_print: bool, state_url: str | None) -> int:
+    """Open the page where the provider signs a person in; print it where there is no browser or terminal."""
+    from reconciler.pipeline.extension import sign_in_address
+
+    parsed = parse_address(address)
+    url = _with_providers(state_url, lambda store, clients, costs: sign_in_address(store, clients, parsed))
+    if only_print or not sys.stdout.isatty() or not _opened(url):
+        click.echo(url)
+    return DONE
+
+
+def _opened(url: str) -> bool:
+    import webbrowser
+
+    try:
+        return webbrowser.open(url)
+    except webbrowser.Error:
+        return False
+
+
+def _document(shown: "ShownExtension") -> dict[str, object]:
+    live = shown.live or {}
+    applied = shown.record.applied
+    return {
+        "address": str(shown.record.address),
+        "id": shown.record.id,
+        "provider": shown.provider,
+        "name": live.get("name") or applied.get("replacement_name") or applied.get("name"),
+        "status": live.get("status"),
+        "plan": live.get("plan"),
+        "platform_app_name": live.get("platform_app_name") or applied.get("platform_app_name"),
+        "sets": list(shown.sets),
+        "costs": shown.costs,
+        "no_costs": shown.no_costs or None,
+    }
+
+
+def _with_providers(
+    state_url: str | None,
+    work: "Callable[[Store, Mapping[str, ProviderClient], Mapping[str, str | None]], Awaitable[T]]",
+) -> T:
+    import anyio
+
+    from reconciler.cli.progress import make_reporter
+    from reconciler.cli.project import load_policies, open_providers
+    from reconciler.cli.sources import settings_here
+    from reconciler.clock import SystemClock
+    from reconciler.state import open_store
+
+    found = settings_here()
+    policies = load_policies(found, make_reporter())
+
+    async def main() -> T:
+        store = open_store(state_url or found.settings.state, root=found.root, clock=SystemClock())
+        try:
+            async with open_providers(found, policies, read_only=True) as clients:
+                costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}
+                return await work(store, clients, costs)
+        finally:
+            await store.close()
+
+    return anyio.run(main)

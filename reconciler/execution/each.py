@@ -1,0 +1,88 @@
+"""From one step that stands for a call a key to the calls: what an answer brought decides how many.
+
+Everything is checked before the first of them: a key that no secret may have, or that belongs to somebody
+else, or a value that is no text, and none is sent.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from reconciler.errors import ReconcilerError
+from reconciler.execution.values import Outputs
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import segment
+from reconciler.model import Address, StateRecord
+from reconciler.platform.answers import cleaned
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.steps import EACH_KEY, EACH_VALUE, ForEach, OutputRef, Step, Template
+
+KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose
+
+
+def values_of(
+    step: Step, outputs: Outputs, records: Mapping[Address, StateRecord]
+) -> Mapping[str, Any] | None:
+    """The values by key, in order of key; None when the answer brought no mapping and need not.
+
+    Raises ReconcilerError when any of the calls must not be sent.
+    """
+    each = step.for_each
+    assert each is not None
+    values = outputs.get(each.over)
+    if values is None and each.if_none is not None:
+        return None
+    if not isinstance(values, Mapping):
+        raise ReconcilerError(f"the answer to {each.over.source} holds no `{each.over.path}`")
+    _check(step, each, values, records)
+    return {key: values[key] for key in sorted(values)}
+
+
+def calls_of(
+    step: Step, values: Mapping[str, Sensitive], fingerprint: Callable[[str, Sensitive], str]
+) -> Iterable[tuple[str, Step]]:
+    """One step a key. Its body holds a `Sensitive`; what the record keeps of it is its fingerprint."""
+    each = step.for_each
+    assert each is not None
+    assert isinstance(step.call.path, Template)
+    for key, value in values.items():
+        body = {name: value if part == EACH_VALUE else part for name, part in (step.call.body or {}).items()}
+        call = replace(step.call, path=_path(step.call.path.parts, key), body=body)
+        applied = {each.keep + key: fingerprint(key, value)}
+        yield key, replace(step, id=f"{step.id}[{key}]", call=call, applied=applied, for_each=None)
+
+
+def _path(parts: Iterable[str | OutputRef], key: str) -> str | Template:
+    filled = tuple(segment(key) if part == EACH_KEY else part for part in parts)
+    return "".join(map(str, filled)) if all(isinstance(part, str) for part in filled) else Template(filled)
+
+
+def _check(
+    step: Step, each: ForEach, values: Mapping[str, Any], records: Mapping[Address, StateRecord]
+) -> None:
+    others = {**_set_by_others(step.address, records), **each.taken}
+    for key in sorted(values, key=str):
+        shown = cleaned(str(key))[:KEYS_SHOWN]
+        if not re.fullmatch(each.pattern, key):
+            raise ReconcilerError(
+                f"the answer brings a key `{shown}`, which no secret can be called; none is set"
+            )
+        if not isinstance(values[key], Sensitive):
+            raise ReconcilerError(f"the answer brings a value of `{shown}` that is no text; no secret is set")
+        if key in others:
+            raise ReconcilerError(
+                f"the answer to `{step.address}` brings `{shown}`, which belongs to `{others[key]}`; "
+                "none is set"
+            )
+
+
+def _set_by_others(address: Address, records: Mapping[Address, StateRecord]) -> dict[str, str]:
+    """The app's secrets that records of other addresses hold, as of now."""
+    kinds = find_kinds()
+    return {
+        name: str(other)
+        for other, record in records.items()
+        if other.app == address.app and other != address and other.kind in kinds
+        for name in kinds[other.kind].secret_names(None, record)
+    }

@@ -1,0 +1,352 @@
+"""Extensions: resources that another service provides to an app, and the secrets that it answers with.
+
+Provisioning is one POST with an id that we derive, so that posting it again makes nothing anew: a provider
+answers one id with one result. The keys of that answer's `config` become secrets of the app.
+
+What the record holds beside the fields as sent: `provider`; `ours`, the id that we sent (missing for an
+adopted extension, which a POST would make a second time); `replacement_name` and `platform_app_name` from
+the answer; `config.KEY` for each secret set, as a keyed fingerprint; and `secrets`: `set` once all are,
+`unknown` where no answer told them. Any other value of `secrets` means that some may be missing.
+
+Source: platform API, 2.7, 2.8, 3.4 and 4.5; platform notes, "Extension providers".
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Literal
+
+from pydantic import Field as Describe
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.kinds import secret
+from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, path_of, segment
+from reconciler.model import (
+    Action,
+    Address,
+    Effect,
+    FieldChange,
+    Impact,
+    Reference,
+    Resource,
+    StateRecord,
+)
+from reconciler.steps import (
+    EACH_KEY,
+    EACH_VALUE,
+    Call,
+    Condition,
+    ForEach,
+    OutputRef,
+    Read,
+    Step,
+    Template,
+    Wait,
+)
+from reconciler.wire.extension import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
+
+KEPT_KEY = "config."
+POLL_S = 2.0  # between looks at a resource that is being provisioned. Source: platform notes
+DELETE_LAG_S = 60
+
+_HASH_DIGITS = 12
+_ANOTHER = "write a second Extension manifest for the new provider, and move the app over to it"
+
+
+class ExtensionSpec(Spec):
+    provider: str = Describe(description="Name of its ExtensionProvider manifest.")
+    name: str | None = Describe(
+        None,
+        min_length=1,
+        description="Name at the provider, unique across the platform; default: metadata.name.",
+    )
+    organization_id: str = Describe(min_length=1, description="Unique id of the organization.")
+    organization_name: str = Describe(min_length=1, description="Display name of the organization.")
+    user_id: str = Describe(min_length=1, description="Id of the provisioning user.")
+    user_email: str = Describe(min_length=1, description="Alias address that routes to that user.")
+    user_role: Literal["admin", "member"] = Describe(description="Role of that user.")
+    primary_region: str | None = Describe(
+        None, min_length=1, description="Region code where the app writes; for region-aware extensions."
+    )
+    read_regions: list[str] | None = Describe(None, description="Region codes of read replicas.")
+    ip_address: str | None = Describe(None, min_length=1, description="IPv6 address assigned to it.")
+
+
+def _same_regions(want: Any, live: Any) -> bool:
+    return isinstance(live, list) and sorted(want) == sorted(live)
+
+
+class ExtensionKind(Kind):
+    name = "Extension"
+    Spec = ExtensionSpec
+    in_app = True
+    fields = (
+        Field("provider", Effect.REFUSED, "record", help=_ANOTHER),
+        Field("name", Effect.IN_PLACE),
+        Field("organization_id", Effect.IN_PLACE, "record"),
+        Field("organization_name", Effect.IN_PLACE, "record"),
+        Field("user_id", Effect.IN_PLACE, "record"),
+        Field("user_email", Effect.IN_PLACE, "record"),
+        Field("user_role", Effect.IN_PLACE, "record"),
+        Field("primary_region", Effect.IN_PLACE),
+        Field("read_regions", Effect.IN_PLACE, equal=_same_regions),
+        Field("ip_address", Effect.IN_PLACE),
+    )
+
+    # --- while loading ---
+
+    def references(self, spec: ExtensionSpec, address: Address) -> Iterable[Reference]:
+        yield Reference(Address("ExtensionProvider", spec.provider), ("spec", "provider"))
+
+    def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
+        if record is None:
+            return ()
+        return [name.removeprefix(KEPT_KEY) for name in record.applied if name.startswith(KEPT_KEY)]
+
+    # --- observing ---
+
+    def service(self, spec: ExtensionSpec | None, record: StateRecord | None) -> str:
+        recorded = record.applied.get("provider") if record is not None else None
+        return str(recorded or (spec.provider if spec is not None else ""))
+
+    def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
+        return Read(f"/extensions/{segment(id)}", "extension") if id else None
+
+    def held(self, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
+        """Also the name that the provider gave it instead of ours."""
+        replaced = record.applied.get("replacement_name")
+        return {**record.applied, "name": replaced} if replaced else record.applied
+
+    def managed(self, subject: Subject) -> dict[str, Any]:
+        """Of an extension that is being adopted; otherwise the record is what was sent, not what is shown."""
+        if subject.record is not None:
+            return {}
+        return {**super().managed(subject), "provider": subject.spec.provider, "secrets": "unknown"}
+
+    def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
+        shown = (each.name for each in self.fields if each.source == "live")
+        return ("id", "present", *shown)
+
+    # --- deciding ---
+
+    def create(self, subject: Subject) -> Moves:
+        steps = (_provision(subject, _written(subject)), _set_secrets(subject, "provision"))
+        reason = "not provisioned by us yet; how many secrets it sets, the provider's answer tells"
+        return Moves(Action.CREATE, steps, reason=reason)
+
+    def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        """Against what we sent; and what the provider shows, against what it should be since then."""
+        record = subject.record
+        sent = record.applied if record is not None else {}
+        held = self.held(record, subject.resource) if record is not None else _written(subject)
+        want = {"provider": subject.spec.provider, **_written(subject)}
+        differing = []
+        for field in self.fields:
+            name = field.name
+            if name not in want:
+                continue
+            if name in sent or "ours" in sent:  # of one that was not adopted, nothing else was ever sent
+                before = sent.get(name)
+                if before != want[name]:
+                    differing.append(FieldChange(name, before, want[name], field.effect))
+                    continue
+            elif name == "name" and subject.spec.name is None:
+                continue  # an adopted one keeps the name that it has
+            live = getattr(subject.live, name, None) if field.source == "live" else None
+            should = held.get(name, want[name])
+            if live is None or live == should or (field.equal is not None and field.equal(should, live)):
+                continue
+            differing.append(FieldChange(name, live, should, field.effect))
+        return differing
+
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+        record, status = subject.record, subject.live.status
+        secrets = record.applied.get("secrets") if record is not None else "unknown"
+        ours = record is not None and "ours" in record.applied
+        complete = secrets in ("set", "unknown")
+        if complete and status in FAILED_STATUSES:
+            return _failed(subject)
+        steps: list[Step] = []
+        reasons = []
+        if not complete and ours:
+            # The same id again: the answer is the same, with the values that may not have been set.
+            steps += [_provision(subject, {}), _set_secrets(subject, "provision")]
+            reasons.append("not all of its secrets are known to be set: the same id is posted again")
+        if fields or not (complete or ours):
+            steps += [_update(subject, fields), _set_secrets(subject, "update", _none_brought(subject))]
+            if not fields:
+                reasons.append("it is not known whether the last update was carried out whole")
+        if record is None:
+            reasons.append("its config is not known, and sets no secret")
+        if steps:
+            action = Action.SET if steps[-1].id.endswith("#secrets") else Action.UPDATE
+            return Moves(action, tuple(steps), tuple(fields), reason="; ".join(reasons))
+        if status not in SETTLED_STATUSES:
+            reasons.insert(0, f"still {status}" if status else "its status is not told")
+            steps.append(self.settled(subject))
+        return Moves(Action.NOOP, tuple(steps), reason="; ".join(reasons))
+
+    def settled(self, subject: Subject) -> Step:
+        wait = _ready(subject)
+        call = Call("GET", wait.read.path, service=wait.read.service)
+        return Step(f"{subject.address}#wait", subject.address, call, wait=wait)
+
+    def remove(self, subject: Subject) -> Moves:
+        service = self.service(None, subject.record)
+        path = f"/extensions/{segment(subject.live.id)}"
+        step = Step(
+            id=f"{subject.address}#delete",
+            address=subject.address,
+            call=Call("DELETE", path, service=service),
+            accepts=("not_found", "gone"),
+            if_unknown="repeat",
+            removes=True,
+            wait=Wait(
+                Read(path, "extension", service),
+                Condition("present", any_of=(False,)),
+                DELETE_LAG_S,
+                or_gone=True,
+                every_s=POLL_S,
+            ),
+        )
+        reason = "left the manifests with lifecycle deletion: delete"
+        names = sorted(self.secret_names(None, subject.record))
+        if names:
+            reason += f"; its secrets stay set on app {subject.address.app}: {', '.join(names)}"
+        return Moves(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
+
+    def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
+        return error(
+            "immutable-field",
+            f"extension `{subject.address.name}` cannot move from provider `{change.before}` to "
+            f"`{change.after}`",
+            subject.span("spec", change.path),
+            label=f"it was provisioned by {change.before}",
+            help=_ANOTHER,
+        )
+
+
+def _written(subject: Subject) -> dict[str, Any]:
+    """The fields of the provisioning body that the manifest gives, in its order."""
+    given = subject.spec.model_dump(exclude={"provider"}, exclude_none=True)
+    return {"name": subject.platform_name(), **given}
+
+
+def _our_id(subject: Subject) -> str | Template:
+    """The id that we send: always the same for one address of one state, also after `state mv`."""
+    sent = subject.record.applied.get("ours") if subject.record is not None else None
+    if sent is not None:
+        return str(sent)
+    digest = sha256(str(subject.address).encode()).hexdigest()[:_HASH_DIGITS]
+    return Template((f"ext-{digest}-", OutputRef("state", "lineage")))
+
+
+def _provision(subject: Subject, applied: Mapping[str, Any]) -> Step:
+    """The POST, which may be sent again at any time. `applied`: what the record then holds as sent."""
+    step_id, service, ours = f"{subject.address}#provision", _service(subject), _our_id(subject)
+    return Step(
+        id=step_id,
+        address=subject.address,
+        call=Call("POST", "/extensions", {**_written(subject), "id": ours}, service),
+        id_path="id",
+        object_path="",
+        applied={
+            **applied,
+            "replacement_name": OutputRef(step_id, "name"),
+            "platform_app_name": OutputRef(step_id, "platform_app_name"),
+            "provider": service,
+            "ours": ours,
+            "secrets": "pending",
+        },
+        if_unknown="repeat",
+        wait=_ready(subject, OutputRef(str(subject.address), "id")),
+    )
+
+
+def _update(subject: Subject, fields: Sequence[FieldChange]) -> Step:
+    """The PATCH, which accepts the same parameters: all of them are sent, so it is absolute."""
+    step_id = f"{subject.address}#update"
+    wait = _ready(subject)
+    id = (
+        subject.record.applied.get("ours", subject.live.id) if subject.record is not None else subject.live.id
+    )
+    body = _written(subject)
+    # An answer need not repeat a replacement of the name that was not sent anew.
+    renamed = any(change.path == "name" for change in fields)
+    answered = {"replacement_name": OutputRef(step_id, "name")} if renamed else {}
+    return Step(
+        id=step_id,
+        address=subject.address,
+        call=Call("PATCH", wait.read.path, {**body, "id": id}, wait.read.service),
+        applied={**body, **answered, "secrets": "pending"},
+        if_unknown="repeat",
+        wait=wait,
+    )
+
+
+def _set_secrets(
+    subject: Subject, after: Literal["provision", "update"], if_none: Mapping[str, Any] | None = None
+) -> Step:
+    """The secrets that the answer of the step `after` brings, in the app."""
+    app = subject.address.app
+    others = {
+        name: str(owner)
+        for name, owners in subject.sets.items()
+        for owner in owners
+        if owner != subject.address
+    }
+    return Step(
+        id=f"{subject.address}#secrets" if after == "provision" else f"{subject.address}#secrets-of-update",
+        address=subject.address,
+        call=Call("POST", path_of(f"/v1/apps/{app}/secrets/", EACH_KEY), {"value": EACH_VALUE}),
+        if_unknown="repeat",
+        for_each=ForEach(
+            OutputRef(f"{subject.address}#{after}", "config"),
+            secret.NAME,
+            KEPT_KEY,
+            taken=others,
+            applied={"secrets": "set"},
+            if_none=if_none,
+        ),
+        lane=f"secrets of {app}",  # two answers with one key must not pass each other by
+        note="machines see the secrets at their next start or update",
+    )
+
+
+def _none_brought(subject: Subject) -> Mapping[str, Any]:
+    """An answer to PATCH need not hold `config`: then what was known of the secrets stands."""
+    ours = subject.record is not None and "ours" in subject.record.applied
+    return {"secrets": "set" if ours else "unknown"}
+
+
+def _ready(subject: Subject, id: OutputRef | None = None) -> Wait:
+    """`id`: known once the POST is answered."""
+    known = id if id is not None else subject.known_id()
+    return Wait(
+        Read(
+            path_of("/extensions/", segment(known) if isinstance(known, str) else known),
+            "extension",
+            _service(subject),
+        ),
+        Condition("status", any_of=SETTLED_STATUSES, fails=(*FAILED_STATUSES, *sorted(GONE_STATUSES))),
+        subject.lifecycle.timeout_s,
+        every_s=POLL_S,
+    )
+
+
+def _service(subject: Subject) -> str:
+    return KIND.service(subject.spec if subject.resource is not None else None, subject.record)
+
+
+def _failed(subject: Subject) -> Moves:
+    status = subject.live.status
+    problem = error(
+        "extension-failed",
+        f"extension `{subject.address.name}` ({subject.live.id}) has status {status}",
+        subject.span("metadata", "name"),
+        help="ask its provider; to give it up, delete it there and run "
+        f"`reconcile state forget {subject.address}`",
+    )
+    return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
+
+
+KIND = ExtensionKind()

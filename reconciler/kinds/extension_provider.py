@@ -1,0 +1,90 @@
+"""Extension providers: where one is, and the secrets that calls to it are signed with. They own nothing.
+
+Source: platform API, 4.5 and 5.2; platform notes, "Extension providers".
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import PurePosixPath
+from typing import Literal
+
+from pydantic import Field as Describe
+
+from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.kinds.base import Kind, Moves, Spec, Subject
+from reconciler.model import Action, Resource
+from reconciler.steps import SecretRef
+
+ID = "{id}"  # stands in `costs_path` for the extension's id
+
+
+class KeySource(Spec):
+    """Where a signing secret comes from: exactly one of these."""
+
+    env: str | None = Describe(
+        None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of an environment variable."
+    )
+    file: str | None = Describe(
+        None, min_length=1, description="Path of a file, relative to the manifest's directory."
+    )
+
+
+class ExtensionProviderSpec(Spec):
+    base_url: str = Describe(
+        pattern=r"^https?://[^\s/?#@]+(/[^\s?#@]*)?$",
+        description="Address of the provider's API; https, except on loopback.",
+    )
+    signing_secret_from: KeySource = Describe(description="Where the provisioning signing secret comes from.")
+    webhook_secret_from: KeySource | None = Describe(
+        None, description="Where the secret comes from that the provider signs its webhooks with."
+    )
+    signature_encoding: Literal["hex", "base64"] = Describe("hex", description="Of signatures sent to it.")
+    webhook_encoding: Literal["hex", "base64"] = Describe("hex", description="Of signatures of its webhooks.")
+    costs_path: str | None = Describe(
+        None,
+        pattern=r"^/[^\s#]*$",
+        description=f"Path of its billing API below `base_url`; {ID} stands for the extension's id.",
+    )
+
+
+class ExtensionProviderKind(Kind):
+    name = "ExtensionProvider"
+    Spec = ExtensionProviderSpec
+    in_app = False
+    owns_objects = False
+
+    def check(self, spec: ExtensionProviderSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+        for name in ("signing_secret_from", "webhook_secret_from"):
+            source: KeySource | None = getattr(spec, name, None)
+            if source is None:
+                continue
+            given = source.model_fields_set & KeySource.model_fields.keys()
+            if len(given) != 1:
+                yield error(
+                    "one-of",
+                    f"`{name}` names {'two sources' if given else 'no source'}",
+                    span("spec", name),
+                    help="give exactly one of `env` and `file`",
+                )
+        if spec.base_url and spec.base_url.startswith("http:"):
+            from reconciler.transport import is_loopback  # needs anyio: only where somebody asks
+
+            if not is_loopback(spec.base_url):
+                yield error(
+                    "unencrypted-provider",
+                    f"`{spec.base_url}` would carry the app's secrets unencrypted",
+                    span("spec", "base_url"),
+                    help="use https; http is for loopback addresses only",
+                )
+
+    def secret(self, resource: Resource) -> SecretRef:
+        """Of the calls to the provider."""
+        source: KeySource = resource.spec.signing_secret_from
+        if source.env is not None:
+            return SecretRef("env", source.env)
+        return SecretRef("file", str(PurePosixPath(resource.file).parent / (source.file or "")))
+
+    def create(self, subject: Subject) -> Moves:
+        return Moves(Action.NOOP)
+
+
+KIND = ExtensionProviderKind()

@@ -1,0 +1,86 @@
+"""What a provider tells of one extension, and where a person signs in to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.errors import NotFound, PlatformError, ReconcilerError
+from reconciler.extensions.client import ProviderClient
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import segment
+from reconciler.kinds.extension_provider import ID
+from reconciler.model import Address, StateRecord
+from reconciler.state.store import Store
+
+KIND = "Extension"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownExtension:
+    """`live` is None when the provider does not have it. `costs` is None where `no_costs` says why.
+
+    `sets`: names of the app's secrets that came from it.
+    """
+
+    record: StateRecord
+    provider: str
+    sets: tuple[str, ...]
+    live: Mapping[str, Any] | None
+    costs: Mapping[str, Any] | None
+    no_costs: str = ""
+
+
+async def look_at_extension(
+    store: Store,
+    providers: Mapping[str, ProviderClient],
+    costs_paths: Mapping[str, str | None],
+    address: Address,
+) -> ShownExtension:
+    """`costs_paths`: `costs_path` of each provider. Raises ReconcilerError for what is not recorded."""
+    record = await _recorded(store, address)
+    client = _client(providers, record)
+    kind = find_kinds()[KIND]
+    live = None
+    try:
+        (found,) = (await client.read(f"/extensions/{segment(record.id)}", "extension")).objects
+        live = found.model_dump()
+    except NotFound:
+        pass
+    costs, no_costs = None, ""
+    path = costs_paths.get(client.name)
+    if path is None:
+        no_costs = f"ExtensionProvider/{client.name} names no `costs_path`"
+    else:
+        try:
+            answer = await client.read(path.replace(ID, segment(record.id)), "extension_costs")
+            costs = answer.objects[0].model_dump()
+        except PlatformError as failure:
+            no_costs = failure.message
+    return ShownExtension(
+        record, client.name, tuple(sorted(kind.secret_names(None, record))), live, costs, no_costs
+    )
+
+
+async def sign_in_address(store: Store, providers: Mapping[str, ProviderClient], address: Address) -> str:
+    """Where the provider starts signing a person in. Source: platform API, 4.5."""
+    record = await _recorded(store, address)
+    return f"{_client(providers, record).base_url}/extensions/{segment(record.id)}/sso"
+
+
+async def _recorded(store: Store, address: Address) -> StateRecord:
+    if address.kind != KIND:
+        raise ReconcilerError(f"`{address}` is no extension", help="one looks like Extension/shop/db")
+    record = (await store.load()).records.get(address)
+    if record is None:
+        raise ReconcilerError(f"`{address}` is not recorded", help="`reconcile state list` shows what is")
+    return record
+
+
+def _client(providers: Mapping[str, ProviderClient], record: StateRecord) -> ProviderClient:
+    name = find_kinds()[KIND].service(None, record)
+    if name not in providers:
+        raise ReconcilerError(
+            f"there is no ExtensionProvider `{name}` among the manifests",
+            help=f"`manifests` of reconcile.yaml must lead to that of ExtensionProvider/{name}",
+        )
+    return providers[name]

@@ -1,0 +1,67 @@
+"""One GET with all its attempts: retried after 429, 5xx and failures of the network, within a budget.
+
+stamina knows neither an injected clock nor a budget over attempts whose pause the server names.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from reconciler.clock import Clock
+from reconciler.errors import PlatformError, TooLarge, TransportError
+from reconciler.platform.answers import http_date
+from reconciler.transport import Answer
+
+READ_BUDGET_S = 20.0  # for one GET with all its attempts
+ATTEMPT_S = 10.0  # for one attempt: a hung connection leaves time for a second one
+FIRST_PAUSE_S = 0.5
+LEAST_PAUSE_S = 0.1
+
+
+async def answer_to_get(
+    path: str,
+    attempt: Callable[[float], Awaitable[Answer]],
+    *,
+    clock: Clock,
+    jitter: Callable[[], float],
+) -> Answer:
+    """The last answer within the budget. `attempt` sends once, within the seconds that it is given.
+
+    Raises PlatformError when there is none. `jitter` gives numbers from 0 to 1.
+    """
+    give_up_at = clock.monotonic() + READ_BUDGET_S
+    pause_s = FIRST_PAUSE_S
+    while True:
+        left_s = give_up_at - clock.monotonic()
+        failure: TransportError | None = None
+        wait_s = pause_s * (0.5 + jitter() / 2)
+        try:
+            answer = await attempt(min(ATTEMPT_S, left_s))
+        except TooLarge as error:
+            raise PlatformError(f"GET {path}: {error.message}", path=path) from None
+        except TransportError as error:
+            failure = error
+        else:
+            if answer.status != 429 and answer.status < 500:
+                return answer
+            asked_s = _retry_after(answer, clock)
+            wait_s = wait_s if asked_s is None else max(asked_s, LEAST_PAUSE_S)
+        if clock.monotonic() + wait_s >= give_up_at:
+            if failure is None:
+                return answer
+            raise PlatformError(f"GET {path} got no answer: {failure.message}", path=path) from failure
+        await clock.sleep(wait_s)
+        pause_s *= 2
+
+
+def time_of(answer: Answer, clock: Clock) -> datetime:
+    """The server's own time, or else ours."""
+    return http_date(answer.headers.get("date", "")) or clock.now()
+
+
+def _retry_after(answer: Answer, clock: Clock) -> float | None:
+    """The pause in seconds that the server asks for, as a number or as a moment."""
+    text = answer.headers.get("retry-after", "").strip()
+    if text.isdecimal():
+        return float(text)
+    moment = http_date(text)
+    return (moment - time_of(answer, clock)).total_seconds() if moment else None

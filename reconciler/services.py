@@ -1,0 +1,67 @@
+"""Which client a call goes through: the platform's, or an extension provider's, by the service's name."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from reconciler.errors import NoSuchService
+from reconciler.model import Observation
+from reconciler.platform.outcome import Outcome
+from reconciler.steps import PLATFORM, Plan
+
+
+class Service(Protocol):
+    """What all clients offer; see `platform.client.Platform` for what each method promises."""
+
+    async def read(self, path: str, shape: str) -> Observation: ...
+
+    async def turn(self, method: str, path: str) -> None: ...
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        id_path: str | None,
+        accepts: Collection[str] = (),
+        deadline_s: float = 30.0,
+    ) -> Outcome: ...
+
+
+class Provider(Service, Protocol):
+    """An extension provider's client."""
+
+    def check(self) -> None:
+        """Raises SecretUnavailable when its requests could not be signed here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The platform and the providers, by their names."""
+
+    platform: Service
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+
+    def of(self, name: str) -> Service:
+        """Raises NoSuchService for a provider without a manifest."""
+        return self.platform if name == PLATFORM else self.provider(name)
+
+    def provider(self, name: str) -> Provider:
+        """Raises NoSuchService for a provider without a manifest."""
+        if name not in self.providers:
+            raise NoSuchService(
+                f"there is no ExtensionProvider `{name}` among the manifests",
+                help=f"give the manifest of ExtensionProvider/{name} too: it says where the provider is, and "
+                "how its requests are signed",
+            )
+        return self.providers[name]
+
+
+def providers_of(plan: Plan) -> Collection[str]:
+    """The names of all providers that carrying out `plan` needs, in the plan's order."""
+    names = [step.call.service for step in plan.steps]
+    names += [step.wait.read.service for step in plan.steps if step.wait is not None]
+    names += [expected.read.service for expected in plan.expectations if expected.read is not None]
+    return [name for name in dict.fromkeys(names) if name != PLATFORM]

@@ -1,0 +1,137 @@
+"""An extension in simulated time: how often it is looked at, and what a second answer changes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from urllib.parse import urlsplit
+
+import pytest
+
+from reconciler.errors import Lost
+from reconciler.execution.recorder import Recorder
+from reconciler.extensions.client import ProviderClient
+from reconciler.model import Address
+from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.project import Desired
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.steps import Call, Step
+from reconciler.transport import Answer
+from tests.execution.stage import Stage, Time, loaded, outcomes
+
+pytestmark = pytest.mark.anyio
+
+PROVISION = "Extension/shop/db#provision"
+MANIFESTS = """
+apiVersion: reconciler/v1
+kind: ExtensionProvider
+metadata: {name: acme}
+spec: {base_url: "https://acme.example", signing_secret_from: {env: ACME}}
+---
+apiVersion: reconciler/v1
+kind: Extension
+metadata: {name: db, app: shop}
+spec: {provider: acme, organization_id: o, organization_name: O, user_id: u, user_email: e, user_role: admin}
+"""
+
+
+@dataclass
+class Acme:
+    """A provider as a Transport. `ids`: of the answers to POST, in turn; `ready_after`: so many looks."""
+
+    time: Time
+    ids: list[str] = field(default_factory=lambda: ["res_1"])
+    ready_after: int = 0
+    cut: int = 0
+    looks: list[float] = field(default_factory=list)
+    posted: list[Mapping[str, object]] = field(default_factory=list)
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Answer:
+        if method == "GET":
+            self.looks.append(self.time.elapsed_s)
+            status = "ready" if len(self.looks) > self.ready_after else "provisioning"
+            return Answer(200, {}, json.dumps({"status": status}).encode())
+        assert (method, urlsplit(url).path) == ("POST", "/extensions")
+        self.posted.append(json.loads(body or b""))
+        if self.cut:
+            self.cut -= 1
+            raise Lost("cut")
+        id = self.ids.pop(0) if len(self.ids) > 1 else self.ids[0]
+        return Answer(201, {}, json.dumps({"id": id, "config": {"KEY": "value-of-key"}}).encode())
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+async def applied_with(stage: Stage, acme: Acme) -> Applied:
+    nonces = count()
+    client = ProviderClient(
+        "acme",
+        acme,
+        "https://acme.example",
+        lambda: Sensitive("secret"),
+        stage.time,
+        new_nonce=lambda: str(next(nonces)),
+        jitter=lambda: 1.0,
+    )
+    project = replace(stage.project(), providers={"acme": client})
+    return await apply(project, Desired(loaded(stage, MANIFESTS)), approve=lambda plan: True)
+
+
+async def test_it_is_looked_at_every_two_seconds(stage: Stage) -> None:
+    acme = Acme(stage.time, ready_after=5)
+    await applied_with(stage, acme)
+    assert [later - acme.looks[0] for later in acme.looks] == [0, 2, 4, 6, 8, 10]
+
+
+async def test_the_deadline_leaves_it_pending_and_the_next_run_posts_the_same_id(stage: Stage) -> None:
+    acme = Acme(stage.time, ready_after=10_000)
+    assert outcomes(await applied_with(stage, acme)) == {
+        PROVISION: "pending",
+        "Extension/shop/db#secrets": "skipped",
+    }
+    assert stage.time.elapsed_s <= 1800
+    acme.ready_after = 0
+    assert outcomes(await applied_with(stage, acme)) == {
+        PROVISION: "done",
+        "Extension/shop/db#secrets": "done",
+    }
+    assert acme.posted[0]["id"] == acme.posted[1]["id"]
+
+
+async def test_a_second_answer_with_another_id_is_followed(stage: Stage) -> None:
+    acme = Acme(stage.time, ids=["res_1", "res_2"])
+    stage.fault(method="POST", path="/v1/apps/shop/secrets/KEY", action="status", status=422)
+    await applied_with(stage, acme)
+    assert (await stage.record("Extension/shop/db")).id == "res_1"
+    await applied_with(stage, acme)
+    record = await stage.record("Extension/shop/db")
+    assert (record.id, record.applied["secrets"]) == ("res_2", "set")
+
+
+async def test_what_has_no_record_any_more_reaches_nothing(stage: Stage) -> None:
+    lease = await stage.store.lease(["shop"], "test")
+    recorder = Recorder(stage.store, lease, "run", stage.time, {})
+    address = Address("Extension", "db", "shop")
+    await recorder.reached(Step("x", address, Call("GET", "/extensions/x")), {"secrets": "set"})
+    await stage.store.release(lease)
+    assert (await stage.store.load()).records == {}
+
+
+async def test_a_lost_post_is_repeated_once_a_late_one_could_not_arrive_any_more(stage: Stage) -> None:
+    acme = Acme(stage.time, cut=1)
+    await applied_with(stage, acme)
+    assert len(acme.posted) == 2
+    assert stage.time.elapsed_s >= stage.limits.repeat_after_s
+    assert await stage.open_steps() == []
+
+
+async def test_a_lost_secret_is_in_doubt_until_it_is_set_again(stage: Stage) -> None:
+    acme = Acme(stage.time)
+    stage.fault(method="POST", path="/v1/apps/shop/secrets/KEY", action="drop_after", times=2)
+    applied = await applied_with(stage, acme)
+    assert outcomes(applied)["Extension/shop/db#secrets"] == "pending"
+    assert (await stage.record("Extension/shop/db")).applied["secrets"] == "pending"
+    assert outcomes(await applied_with(stage, acme))["Extension/shop/db#secrets"] == "done"
