@@ -40,6 +40,7 @@ HOMES = {
     "fastapi": {SANDBOX},
     "starlette": {SANDBOX},
     "uvicorn": {SANDBOX},
+    "jinja2": {SANDBOX},
 }
 PRINTS = {"cli"}
 
