@@ -315,15 +315,16 @@ async def test_no_restart_for_a_machine_that_is_to_stay_suspended_and_it_stays_o
     assert (again.plan.steps, len(again.owed)) == ((), 1)
 
 
-async def test_suspend_and_resume_leave_the_restart_owed_until_it_is_carried_out(stage: Stage) -> None:
+async def test_a_resume_is_followed_by_the_restart_that_it_does_not_replace(stage: Stage) -> None:
     await grown_under_a_machine(stage)
     await stage.apply(GROWN + machine("suspended"))
+    assert len(unused_space(stage)) == 1
     resumed = await stage.apply(GROWN + machine("started"))
-    assert outcomes(resumed) == {START: "done"}
-    assert (len(resumed.owed), len(unused_space(stage))) == (1, 1)
-    restarted = await stage.apply(GROWN + machine("started"))
-    assert outcomes(restarted) == {"Volume/shop/data#restart": "done"}
-    assert (restarted.owed, unused_space(stage)) == ((), [])
+    assert outcomes(resumed) == {START: "done", "Volume/shop/data#restart": "done"}
+    verbs = [path.rpartition("/")[2] for method, path in stage.line.sent if method == "POST"]
+    assert verbs[-2:] == ["start", "restart"]
+    assert (resumed.owed, unused_space(stage)) == ((), [])
+    assert (await stage.apply(GROWN + machine("started"))).plan.steps == ()
 
 
 async def test_a_stopped_machine_is_not_restarted_and_its_start_settles_what_is_owed(stage: Stage) -> None:
