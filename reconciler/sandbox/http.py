@@ -25,6 +25,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 _LONGEST_NAP_S = 0.5
 _SHORTEST_NAP_S = 0.01
 _MOST_DRIPS = 100
+_BARE = (204, 304)  # answers that HTTP forbids a body
 
 
 class Connection(H11Protocol):
@@ -50,8 +51,9 @@ class Answer(HttpResponse):
     """The core's answer, held back or spoiled as it says. Cuts need the transport of a `Connection`."""
 
     def __init__(self, answer: Response) -> None:
-        headers = {**answer.headers, "content-length": str(len(answer.body))}
-        super().__init__(answer.body, answer.status, headers, answer.content_type if answer.body else None)
+        body = b"" if answer.status in _BARE else answer.body
+        length = {} if answer.status in _BARE else {"content-length": str(len(body))}
+        super().__init__(body, answer.status, answer.headers | length, answer.content_type if body else None)
         self._delay_s, self._drip_s, self._cut = answer.delay_s, answer.drip_s, answer.cut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
