@@ -104,14 +104,15 @@ def application(sandbox: Sandbox) -> FastAPI:
         )
         fault = sandbox.fault_for(request)
         if fault and fault.hold_s:
-            await asyncio.sleep(fault.hold_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(_ending(http).wait(), fault.hold_s)
         since = sandbox.clock.now()
         answer = sandbox.answer(request, fault, since)
         while answer.again_s:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_nap_s(sandbox, since + answer.again_s)):
                     await moved.wait()
-            if _server_ends(http) or await http.is_disconnected():
+            if _ending(http).is_set() or await http.is_disconnected():
                 since = -math.inf  # what is answered now ends the wait
             answer = sandbox.answer(request, fault, since, again=True)
         moved.set()  # and cleared at once: whoever waits is woken all the same
@@ -132,9 +133,10 @@ def application(sandbox: Sandbox) -> FastAPI:
     return app
 
 
-def _server_ends(http: HttpRequest) -> bool:
-    ending: asyncio.Event | None = http.scope.get("state", {}).get("ending")
-    return ending is not None and ending.is_set()
+def _ending(http: HttpRequest) -> asyncio.Event:
+    """Set once the server is to end; never, where it is not ours to run."""
+    ending: asyncio.Event = http.scope.get("state", {}).get("ending") or asyncio.Event()
+    return ending
 
 
 def _nap_s(sandbox: Sandbox, deadline: float) -> float:

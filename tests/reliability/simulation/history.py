@@ -356,8 +356,6 @@ class History:
         await asyncio.sleep(LAG_S)
         people.put_right(self)
         await asyncio.sleep(LAG_S)
-        if "machine.get" not in self._scenario.capabilities:
-            people.put_to_sleep(self)
         for decision in range(DECISIONS):
             codes = await self._run_to_rest(decision)
             if ghost.violation is not None:

@@ -195,18 +195,6 @@ def put_right(history: "History") -> None:
             ghost.last_disturbance_s = ghost.timeline.time()
 
 
-def put_to_sleep(history: "History") -> None:
-    """A person suspends what shall sleep and runs, where nothing shows it to us.
-
-    What somebody woke while we waited for its suspend would be waited for in every run.
-    """
-    ghost = history.ghost
-    for id, power in ghost.power().items():
-        if power == "started" and shall_sleep(history.desired.resources, id):
-            _call(ghost, "POST", f"/v1/apps/{_app_of(ghost, id)}/machines/{id}/suspend", None)
-            _touch(ghost, id, "power")
-
-
 def _app_of(ghost: Ghost, id: str) -> str:
     machine = ghost.machine(id)
     assert machine is not None
