@@ -31,17 +31,23 @@ LAYERS = (
 LEVELS = {name: level for level, names in enumerate((CORE, *LAYERS)) for name in names}
 SANDBOX = "sandbox"  # stands beside the layers: it knows the platform, and nothing of what drives it
 
+KIT = "extensions.provider"  # a service of its own, with a store and servers: nothing of ours imports it but cli
+
 HOMES = {
     "httpx": {"transport"},
     "yaml": {"manifests"},
-    "sqlite3": {"state", SANDBOX},
-    "psycopg": {"state"},
+    "sqlite3": {"state", KIT, SANDBOX},
+    "psycopg": {"state", KIT},
     "obstore": {"state"},
     "click": {"cli"},
     "rich": {"cli"},
     "fastapi": {SANDBOX},
-    "starlette": {SANDBOX},
-    "uvicorn": {SANDBOX},
+    "starlette": {KIT, SANDBOX},
+    "uvicorn": {KIT, SANDBOX},
+    "authlib": {KIT},
+    "cloudevents": {KIT, SANDBOX},
+    "junitparser": {"extensions.check"},
+    "jinja2": {SANDBOX},
 }
 PRINTS = {"cli"}
 
@@ -64,7 +70,9 @@ def _imports(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]
     for line, name in _imported(tree, file):
         library, _, rest = name.partition(".")
         if library != PACKAGE:
-            if owner not in HOMES.get(library, {owner}):
+            place = ".".join(file.with_suffix("").parts)
+            homes = HOMES.get(library, {owner})
+            if not any(f"{place}.".startswith(f"{home}.") for home in homes):
                 yield line, f"{owner} imports {library}"
         elif rest and not _allowed(owner, rest.split(".")[0]):
             yield line, f"{owner} imports {rest.split('.')[0]}"

@@ -60,7 +60,8 @@ def command(
             clock=clock,
             profile=profile,
             seed=_mapping(seed),
-            script=None if faults is None else _read(faults),
+            seed_name="" if seed is None else str(seed),
+            script=None if faults is None else _script(faults),
             switch=dict(map(_setting, switches)),
             strict=strict,
             token=token,
@@ -90,6 +91,19 @@ def _mapping(file: Path | None) -> dict[str, Any] | None:
     if world is not None and not isinstance(world, dict):
         raise ReconcilerError(f"{file} is not a seed: it holds no mapping")
     return world
+
+
+def _script(file: Path) -> Any:
+    """The script of faults in `file`. Raises click.UsageError for any other document."""
+    from reconciler.sandbox.exchange import Refusal
+    from reconciler.sandbox.faults import read
+
+    script = _read(file)
+    try:
+        read(script)
+    except Refusal as refusal:
+        raise click.UsageError(f"--faults: {file}: {refusal.message}") from None
+    return script
 
 
 def _read(file: Path) -> Any:

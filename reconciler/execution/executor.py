@@ -429,7 +429,7 @@ class Executor:
             return self._result(step, "done", "the platform accepted it, and still lists the object")
         if waited.ended == "failed":
             return self._result(step, "failed", f"ended as {waited.seen}; its id is kept")
-        await self._recorder.pending(step, waited.seen)
+        await self._recorder.pending(step, waited.seen, timed_out=not self.stopping)
         return self._result(step, "pending", f"still {waited.seen}; run again to go on waiting")
 
 

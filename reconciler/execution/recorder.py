@@ -153,8 +153,19 @@ class Recorder:
         put = [replace(record, applied={**record.applied, **applied})]
         await self._commit([self._entry(Event.DONE, step, data={"reached": True})], put)
 
-    async def pending(self, step: Step, seen: str) -> None:
-        await self._commit([self._entry(Event.PENDING, step, data={"seen": seen})])
+    async def pending(self, step: Step, seen: str, *, timed_out: bool) -> None:
+        """What the step waited for is not there yet.
+
+        Once a run that did nothing but wait has waited its whole time, the record no longer says that it is
+        coming: somebody may have undone it, and the next run makes the call again.
+        """
+        record = self.records.get(step.address)
+        coming = step.wait.applied if step.wait is not None and timed_out and not step.mutates else {}
+        put = []
+        if record is not None and coming:
+            kept = {name: value for name, value in record.applied.items() if name not in coming}
+            put = [replace(record, applied=kept)]
+        await self._commit([self._entry(Event.PENDING, step, data={"seen": seen})], put)
 
     async def settle(
         self, opened: JournalEntry, data: Mapping[str, Any], put: Sequence[StateRecord] = ()

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
@@ -40,14 +40,22 @@ class Spec(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+class Power(NamedTuple):
+    """What a manifest, or else the record, keeps a machine: its id, the word, and whose word it is."""
+
+    machine: str
+    wanted: Literal["started", "suspended"]
+    address: Address
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """Everything known about one address when its change is decided.
 
     `live` is the matched wire object, None when there is none. `now` is the platform's time.
     `extra` holds answers of `Kind.extra_reads`, by their shape. `fingerprint` is that of the
-    desired secret value: None when there is none or its source is not readable. `asleep`: ids of
-    the app's machines that are to stay suspended (see `Kind.asleep`). `sets`: who sets which of the app's
+    desired secret value: None when there is none or its source is not readable. `powers`: what is
+    wanted of the app's machines, by id (see `Kind.power`). `sets`: who sets which of the app's
     secrets (see `Kind.secret_names`), itself included.
     """
 
@@ -59,7 +67,7 @@ class Subject:
     capabilities: frozenset[str] = frozenset()
     extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     fingerprint: str | None = None
-    asleep: frozenset[str] = frozenset()
+    powers: Mapping[str, Power] = field(default_factory=dict)
     sets: Mapping[str, Sequence[Address]] = field(default_factory=dict)
 
     @property
@@ -159,8 +167,8 @@ class Kind(ABC):
         """The secret value that this resource sends, if any."""
         return None
 
-    def asleep(self, resource: Resource | None, record: StateRecord | None) -> str | None:
-        """Id of the machine that the manifest, or else the record, keeps suspended: nothing restarts it."""
+    def power(self, address: Address, resource: Resource | None, record: StateRecord | None) -> Power | None:
+        """The power of the machine that the manifest, or else the record, keeps: restarts go by it."""
         return None
 
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, error
-from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, segment
-from reconciler.kinds.restarts import RUNNING
+from reconciler.diagnostics import Diagnostic, Severity, error
+from reconciler.kinds.base import Field, Kind, Moves, Power, Spec, Subject, compare_fields, segment
+from reconciler.kinds.restarts import RUNNING, STALE
 from reconciler.model import (
     Action,
     Address,
@@ -32,16 +32,12 @@ UNKNOWN = "unknown"
 LARGEST_MB = 2048
 UPDATED_SINCE = datetime(2024, 6, 20, 20, tzinfo=UTC)
 SLICE_S = 5  # one request of a wait: shorter than the deadline of a read, and than the grace after a signal
-HOLDS_WITHIN_S = 15  # after a refusal: the state that was asked for may just be coming
 STARTABLE = ("suspended", "stopped", "created", "failed")
+HOLDS_WITHIN_S = 15  # after a refusal: the state that was asked for may just be coming
 
 _RULES = (
     "the platform suspends machines that run, with at most 2 GB of memory, without swap and schedule, "
     "and updated since 2024-06-20 20:00 UTC"
-)
-_STALE = (
-    "connections that it held before may be closed by now; clients should reconnect. "
-    "Whether its memory was kept, nothing tells"
 )
 
 
@@ -75,11 +71,13 @@ class MachineKind(Kind):
     takes_over = False  # a machine is never ours: only its power is
     unreadable = "its live state is unknown without capability machine.get"
 
-    def asleep(self, resource: Resource | None, record: StateRecord | None) -> str | None:
+    def power(self, address: Address, resource: Resource | None, record: StateRecord | None) -> Power | None:
         if resource is not None:
-            return str(resource.spec.id) if resource.spec.power == "suspended" else None
-        suspended = record is not None and record.applied.get("power") in ("suspending", "suspended")
-        return record.id if record is not None and suspended else None
+            wanted = resource.spec.power
+            return Power(resource.spec.id, wanted, address) if wanted else None
+        if record is not None and record.applied.get("power") in ("suspending", "suspended"):
+            return Power(record.id, "suspended", address)
+        return None
 
     # --- observing ---
 
@@ -95,7 +93,7 @@ class MachineKind(Kind):
         if subject.spec.power is None:
             return Moves(Action.NOOP)
         wanted = FieldChange("power", UNKNOWN, subject.spec.power, Effect.IN_PLACE)
-        return _unseen(subject, wanted, "nothing was sent so far")
+        return _unseen(subject, wanted, "no call of ours succeeded so far")
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         if subject.live is not None:
@@ -131,7 +129,11 @@ class MachineKind(Kind):
             return Moves(
                 Action.NOOP, (_wait_step(subject, _until_suspended(subject)),), reason="still suspending"
             )
-        return Moves(Action.NOOP)
+        told = f"our last call left it {_recorded(subject)}; what it is now, only machine.get tells"
+        remark = Diagnostic(
+            "power-unknown", Severity.INFO, f"`{subject.address}`: {told}", subject.span("spec", "power")
+        )
+        return Moves(Action.NOOP, diagnostics=(remark,))
 
     def remove(self, subject: Subject) -> Moves:
         return Moves(Action.FORGET, reason="left the manifests; the machine is left as it is")
@@ -259,7 +261,7 @@ def _start_step(subject: Subject) -> Step:
         if_unknown="repeat",
         # The document shows the wait for `suspended` only: another state is asked for as evidence alone.
         already=_soon(_until_started(subject) if seen else _reached(subject, "started")),
-        note=_STALE,
+        note=f"{STALE}. Whether its memory was kept, nothing tells",
     )
 
 

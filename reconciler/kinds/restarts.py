@@ -11,6 +11,10 @@ from reconciler.steps import Call, Condition, Read, Step, Wait
 
 RUNNING = ("started", "running")  # two words for one state. Source: platform notes, "Machines"
 STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next start is a cold one
+STALE = "connections that it held before may be closed by now; clients should reconnect"
+
+_STOP_AND_START = frozenset({"machine.stop", "machine.get"})
+_NEEDED = "it needs capability machine.restart, or machine.stop and machine.get"
 
 
 def machine_reads(subject: Subject, *, grows: bool) -> Sequence[Read]:
@@ -26,15 +30,12 @@ def restart_steps(subject: Subject) -> list[Step]:
     """The restart of the attached machine, if it is wanted and can be carried out now."""
     if subject.lifecycle.restart != "auto" or not subject.live.attached_machine_id or _hindrance(subject):
         return []
-    path = _machine_path(subject)
     if "machine.restart" in subject.capabilities:
-        return [_machine_step(subject, "restart", path, *RUNNING, settles=True)]
-    if {"machine.stop", "machine.get"} <= subject.capabilities:
-        return [
-            _machine_step(subject, "stop", path, "stopped"),
-            _machine_step(subject, "start", path, *RUNNING, settles=True),
-        ]
-    return []
+        return [_machine_step(subject, "restart", *RUNNING, after=_woken(subject), settles=True)]
+    return [
+        _machine_step(subject, "stop", "stopped", after=_woken(subject)),
+        _machine_step(subject, "start", *RUNNING, settles=True),
+    ]
 
 
 def settled_by_a_stop(subject: Subject) -> bool:
@@ -42,15 +43,20 @@ def settled_by_a_stop(subject: Subject) -> bool:
     return _owes(subject) and _state(subject) in STOPPED
 
 
-def restart_remarks(subject: Subject) -> tuple[Diagnostic, ...]:
-    """What a person should know of a restart that is owed and not carried out, or not owed any more."""
+def restart_remarks(subject: Subject, *, grows: bool) -> tuple[Diagnostic, ...]:
+    """What a person should know of a restart that is owed, or soon may be, and is not carried out.
+
+    And of one that is not owed any more.
+    """
     machine = subject.live.attached_machine_id
     if settled_by_a_stop(subject):
         told = f"machine {machine} is {_state(subject)}: its next start uses the added space"
         return (_remark("restart-settled", subject, f"{told}, and no restart is owed any more"),)
     hindrance = _hindrance(subject)
-    if machine and hindrance and _owes(subject) and subject.lifecycle.restart == "auto":
-        return (_remark("restart-waits", subject, f"the owed restart is not carried out: {hindrance}"),)
+    grows = grows and _state(subject) not in STOPPED  # its next start is a cold one anyway
+    if machine and hindrance and (_owes(subject) or grows) and subject.lifecycle.restart == "auto":
+        which = "the owed restart" if _owes(subject) else "a restart that the extend asks for"
+        return (_remark("restart-waits", subject, f"{which} is not carried out: {hindrance}"),)
     return ()
 
 
@@ -74,29 +80,45 @@ def _state(subject: Subject) -> str | None:
 def _hindrance(subject: Subject) -> str:
     """Why the machine must not or cannot be restarted now; "" when nothing is known to be in the way."""
     machine = subject.live.attached_machine_id
-    if machine in subject.asleep:
+    power = subject.powers.get(machine)
+    if power is not None and power.wanted == "suspended":
         return (
             f"a manifest keeps machine {machine} suspended, and a resume does not use the added space; "
             "stop and start it"
         )
+    if "machine.restart" not in subject.capabilities and not subject.capabilities >= _STOP_AND_START:
+        return _NEEDED
     state = _state(subject)
-    if state is None or state in RUNNING:
+    if state is None or state in RUNNING or _woken(subject):
         return ""
     return f"machine {machine} is {state}; it is restarted once it runs"
+
+
+def _woken(subject: Subject) -> tuple[str, ...]:
+    """The step of this plan that resumes the machine, because a manifest wants it to run."""
+    power = subject.powers.get(subject.live.attached_machine_id)
+    if power is None or power.wanted != "started" or _state(subject) != "suspended":
+        return ()
+    return (f"{power.address}#start",)
 
 
 def _machine_path(subject: Subject) -> str:
     return f"/v1/apps/{subject.address.app}/machines/{segment(subject.live.attached_machine_id)}"
 
 
-def _machine_step(subject: Subject, verb: str, path: str, *until: str, settles: bool = False) -> Step:
+def _machine_step(
+    subject: Subject, verb: str, *until: str, after: tuple[str, ...] = (), settles: bool = False
+) -> Step:
+    path = _machine_path(subject)
     wait = Wait(Read(path, "machine"), Condition("state", any_of=until), subject.lifecycle.timeout_s)
     return Step(
         id=f"{subject.address}#{verb}",
         address=subject.address,
         call=Call("POST", f"{path}/{verb}"),
+        after=after,
         if_unknown="repeat",
         wait=wait if "machine.get" in subject.capabilities else None,
         if_owed=(subject.address,),
         settles=settles,
+        note=STALE if settles else "",
     )

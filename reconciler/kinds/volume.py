@@ -329,7 +329,7 @@ class VolumeKind(Kind):
             tuple(fields),
             impact,
             "; ".join(reasons),
-            restart_remarks(subject),
+            restart_remarks(subject, grows=grow is not None),
             settles=settled_by_a_stop(subject),
         )
 

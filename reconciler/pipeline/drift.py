@@ -1,7 +1,10 @@
 """Drift: what moved on the platform without us."""
 
-from reconciler.diagnostics import Diagnostic, error
+from collections import Counter
+
+from reconciler.diagnostics import Diagnostic, Severity, error
 from reconciler.kinds import find_kinds
+from reconciler.kinds.base import Kind
 from reconciler.model import Change, Observation, StateRecord, owed_work
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
@@ -15,6 +18,7 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
     kinds = find_kinds()
     wanted = {resource.address: resource for resource in desired.resources}
     by_read: dict[Read, list[StateRecord]] = {}
+    unseen: Counter[Kind] = Counter()
     for record in state.records.values():
         kind = kinds.get(record.address.kind)
         if kind is None or record.address not in wanted:
@@ -22,6 +26,8 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
         read = kind.located(record.address, record.id, project.capabilities, record=record)
         if read is not None:
             by_read.setdefault(read, []).append(record)
+        else:
+            unseen[kind] += 1
     changes: list[Change] = []
     problems: list[Diagnostic] = []
     missing: list[StateRecord] = []
@@ -56,6 +62,12 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
         expectations=(),
         bindings=(),
         owed=owed_work(state.records),
-        diagnostics=(*desired.diagnostics, *problems),
+        diagnostics=(*desired.diagnostics, *problems, *map(_not_compared, unseen.items())),
         unchanged=compared - len(changes),
     )
+
+
+def _not_compared(unseen: tuple[Kind, int]) -> Diagnostic:
+    kind, count = unseen
+    message = f"{kind.name}: {count} recorded, not compared ({kind.unreadable})"
+    return Diagnostic("not-compared", Severity.INFO, message)

@@ -42,11 +42,13 @@ def order_steps(
 ) -> tuple[Step, ...]:
     """All steps with `after` filled in. `steps` holds one sequence per resource.
 
+    What a step names in `after` and this plan does not hold is nothing to wait for.
     Creates that a list could not tell apart run one after another: a lost reply must leave
     one candidate, not several. Source: DESIGN, section 5.
     """
     steps = _one_restart_per_machine(steps)
     last = {group[-1].address: group[-1].id for group in steps if group}
+    planned = {step.id for group in steps for step in group}
     previous_create: dict[tuple[str, str], str] = {}
     ordered: list[Step] = []
     for group in steps:
@@ -54,7 +56,7 @@ def order_steps(
         if group:
             before = tuple(last[to] for to in references.get(group[0].address, ()) if to in last)
         for step in group:
-            after = (*step.after, *before)
+            after = (*(id for id in step.after if id in planned), *before)
             if step.find is not None and step.find.match:
                 key = (str(step.find.read.path), str(step.find.match.get("name")))
                 if key in previous_create:

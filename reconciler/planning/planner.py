@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.diagnostics import Diagnostic, error
-from reconciler.kinds.base import PENDING_VALUE, Kind, Subject
+from reconciler.kinds.base import PENDING_VALUE, Kind, Power, Subject
 from reconciler.model import (
     Action,
     Address,
@@ -105,7 +105,7 @@ class Planner:
         self._extra: dict[Read, Sequence[Any]] = {}
         self._unread: dict[Read, str] = {}
         self._missing: list[StateRecord] = []
-        self._asleep = self._kept_asleep(selected)
+        self._powers = self._wanted_powers(selected)
         self._sets = self._secret_setters()
         self._draft = Draft(kinds)
         self.live: dict[Address, Any] = {}  # of referenced addresses only
@@ -120,20 +120,20 @@ class Planner:
             if record.address not in self._resources:
                 self._leave(record, selected(record))
 
-    def _kept_asleep(self, selected: Callable[[StateRecord], bool]) -> dict[str | None, set[str]]:
-        """Ids of machines that are to stay suspended, by app: after the manifests, also those not given."""
-        asleep: dict[str | None, set[str]] = {}
-        names = {name for name, kind in self._kinds.items() if type(kind).asleep is not Kind.asleep}
+    def _wanted_powers(self, selected: Callable[[StateRecord], bool]) -> dict[str | None, dict[str, Power]]:
+        """What is wanted of machines, by app and id: after the manifests, also those not given."""
+        powers: dict[str | None, dict[str, Power]] = {}
+        names = {name for name, kind in self._kinds.items() if type(kind).power is not Kind.power}
         for address in [*self._resources, *(each for each in self._records if each not in self._resources)]:
             if address.kind not in names:
                 continue
             resource, record = self._resources.get(address), self._records.get(address)
             if resource is None and record is not None and selected(record):
-                continue  # its manifest has left: nobody wants it asleep
-            machine = self._kinds[address.kind].asleep(resource, record)
-            if machine is not None:
-                asleep.setdefault(address.app, set()).add(machine)
-        return asleep
+                continue  # its manifest has left: nobody wants anything of it
+            power = self._kinds[address.kind].power(address, resource, record)
+            if power is not None:
+                powers.setdefault(address.app, {})[power.machine] = power
+        return powers
 
     def _secret_setters(self) -> dict[str | None, dict[str, list[Address]]]:
         """Who sets which secret, by app: after the manifests, and after the records of all others."""
@@ -313,7 +313,7 @@ class Planner:
             at,
             self._capabilities,
             fingerprint=fingerprint,
-            asleep=frozenset(self._asleep.get(address.app, ())),
+            powers=self._powers.get(address.app, {}),
             sets=self._sets.get(address.app, _NOBODY),
         )
 

@@ -1,5 +1,7 @@
 """Apps and the organizations that own them. Their own API is not shown: they are made by control verbs."""
 
+from typing import Any
+
 from reconciler.sandbox.exchange import Refusal
 from reconciler.sandbox.world import App, Organization, World
 
@@ -44,3 +46,8 @@ def register_organization(world: World, slug: str) -> None:
 
 def wire(app: App) -> dict[str, str]:
     return {"name": app.id, "org_slug": app.org_slug, "primary_region": app.primary_region}
+
+
+def world_wire(app: App) -> dict[str, Any]:
+    """The app as the world shows it to tests."""
+    return {**wire(app), "secrets_version": app.secrets_version}

@@ -8,11 +8,15 @@ from email.utils import formatdate
 from functools import lru_cache
 
 _FASTER = re.compile(r"x(\d+(?:\.\d+)?)")
+LATEST_S = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # dates end with year 9999
+_FASTEST = 1e6
 YEAR_ONE = "0001-01-01T00:00:00Z"
 
 
 class WorldClock:
     """Seconds since the epoch. It stands still while the process is down, and never runs backwards.
+
+    It stops at `LATEST_S`.
 
     `setting` is `real`, `manual` or `xN`. It starts at the later of the saved time and the real one.
     Raises ValueError for any other setting.
@@ -33,7 +37,7 @@ class WorldClock:
         self._anchor = monotonic()
 
     def now(self) -> float:
-        return self._base + (self._monotonic() - self._anchor) * self.rate
+        return min(self._base + (self._monotonic() - self._anchor) * self.rate, LATEST_S)
 
     def advance(self, seconds: float) -> None:
         self._base += seconds
@@ -43,8 +47,10 @@ def _rate(setting: str) -> float:
     if setting in ("real", "manual"):
         return 1.0 if setting == "real" else 0.0
     found = _FASTER.fullmatch(setting)
-    if not found or float(found[1]) <= 0:
-        raise ValueError(f"`{setting}` is not a clock: use real, manual or xN, such as x600")
+    if not found or not 0 < float(found[1]) <= _FASTEST:
+        raise ValueError(
+            f"`{setting}` is not a clock: use real, manual or xN, such as x600, up to x{_FASTEST:.0f}"
+        )
     return float(found[1])
 
 

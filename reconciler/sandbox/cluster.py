@@ -177,6 +177,17 @@ def wire(world: World, cluster: Cluster) -> dict[str, Any]:
     }
 
 
+def world_wire(world: World, cluster: Cluster) -> dict[str, Any]:
+    """The cluster as the world shows it to tests: with what no answer holds."""
+    return {
+        **wire(world, cluster),
+        "pool_mode": cluster.pool_mode,
+        "backups": cluster.backups,
+        "ready_at": None if cluster.ready_at is None else rfc3339(cluster.ready_at, 6),
+        "deleted_at": None if cluster.deleted_at is None else rfc3339(cluster.deleted_at, 6),
+    }
+
+
 def _initialize(world: World, cluster: Cluster, at: float) -> None:
     world.enter(cluster, "initializing", at)
 

@@ -23,7 +23,7 @@ from reconciler.sandbox import (
     volume,
 )
 from reconciler.sandbox import faults as fault_list
-from reconciler.sandbox.clock import rfc3339
+from reconciler.sandbox.clock import LATEST_S, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.registration import (
     NAME,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PREFIX = "/_sandbox/"
 _PAGE = "/"
+_LONGEST_NUMBER = 18  # digits that the database counts to
 _FOREVER_S = 100 * 365 * 24 * 3600
 
 
@@ -137,6 +138,8 @@ def post_clock(sandbox: "Sandbox", request: Request) -> Response:
     seconds = request.object().get("advance_s")
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _FOREVER_S:
         raise fields.refused("advance_s", "must be a number of seconds, at least 0")
+    if sandbox.clock.now() + seconds > LATEST_S:
+        raise fields.refused("advance_s", f"must not go past {rfc3339(LATEST_S)}")
     sandbox.clock.advance(seconds)
     sandbox.settle()
     return get_clock(sandbox, request)
@@ -162,7 +165,7 @@ def delete_faults(sandbox: "Sandbox", request: Request) -> Response:
 
 def get_log(sandbox: "Sandbox", request: Request) -> Response:
     since = request.parameter("since") or "0"
-    if not since.isdecimal():
+    if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
         raise fields.refused("since", "must be a sequence number")
     return reply(
         [
@@ -183,13 +186,10 @@ def get_world(sandbox: "Sandbox", request: Request) -> Response:
     world = sandbox.world
     return reply(
         {
-            "apps": [app.wire(each) for each in world.all(App)],
-            "clusters": [cluster.wire(world, each) for each in world.all(cluster.Cluster)],
+            "apps": [app.world_wire(each) for each in world.all(App)],
+            "clusters": [cluster.world_wire(world, each) for each in world.all(cluster.Cluster)],
             "volumes": [_world_volume(world, each) for each in world.all(volume.Volume)],
-            "snapshots": [
-                {"app": each.app, "volume_id": each.volume_id, **snapshot.wire(world, each)}
-                for each in world.all(volume.Snapshot)
-            ],
+            "snapshots": [snapshot.world_wire(each) for each in world.all(volume.Snapshot)],
             "secrets": [secret.wire(each) for each in world.all(secret.Secret)],
             "machines": [machine.world_wire(world, each) for each in world.all(machine.Machine)],
             "providers": [provider.wire(each) for each in world.all(provider.Provider)],

@@ -2,6 +2,7 @@
 
 import hmac
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.sandbox import catalog, control, faults, machine, machine_event, strictness, switches, webhook
-from reconciler.sandbox.clock import WorldClock, http_date, rfc3339
+from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.limits import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
@@ -29,11 +30,12 @@ class Sandbox:
     """The emulated platform. `handle` is the in-process front; every answer it gave is stored before.
 
     Without `db` it lives in memory. `apps` and `machines` are bodies of the control verbs of these
-    names; `seed` is a document like the answer to `GET /_sandbox/world`, planted into an empty world only.
+    names; `seed` is a document like the answer to `GET /_sandbox/world`, planted into an empty world only;
+    `seed_name` is what errors call it.
     `switch` are settings of switches, `script` the body of a `POST /_sandbox/faults`; `strict`
     refuses what neither the document nor the notes describe.
-    Raises ValueError for an unknown clock, profile, switch or fault, StoreError for an unusable
-    `db` or `seed`.
+    Raises ValueError for an unknown clock, profile, switch or fault, or an unusable token, StoreError
+    for an unusable `db` or `seed`.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Sandbox:
         apps: Sequence[Mapping[str, Any]] = (),
         machines: Sequence[Mapping[str, Any]] = (),
         seed: Path | Mapping[str, Any] | None = None,
+        seed_name: str = "",
         switch: Mapping[str, Any] | None = None,
         script: Any = None,
         strict: bool = False,
@@ -53,6 +56,8 @@ class Sandbox:
         monotonic: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
+        if not re.fullmatch(r"[!-~]+", token):
+            raise ValueError("the token must be visible ASCII characters, at least one")
         if profile not in PROFILES:
             raise ValueError(f"`{profile}` is not a profile: use {' or '.join(PROFILES)}")
         self._rng = rng or random.Random()  # noqa: S311 - ids, not secrets
@@ -75,7 +80,7 @@ class Sandbox:
         try:
             if switch:
                 self.set_switches(switch)
-            plant(self.world, seed, apps, machines)
+            plant(self.world, seed, apps, machines, name=seed_name)
             if script is not None:
                 self.faults.script(faults.read(script), self.lists)
         except Refusal as refusal:
@@ -115,7 +120,7 @@ class Sandbox:
             response = (
                 Response() if fault and not fault.carries_out else self._platform_answer(request, again)
             )
-            if since is not None and self.world.now < since + response.again_s:
+            if since is not None and self.world.now < min(since + response.again_s, LATEST_S):
                 return response
             response.again_s = 0.0
             if fault:

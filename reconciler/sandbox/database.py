@@ -7,6 +7,7 @@ though not that of the machine, which is the right price for an emulator.
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from reconciler.errors import StoreError
 from reconciler.sandbox.catalog import KINDS
 from reconciler.sandbox.world import Thing, World
 
-VERSION = 3  # 2: days of volumes; 3: providers and what belongs to them
+VERSION = 3  # 2: days of volumes; 3: the application id, what seeds carry, providers
+APPLICATION_ID = 0x52636E73  # "Rcns": tells our file from any other SQLite database
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS things (
     kind TEXT NOT NULL, id TEXT NOT NULL, serial INTEGER PRIMARY KEY, body TEXT NOT NULL, UNIQUE (kind, id)
@@ -26,6 +28,15 @@ CREATE TABLE IF NOT EXISTS log (
     status INTEGER NOT NULL, effect INTEGER NOT NULL
 );
 """
+# Up to version 2 there was no application id: then these tables and no others tell our file.
+_UNMARKED_VERSIONS = (0, 1, 2)
+_TABLES = {
+    "things": "kind,id,serial,body",
+    "settings": "name,value",
+    "log": "seq,at,method,path,status,effect",
+}
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
 _PUT = (
     "INSERT INTO things (kind, id, body) VALUES (?, ?, ?)"
     " ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body"
@@ -52,8 +63,10 @@ class Database:
 
     def __init__(self, path: Path | None) -> None:
         if path is not None:
+            require_own(path)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
+            if not path.exists():
+                path.touch(mode=0o600)
         self._path = path
         self._connection = sqlite3.connect(
             ":memory:" if path is None else path, isolation_level=None, check_same_thread=False
@@ -126,9 +139,44 @@ class Database:
                 help="upgrade this program",
             )
         self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.executescript(_SCHEMA)
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def require_own(path: Path) -> None:
+    """Raises StoreError unless `path` is a sandbox's, empty or missing. Writes nothing to it."""
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            return
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+        own = header.startswith(_MAGIC) and _is_own(path, int.from_bytes(header[68:72], "big"))
+    except (OSError, sqlite3.DatabaseError) as error:
+        raise StoreError(f"{path} is not the database of a sandbox: {error}") from error
+    if not own:
+        raise StoreError(
+            f"{path} is not the database of a sandbox", help="name another file; this one is left as it is"
+        )
+
+
+def _is_own(path: Path, marked: int) -> bool:
+    """Whether a sandbox wrote it. `marked`: the application id in the file, which its log may be ahead of."""
+    if marked not in (0, APPLICATION_ID):
+        return False
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application_id != 0:
+            return bool(application_id == APPLICATION_ID)
+        tables = dict(
+            connection.execute(
+                "SELECT name, (SELECT group_concat(name) FROM pragma_table_info(main.name))"
+                " FROM sqlite_master AS main WHERE name NOT LIKE 'sqlite_%'"
+            )
+        )
+    return version in _UNMARKED_VERSIONS and tables in ({}, _TABLES)
 
 
 def _entry(row: tuple[int, str, str, str, int, int]) -> tuple[int, LogEntry]:

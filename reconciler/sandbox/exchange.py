@@ -27,9 +27,11 @@ class Request:
 
     def parameter(self, name: str) -> str | None:
         """The first value of a query parameter; those nobody asks for are ignored."""
-        return next(
-            (value for key, value in parse_qsl(self.query, keep_blank_values=True) if key == name), None
-        )
+        return next(iter(self.parameters(name)), None)
+
+    def parameters(self, name: str) -> list[str]:
+        """All values of a query parameter that may be repeated."""
+        return [value for key, value in parse_qsl(self.query, keep_blank_values=True) if key == name]
 
     def json(self) -> Any:
         """The decoded body, `{}` for an empty one. Raises Refusal 400 when it is not JSON."""

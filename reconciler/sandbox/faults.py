@@ -1,20 +1,60 @@
 """Faults to order: the next requests that match are answered wrongly, late, or not at all."""
 
 import hashlib
+import json
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.problem import problems
 
 HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 _ENUMS = ("state", "status", "plan", "type", "previous_state")
 UNKNOWN_WORD = "word_of_tomorrow"
-_LARGEST_BYTES = 1 << 30
+_LARGEST_BYTES = 1 << 28
+_LONGEST_S = 24 * 3600
+_METHODS = ("*", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")  # what HTTP carries: latin-1 without controls
+_FRAMING = ("content-length", "transfer-encoding")
+_FORM = "a fault is a mapping with `action`; a script is an array of faults, or a mapping with `faults`"
+
+
+def _method(word: str) -> str:
+    if word.upper() not in _METHODS:
+        raise ValueError(f"must be one of {', '.join(_METHODS)}")
+    return word.upper()
+
+
+def _headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of a header")
+        if name.lower() in _FRAMING:
+            raise ValueError(f"{name} follows from the body, and cannot be set")
+        _header_value(value)
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _header_value(value: int | str) -> int | str:
+    if not _HEADER_VALUE.fullmatch(str(value)) or str(value) != str(value).strip():
+        raise ValueError("a header holds latin-1 characters on one line, with no space around them")
+    return value
+
+
+def _finite(body: Any) -> Any:
+    try:
+        json.dumps(body, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        raise ValueError("must be what JSON can hold") from None
+    return body
 
 
 @checked(config=ConfigDict(extra="forbid"))
@@ -51,17 +91,17 @@ class Fault:
         "unknown_enum",
         "stale_list",
     ]
-    method: str = "*"
+    method: Annotated[str, AfterValidator(_method)] = "*"
     path: str = "*"
-    times: int | None = 1
-    probability: Annotated[float, Field(ge=0, le=1)] = 1.0
+    times: Annotated[int, Field(ge=1)] | None = 1
+    probability: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     status: Annotated[int, Field(ge=200, le=599)] | None = None
-    delay_s: Annotated[float, Field(ge=0)] = 0.0
+    delay_s: Annotated[float, Field(ge=0, le=_LONGEST_S, allow_inf_nan=False)] = 0.0
     before: bool = False
     after: bool = False
-    body: Any = None
-    headers: dict[str, str] = field(default_factory=dict)
-    retry_after: int | str | None = None
+    body: Annotated[Any, AfterValidator(_finite)] = None
+    headers: Annotated[dict[str, str], AfterValidator(_headers)] = field(default_factory=dict)
+    retry_after: Annotated[int | str, AfterValidator(_header_value)] | None = None
     size_bytes: Annotated[int, Field(ge=0, le=_LARGEST_BYTES)] = 16 << 20
     stale: dict[str, Any] = field(default_factory=dict)
 
@@ -249,6 +289,7 @@ class Script:
 
 
 _SCRIPT = TypeAdapter(Script)
+_FAULT = TypeAdapter(Fault)
 
 
 def read(wanted: Any) -> Script:
@@ -256,18 +297,21 @@ def read(wanted: Any) -> Script:
 
     Raises Refusal 422 naming what is wrong.
     """
+    if not isinstance(wanted, dict | list):
+        raise Refusal(422, _FORM)
     if isinstance(wanted, dict) and "faults" not in wanted:
         wanted = [wanted]
     try:
         return _SCRIPT.validate_python({"faults": wanted} if isinstance(wanted, list) else wanted)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-        raise Refusal(422, "; ".join(problems)) from None
+        raise Refusal(422, "; ".join(problems(error))) from None
 
 
 def stored(dumped: Any) -> Faults:
-    """What `dump` gave, also that of older versions: an array of faults."""
-    older = dumped if isinstance(dumped, list) else dumped["faults"]
-    script = _SCRIPT.validate_python({"faults": older})
+    """What `dump` gave, also that of older versions: an array of faults, some of them refused today."""
+    pending = []
+    for each in dumped if isinstance(dumped, list) else dumped["faults"]:
+        with suppress(ValidationError):
+            pending.append(_FAULT.validate_python(each))
     kept = dumped if isinstance(dumped, dict) else {}
-    return Faults(script.faults, kept.get("seed", 0), kept.get("draws", 0))
+    return Faults(pending, kept.get("seed", 0), kept.get("draws", 0))

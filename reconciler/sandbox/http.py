@@ -27,6 +27,7 @@ SLOWEST_BODY_S = 10.0
 _LONGEST_NAP_S = 0.5
 _SHORTEST_NAP_S = 0.01
 _MOST_DRIPS = 100
+_BARE = (204, 304)  # answers that HTTP forbids a body
 
 
 class Connection(H11Protocol):
@@ -52,8 +53,9 @@ class Answer(HttpResponse):
     """The core's answer, held back or spoiled as it says. Cuts need the transport of a `Connection`."""
 
     def __init__(self, answer: Response) -> None:
-        headers = {**answer.headers, "content-length": str(len(answer.body))}
-        super().__init__(answer.body, answer.status, headers, answer.content_type if answer.body else None)
+        body = b"" if answer.status in _BARE else answer.body
+        length = {} if answer.status in _BARE else {"content-length": str(len(body))}
+        super().__init__(body, answer.status, answer.headers | length, answer.content_type if body else None)
         self._delay_s, self._drip_s, self._cut = answer.delay_s, answer.drip_s, answer.cut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,14 +108,15 @@ def application(sandbox: Sandbox) -> FastAPI:
         )
         fault = sandbox.fault_for(request)
         if fault and fault.hold_s:
-            await asyncio.sleep(fault.hold_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(_ending(http).wait(), fault.hold_s)
         since = sandbox.clock.now()
         answer = sandbox.answer(request, fault, since)
         while answer.again_s:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_nap_s(sandbox, since + answer.again_s)):
                     await moved.wait()
-            if _server_ends(http) or await http.is_disconnected():
+            if _ending(http).is_set() or await http.is_disconnected():
                 since = -math.inf  # what is answered now ends the wait
             answer = sandbox.answer(request, fault, since, again=True)
         moved.set()  # and cleared at once: whoever waits is woken all the same
@@ -162,9 +165,10 @@ async def _body(http: HttpRequest) -> tuple[bytes, bool]:
     return body, False
 
 
-def _server_ends(http: HttpRequest) -> bool:
-    ending: asyncio.Event | None = http.scope.get("state", {}).get("ending")
-    return ending is not None and ending.is_set()
+def _ending(http: HttpRequest) -> asyncio.Event:
+    """Set once the server is to end; never, where it is not ours to run."""
+    ending: asyncio.Event = http.scope.get("state", {}).get("ending") or asyncio.Event()
+    return ending
 
 
 def _nap_s(sandbox: Sandbox, deadline: float) -> float:

@@ -171,8 +171,8 @@ def world_wire(world: World, machine: Machine) -> dict[str, Any]:
     """The machine as the world shows it to tests.
 
     `pending_restart`: ids of mounted volumes with space that it does not use before its next
-    boot, whoever added it. `snapshot`: it is suspended, and a start resumes it. `booted_at`: its
-    last cold start, null when that is not known.
+    boot, whoever added it. `snapshot`: it is suspended, and a start resumes it. `memory_kept`: the same
+    in every state. `booted_at`: its last cold start, null when that is not known.
     """
     usable_at_once = world.switches["extend_needs_restart"] == "never"
     return {
@@ -184,6 +184,9 @@ def world_wire(world: World, machine: Machine) -> dict[str, Any]:
             if not usable_at_once and volume.size_gb > machine.used_gb.get(volume.id, volume.size_gb)
         ],
         "snapshot": machine.state == "suspended" and machine.memory_kept,
+        "memory_kept": machine.memory_kept,
+        "host": machine.host,
+        "moved": machine.moved,
         "booted_at": None if machine.booted_at is None else rfc3339(machine.booted_at),
     }
 

@@ -35,20 +35,20 @@ def suspend(world: World, request: Request, app_name: str, machine_id: str) -> R
 
 
 def wait(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    """200 in the wanted state, else the 408 that ends the wait when its time has passed.
+    """200 in a wanted state, else the 408 that ends the wait when its time has passed.
 
-    `state` is `started` unless it is given, `timeout` whole seconds from 1 to 60, which is the default.
+    `state` is `started` unless it is given; given repeatedly, any of them is wanted.
+    `timeout` are whole seconds from 1 to 60, which is the default.
     """
     machine = required(world, app_name, machine_id)
-    wanted = request.parameter("state")
-    wanted = "started" if wanted is None else wanted
-    if wanted not in _WAITED_FOR:
+    wanted = request.parameters("state") or ["started"]
+    if not set(wanted) <= set(_WAITED_FOR):
         raise fields.refused("state", f"must be one of {', '.join(_WAITED_FOR)}")
     timeout_s = _timeout_s(request.parameter("timeout"))
     state = shown_state(world, machine)
-    if wanted == machine.state or (wanted in RUNNING and machine.state in RUNNING):
+    if machine.state in wanted or (machine.state in RUNNING and not set(wanted).isdisjoint(RUNNING)):
         return reply({"ok": True, "state": state})
-    problem = f"machine failed to reach desired state, {wanted}, currently {state}"
+    problem = f"machine failed to reach desired state, {' or '.join(wanted)}, currently {state}"
     answer = reply({"error": f"deadline_exceeded: {problem}", "status": "deadline_exceeded"}, 408)
     answer.again_s = timeout_s
     return answer
@@ -242,7 +242,12 @@ ROUTES = (
         replies={200: wires.MachineWaited},
         errors=(401, 404, 408, 422),
         query={
-            "state": {"type": "string", "enum": list(_WAITED_FOR), "default": "started"},
+            "state": {
+                "type": "array",
+                "items": {"type": "string", "enum": list(_WAITED_FOR)},
+                "minItems": 1,
+                "default": ["started"],
+            },
             "timeout": {
                 "type": "integer",
                 "minimum": 1,

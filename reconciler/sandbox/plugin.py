@@ -16,6 +16,7 @@ import pytest
 
 MARK = "reconcile_sandbox"
 _PATIENCE_S = 60
+_KNOWN = ("clock", "profile", "strict", "seed", "switch", "script", "apps", "machines", "token")
 _DEFAULTS = {"clock": "manual", "profile": "extended", "token": "sandbox"}
 
 
@@ -118,7 +119,7 @@ class RunningSandbox:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARK}(clock, profile, strict, seed, switch, apps, machines, token): how the sandbox is started",
+        f"{MARK}({', '.join(_KNOWN)}): how the sandbox is started",
     )
 
 
@@ -129,6 +130,11 @@ def reconcile_sandbox(request: pytest.FixtureRequest) -> Iterator[RunningSandbox
 
     options: dict[str, Any] = dict(_DEFAULTS)
     for mark in reversed(list(request.node.iter_markers(MARK))):
+        unknown = [*(repr(each) for each in mark.args), *(set(mark.kwargs) - set(_KNOWN))]
+        if unknown:
+            raise pytest.UsageError(
+                f"the mark {MARK} takes no {unknown[0]}: it takes {', '.join(_KNOWN)}, by name"
+            )
         options |= mark.kwargs
     with serving(**options) as url:
         yield RunningSandbox(url, options["token"])

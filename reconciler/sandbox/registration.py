@@ -1,6 +1,8 @@
 """The bodies of the two control verbs that the description shows: nothing can be made without an app."""
 
-from pydantic import Field
+from typing import Any
+
+from pydantic import ConfigDict, Field
 
 from reconciler.wire.base import Wire
 
@@ -8,16 +10,27 @@ from reconciler.wire.base import Wire
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$"
 
 
+_NAME_OR_ORGANIZATION: Any = [
+    {"required": [one], "properties": {one: {"type": "string"}}} for one in ("name", "org_slug")
+]
+
+
 class AppRegistration(Wire):
-    name: str = Field(pattern=NAME)
+    """Without a name, only the organization is registered."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _NAME_OR_ORGANIZATION})
+
+    name: str | None = Field(None, pattern=NAME)
     org_slug: str | None = Field(None, pattern=NAME)
     primary_region: str | None = None
 
 
 class AppRegistered(Wire):
-    name: str
+    """Only the organization has no name."""
+
     org_slug: str
-    primary_region: str
+    name: str = ""
+    primary_region: str = ""
 
 
 class MachineRegistration(Wire):

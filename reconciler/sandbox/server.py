@@ -16,6 +16,7 @@ from uvicorn import Config, Server
 from reconciler.errors import ReconcilerError
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.courier import Courier
+from reconciler.sandbox.database import require_own
 from reconciler.sandbox.http import Connection, application
 from reconciler.sandbox.lock import locked
 
@@ -42,6 +43,8 @@ def serve(
     Raises ReconcilerError when the port or socket is taken or another process serves `db`,
     ValueError for an unknown clock or profile.
     """
+    if db is not None:
+        require_own(db)  # before the lock beside it is written
     with _opened(db, port, host, machine_socket) as (listeners, url, announce):
         sandbox = Sandbox(db=db, clock=clock, **options)
 

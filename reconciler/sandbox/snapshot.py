@@ -63,19 +63,40 @@ def schedule(world: World, volume: Volume, at: float) -> Snapshot:
 
 def wire(world: World, snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot as the list shows it: an unfinished one has size 0 and was created in year 1."""
-    created_at = YEAR_ONE if snapshot.created_at is None else rfc3339(snapshot.created_at)
-    documented: dict[str, Any] = {
-        "id": snapshot.id,
-        "size": snapshot.size,
-        "digest": "" if snapshot.created_at is None else hashlib.sha256(snapshot.id.encode()).hexdigest(),
-        "created_at": created_at,
-        "retention_days": snapshot.retention_days,
-    }
+    documented = _documented(snapshot)
     if world.switches["snapshot_fields"] == "bare":
         del documented["retention_days"]
     if world.switches["snapshot_fields"] != "known":
         return documented
-    return {**documented, "status": snapshot.state, "volume_size": snapshot.volume_size_gb * _GB}
+    return {**documented, **_known(snapshot)}
+
+
+def world_wire(snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot as the world shows it to tests: whole, whatever the switches."""
+    return {
+        "app": snapshot.app,
+        "volume_id": snapshot.volume_id,
+        **_documented(snapshot),
+        **_known(snapshot),
+        "encrypted": snapshot.encrypted,
+        "fstype": snapshot.fstype,
+        "requested_at": rfc3339(snapshot.requested_at),
+    }
+
+
+def _documented(snapshot: Snapshot) -> dict[str, Any]:
+    digest = hashlib.sha256(snapshot.id.encode()).hexdigest() if snapshot.digest is None else snapshot.digest
+    return {
+        "id": snapshot.id,
+        "size": snapshot.size,
+        "digest": "" if snapshot.created_at is None else digest,
+        "created_at": YEAR_ONE if snapshot.created_at is None else rfc3339(snapshot.created_at),
+        "retention_days": snapshot.retention_days,
+    }
+
+
+def _known(snapshot: Snapshot) -> dict[str, Any]:
+    return {"status": snapshot.state, "volume_size": snapshot.volume_size_gb * _GB}
 
 
 def _backup(world: World, snapshot: Snapshot) -> dict[str, Any]:

@@ -18,9 +18,13 @@ def check(route: Route, request: Request) -> None:
     """Raises Refusal: 400 for a query, body or repeated key that nothing reads, 415 for a media type
     other than JSON, 422 for a field that is not described, or null.
     """
+    seen: set[str] = set()
     for name, _ in parse_qsl(request.query, keep_blank_values=True):
         if name not in route.query:
             raise Refusal(400, f"query parameter `{name}` is not described", INVALID)
+        if name in seen and route.query[name].get("type") != "array":
+            raise Refusal(400, f"query parameter `{name}` is repeated, and read once", INVALID)
+        seen.add(name)
     if route.body is None:
         if request.body:
             raise Refusal(400, "this operation takes no body", INVALID)

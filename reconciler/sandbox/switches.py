@@ -12,13 +12,14 @@ _MOST = 1e9
 
 
 class Switch(NamedTuple):
-    """`allowed`: all values, the default first; empty for a number, which is at least `lowest`."""
+    """`allowed`: all values, the default first; empty for a number from `lowest` to `highest`."""
 
     about: str
     client: str  # what a client is expected to do, whatever the setting
     allowed: tuple[Any, ...] = ()
     default: float = 0
     lowest: float = 0
+    highest: float = _MOST
 
 
 SWITCHES: Mapping[str, Switch] = {
@@ -180,6 +181,7 @@ SWITCHES: Mapping[str, Switch] = {
         "report a create without a unique zone as a refusal",
         default=5,
         lowest=1,
+        highest=1000,
     ),
     "zones_used_up": Switch(
         "the status of a create without a unique zone left",
@@ -208,7 +210,7 @@ def described(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         name: {
             "value": settings[name],
             "default": default_of(switch),
-            **({"allowed": switch.allowed} if switch.allowed else {"lowest": switch.lowest}),
+            **({"allowed": switch.allowed} if switch.allowed else _range(switch)),
             "about": switch.about,
             "client": switch.client,
         }
@@ -229,6 +231,10 @@ def check(settings: Mapping[str, Any]) -> None:
         elif (
             not isinstance(value, int | float)
             or isinstance(value, bool)
-            or not switch.lowest <= value <= _MOST
+            or not switch.lowest <= value <= switch.highest
         ):
-            raise Refusal(422, f"switch `{name}` is a number from {switch.lowest:g}")
+            raise Refusal(422, f"switch `{name}` is a number from {switch.lowest:g} to {switch.highest:g}")
+
+
+def _range(switch: Switch) -> dict[str, float]:
+    return {"lowest": switch.lowest, "highest": switch.highest}

@@ -4,6 +4,7 @@ Source: platform API, 2.2, 3.2 and 4.2; platform notes, "Volumes".
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,7 +65,10 @@ class Day(Thing):
 
 @dataclass
 class Snapshot(Thing):
-    """Kept here because volumes are created from it. `size` is 0 until it is finished."""
+    """Kept here because volumes are created from it.
+
+    `size` is 0 until it is finished, `digest` None where it follows from the id.
+    """
 
     kind = "snapshot"
     volume_id: str
@@ -76,6 +80,7 @@ class Snapshot(Thing):
     requested_at: float
     created_at: float | None = None
     size: int = 0
+    digest: str | None = None
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -110,7 +115,7 @@ def create(world: World, request: Request, app_name: str) -> Response:
         app=app.id,
         name=name,
         region=region,
-        zone=_zone(world, app.id, name, region, unique is not False),
+        zone=free_zone(world, app.id, name, region, unique is not False),
         size_gb=size_gb,
         encrypted=original.encrypted if original else encrypted is not False,
         fstype=original.fstype if original else fstype or FSTYPES[0],
@@ -192,9 +197,10 @@ def wire(world: World, volume: Volume) -> dict[str, Any]:
 
 
 def settle_in(world: World, volume: Volume, state: str) -> None:
-    """Let a new volume begin in `state`, and its first day with it."""
+    """Let a new volume begin in `state`, and with it the day of its life that it is in."""
     world.enter(volume, state)
-    world.enter(Day(volume.id), "passing", volume.created_at)
+    age_s = max(0.0, world.now - volume.created_at)
+    world.enter(Day(volume.id), "passing", volume.created_at + age_s // DAY_S * DAY_S)
 
 
 def begin_days(world: World) -> None:
@@ -316,18 +322,18 @@ def _check_placement(world: World, region: str) -> None:
         raise Refusal(status, f"insufficient resources to place the volume in region {region}", failure)
 
 
-def _zone(world: World, app_name: str, name: str, region: str, unique: bool) -> str:
+def free_zone(world: World, app_name: str, name: str, region: str, unique: bool) -> str:
     """The first hardware zone of the region that holds the fewest volumes of this name.
 
     Raises Refusal when `unique` and every zone (switch zones_per_region) holds one.
     """
-    taken = [
+    taken = Counter(
         volume.zone
         for volume in world.children(Volume, f"{app_name}/{name}")
         if volume.region == region and volume.present
-    ]
+    )
     zones = [_zone_name(region, number) for number in range(int(world.switches["zones_per_region"]))]
-    zone = min(zones, key=taken.count)
+    zone = min(zones, key=taken.__getitem__)
     if unique and zone in taken:
         raise _zones_used_up(world, region)
     return zone

@@ -163,8 +163,10 @@ def test_an_owed_restart_waits_for_a_machine_that_is_to_stay_suspended(
     assert f"* Volume/{app}/data: restart" in plan.out
     assert not [request for request in requests if request[0] in MUTATIONS]
     extended_project.write(grown + machine(app, id, "started"))
-    extended_project.apply()
-    assert extended_project.apply().outcomes() == {f"Volume/{app}/data#restart": "done"}
+    assert extended_project.apply().outcomes() == {
+        f"Machine/{app}/worker#start": "done",
+        f"Volume/{app}/data#restart": "done",
+    }
     assert seen(extended, id)["pending_restart"] == []
     assert extended_project.apply().json["owed"] == []
 
@@ -178,3 +180,12 @@ def test_the_embedded_sandbox_has_the_machines_that_manifests_name_and_keeps_the
     again = project.apply("manifests", "--sandbox")
     assert "machine m1" not in again.err
     assert (again.json["steps"], again.json["summary"]["noop"]) == ([], 1)
+
+
+def test_drift_says_what_it_cannot_compare(project: Project, sandbox: Sandbox, app: str) -> None:
+    id = sandbox.machine(app)
+    project.write(machine(app, id, "suspended"))
+    project.apply()
+    drift = project.run("drift")
+    assert drift.code == 0
+    assert "Machine: 1 recorded, not compared (its live state is unknown without capability" in drift.err

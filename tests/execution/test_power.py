@@ -82,7 +82,7 @@ async def test_a_start_says_that_connections_may_be_stale_and_promises_no_memory
     assert (await stage.apply(machine("started"))).plan.steps == ()
 
 
-async def test_a_suspend_that_takes_too_long_is_pending_and_later_runs_only_wait(stage: Stage) -> None:
+async def test_a_suspend_that_takes_too_long_is_pending_and_the_next_run_only_waits(stage: Stage) -> None:
     switch(stage, suspending_s=100)
     make_machine(stage)
     soon = machine("suspended", rest="lifecycle: {timeout_s: 20}\n")
@@ -92,11 +92,22 @@ async def test_a_suspend_that_takes_too_long_is_pending_and_later_runs_only_wait
     assert "currently suspending" in result.error
     assert 15 < stage.time.elapsed_s <= 20
     assert (await stage.record(ADDRESS)).applied == {"power": "suspending"}
-    assert outcomes(await stage.apply(soon)) == {WAIT: "pending"}
     assert outcomes(await stage.apply(machine("suspended"))) == {WAIT: "done"}
     assert (await stage.record(ADDRESS)).applied == {"power": "suspended"}
     assert (await stage.apply(machine("suspended"))).plan.steps == ()
     assert stage.line.mutations == ["POST"]
+
+
+async def test_a_suspend_that_somebody_undid_is_made_again_after_one_vain_wait(stage: Stage) -> None:
+    switch(stage, suspending_s=100)
+    make_machine(stage)
+    soon = machine("suspended", rest="lifecycle: {timeout_s: 20}\n")
+    assert outcomes(await stage.apply(soon)) == {SUSPEND: "pending"}
+    make_machine(stage, state="started")
+    assert outcomes(await stage.apply(soon)) == {WAIT: "pending"}
+    assert (await stage.record(ADDRESS)).applied == {}
+    assert outcomes(await stage.apply(machine("suspended"))) == {SUSPEND: "done"}
+    assert states(stage) == {"m1": "suspended"}
 
 
 @pytest.mark.parametrize("body", [{}, {"ok": True}, {"ok": True, "state": "suspended"}])
@@ -315,15 +326,16 @@ async def test_no_restart_for_a_machine_that_is_to_stay_suspended_and_it_stays_o
     assert (again.plan.steps, len(again.owed)) == ((), 1)
 
 
-async def test_suspend_and_resume_leave_the_restart_owed_until_it_is_carried_out(stage: Stage) -> None:
+async def test_a_resume_is_followed_by_the_restart_that_it_does_not_replace(stage: Stage) -> None:
     await grown_under_a_machine(stage)
     await stage.apply(GROWN + machine("suspended"))
+    assert len(unused_space(stage)) == 1
     resumed = await stage.apply(GROWN + machine("started"))
-    assert outcomes(resumed) == {START: "done"}
-    assert (len(resumed.owed), len(unused_space(stage))) == (1, 1)
-    restarted = await stage.apply(GROWN + machine("started"))
-    assert outcomes(restarted) == {"Volume/shop/data#restart": "done"}
-    assert (restarted.owed, unused_space(stage)) == ((), [])
+    assert outcomes(resumed) == {START: "done", "Volume/shop/data#restart": "done"}
+    verbs = [path.rpartition("/")[2] for method, path in stage.line.sent if method == "POST"]
+    assert verbs[-2:] == ["start", "restart"]
+    assert (resumed.owed, unused_space(stage)) == ((), [])
+    assert (await stage.apply(GROWN + machine("started"))).plan.steps == ()
 
 
 async def test_a_stopped_machine_is_not_restarted_and_its_start_settles_what_is_owed(stage: Stage) -> None:

@@ -64,6 +64,8 @@ RECORDER = "execution/recorder.py"
 INTENTS = "execution/intents.py"
 APPLY = "pipeline/apply.py"
 VOLUME = "kinds/volume.py"
+MACHINE = "kinds/machine.py"
+RESTARTS = "kinds/restarts.py"
 DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
 PLANNER = "planning/planner.py"
@@ -279,7 +281,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an inferred object is recorded as if an answer had named it",
         RECORDER,
-        "self._clock.now(), inferred=inferred)",
+        "self._clock.now(), inferred=found)",
         "self._clock.now(), inferred=False)",
     ),
     _mutant(
@@ -318,6 +320,69 @@ MUTANTS: tuple[Mutant, ...] = (
         EXECUTOR,
         "if step.if_owed and not any(",
         "if False and not any(",
+    ),
+    # --- machines ---
+    _mutant(
+        "a machine is suspended although it is suspended",
+        MACHINE,
+        '        if state == "suspended" or state in RUNNING:\n',
+        '        if state == "suspended":\n'
+        "            return Moves(Action.SUSPEND, (_suspend_step(subject),))\n"
+        "        if state in RUNNING:\n",
+    ),
+    _mutant(
+        "a machine is suspended although it is recorded as suspended",
+        MACHINE,
+        "if want is None or want == _recorded(subject) or (want",
+        "if want is None or (want",
+    ),
+    _mutant(
+        "a machine that a manifest wants suspended is started",
+        MACHINE,
+        'return _start(subject, fields) if want == "started" else',
+        'return _start(subject, fields) if subject.live.power != "started" else',
+    ),
+    _mutant(
+        "a suspend is not waited for",
+        MACHINE,
+        '        applied={"power": "suspending"},\n        wait=wait,\n',
+        '        applied={"power": "suspended"},\n',
+    ),
+    _mutant(
+        "a slice of a wait that is over counts as the end of it",
+        "execution/waiting.py",
+        '            seen = f"not there ({waited.message})"\n',
+        '            return Waited("done", "reached", {})\n',
+    ),
+    _mutant(
+        "an owed restart is sent to a machine that shall stay suspended",
+        RESTARTS,
+        'if power is not None and power.wanted == "suspended":',
+        "if False:",
+    ),
+    _mutant(
+        "an owed restart is never sent",
+        RESTARTS,
+        'if subject.lifecycle.restart != "auto" or not',
+        "if True or not",
+    ),
+    _mutant(
+        "a machine is restarted once for each of its volumes",
+        "planning/order.py",
+        "    steps = _one_restart_per_machine(steps)\n",
+        "    steps = [group for group in steps if group]\n",
+    ),
+    _mutant(
+        "one restart is done for one of its volumes only",
+        RECORDER,
+        "put = self._settled(put[0], step.if_owed)",
+        "put = self._settled(put[0], ())",
+    ),
+    _mutant(
+        "a resume does what is owed",
+        RESTARTS,
+        'STOPPED = ("stopped", "created")',
+        'STOPPED = ("stopped", "created", "suspended")',
     ),
     # --- what may run ---
     _mutant(

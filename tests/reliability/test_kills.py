@@ -42,6 +42,8 @@ OPERATIONS = {
     "Volume/shop/old#delete",
     "PostgresCluster/fresh#create",
     "PostgresCluster/orders-copy#restore",
+    "Machine/shop/naps#suspend",
+    "Machine/shop/wakes#start",
     "Secret/shop/PASSWORD#set",
     "Secret/shop/ROTATED#set",
     "Secret/shop/DSN#set",
@@ -180,7 +182,13 @@ def good_ending() -> Ending:
         "volumes": [*volumes, {**a_volume("old"), "state": "pending_destroy"}],
         "clusters": clusters,
         "secrets": [],
-        "machines": [{"id": "m1", "pending_restart": []}],
+        "machines": [
+            {"id": "m1", "state": "started", "pending_restart": []},
+            *(
+                {"id": id, "state": wanted, "pending_restart": []}
+                for id, (_, wanted, _) in scenario.MACHINES.items()
+            ),
+        ],
         "snapshots": [
             {"volume_id": f"vol_{name}0", "created_at": EARLIER} for name in (*scenario.SNAPSHOTS, "foreign")
         ],
@@ -192,9 +200,14 @@ def good_ending() -> Ending:
     return Ending(
         before={"volumes": [a_volume(name) for name in first], "clusters": [a_cluster("orders")]},
         after=after,
-        log=[call("PUT", "vol_grow0/extend"), call("DELETE", "vol_old0")],
+        log=[
+            call("PUT", "vol_grow0/extend"),
+            call("DELETE", "vol_old0"),
+            power_call("naps", "suspend"),
+            power_call("wakes", "start"),
+        ],
         records=[{"address": f"Kind/{each['id']}", "id": each["id"]} for each in ours]
-        + [{"address": "Secret/shop/DSN", "id": "DSN"}],
+        + [{"address": "Secret/shop/DSN", "id": "DSN"}, {"address": "Machine/shop/naps", "id": "naps"}],
         owed=[{"address": scenario.OWES_A_RESTART, "work": "restart"}],
         later=[call("GET", "vol_grow0")],
     )
@@ -202,6 +215,11 @@ def good_ending() -> Ending:
 
 def call(method: str, path: str) -> dict[str, Any]:
     return {"method": method, "path": f"/v1/apps/{scenario.APP}/volumes/{path}", "effect": True, "at": AT}
+
+
+def power_call(id: str, verb: str, *, effect: bool = True) -> dict[str, Any]:
+    path = f"/v1/apps/{scenario.APP}/machines/{id}/{verb}"
+    return {"method": "POST", "path": path, "effect": effect, "at": AT}
 
 
 def item(things: Any, name: str) -> Any:
@@ -341,6 +359,21 @@ SPOILED: dict[str, tuple[Kind, str, Callable[[Any], Any]]] = {
         ],
     ),
     "a restart owed no more": ("broken promise", "Volume/shop/grow", lambda ending: ending.owed.clear()),
+    "a machine that is not suspended": (
+        "not converged",
+        "machine naps is suspending",
+        lambda ending: ending.after["machines"][1].update(state="suspending"),
+    ),
+    "a machine that is to stay suspended started": (
+        "broken promise",
+        "machine naps was sent",
+        lambda ending: ending.log.append(power_call("naps", "start", effect=False)),
+    ),
+    "a machine started, suspended by others and started again": (
+        "duplicate",
+        "2 calls changed machine wakes",
+        lambda ending: ending.log.append(power_call("wakes", "start")),
+    ),
     "a call of the last apply": (
         "not converged",
         "the last apply sent PUT",
@@ -357,6 +390,12 @@ def test_a_second_snapshot_after_the_first_has_served_its_time_is_none_too_many(
     ending = good_ending()
     ending.after["snapshots"].append({"volume_id": "vol_aged0", "created_at": "2026-01-01T11:00:00Z"})
     assert judge_world(ending) == []
+
+
+def test_a_call_repeated_without_effect_is_none_too_many() -> None:
+    ending = good_ending()
+    repeated = power_call("naps", "suspend", effect=False)
+    assert judge_world(replace(ending, log=[*ending.log, repeated])) == []
 
 
 def restarting(ending: Ending) -> Ending:

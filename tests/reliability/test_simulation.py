@@ -96,6 +96,22 @@ def test_a_dead_process_sends_and_writes_nothing_more() -> None:
     ]
 
 
+def test_a_suspend_takes_its_time_and_is_waited_for_in_slices() -> None:
+    machine = {
+        "apiVersion": "reconciler/v1",
+        "kind": "Machine",
+        "metadata": {"name": "m1", "app": "shop"},
+        "spec": {"id": "m1", "power": "suspended"},
+    }
+    scenario = Scenario(5, [Round([machine], runs=[Run()])], {"suspending_s": 13}, [], ["m1"])
+    report = play(scenario, keep_trace=True)
+    assert report.violation is None
+    (sent,) = [line for line in report.trace if "p0.0 sends POST" in line]
+    (ended,) = [line for line in report.trace if "p0.0 ends" in line]
+    assert ended.endswith("Machine/shop/m1#suspend=done")
+    assert 13 < float(ended.split()[0]) - float(sent.split()[0]) < 15
+
+
 def test_time_passes_only_where_somebody_waits() -> None:
     timeline = Timeline()
     try:

@@ -23,9 +23,8 @@ class Platform:
             db=db,
             profile=profile,
             wall=lambda: wall,
-            monotonic=lambda: 0.0,
             rng=random.Random(7),
-            **{"apps": [{"name": "shop"}], **options},
+            **{"apps": [{"name": "shop"}], "monotonic": lambda: 0.0, **options},
         )
 
     def call(

@@ -1,16 +1,17 @@
-"""The page in a real Chromium, where there is one, and the group `browser` is installed."""
+"""The page in a real Chromium. Without one, only CI fails."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright import sync_api
 
 from reconciler.sandbox.plugin import RunningSandbox
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-sync_api = pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None and "CI" not in os.environ, reason="there is no Chromium")
 
 
 @pytest.fixture(params=[True, False], ids=["", "without script"])

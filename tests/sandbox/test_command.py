@@ -1,10 +1,11 @@
 """`reconcile sandbox` as a person starts it, with files and options."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from textwrap import dedent
 
@@ -84,9 +85,12 @@ def test_strictness_switches_and_faults_are_there_from_the_first_request(tmp_pat
     [
         ("volumes: [", "seed.yaml"),
         ("- shop", "it holds no mapping"),
-        ("volume: []", "`volume` is none of apps, clusters"),
-        ("volumes: [{app: shop}]", "name is required"),
-        ('volumes: [{app: shop, name: a, size_gb: "10"}]', "size_gb must be an integer"),
+        ("volume: []", "seed.yaml: volume: is unknown; a seed has apps, clusters"),
+        ("volumes: [{app: shop}]", "seed.yaml: volumes[0].name: is required"),
+        (
+            'volumes: [{app: shop, name: a, size_gb: "10"}]',
+            "seed.yaml: volumes[0].size_gb: must be a whole number",
+        ),
         ("a: 1\n---\nb: 2", "2 documents instead of one"),
         ("", "0 documents instead of one"),
         ("apps: [{name: shop, name: till}]", "name"),
@@ -106,6 +110,10 @@ def test_an_unusable_seed_is_named_without_a_traceback(tmp_path: Path, text: str
         (("--switch", "nothing=1"), "there is no switch `nothing`"),
         (("--switch", "secret_status"), "is not NAME=VALUE"),
         (("--clock", "fast"), "is not a clock"),
+        (("--clock", "x99999999999999999999"), "up to x1000000"),
+        (("--token", ""), "the token must be"),
+        (("--token", "a b"), "the token must be"),
+        (("--switch", "zones_per_region=1000000000"), "from 1 to 1000"),
     ],
 )
 def test_a_slip_on_the_command_line_is_a_usage_error(options: Sequence[str], says: str) -> None:
@@ -119,6 +127,37 @@ def test_a_misspelt_script_of_faults_is_a_usage_error(tmp_path: Path) -> None:
     code, told = failed("--faults", "faults.json", cwd=tmp_path)
     assert code == 64
     assert "action" in told
+
+
+@pytest.mark.parametrize("text", ["hello", "5", "{seed: 1}"])
+def test_a_file_that_is_no_script_of_faults_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "faults.yaml").write_text(text)
+    code, told = failed("--faults", "faults.yaml", cwd=tmp_path)
+    assert code == 64
+    assert "faults.yaml: " in told
+    assert "action" in told
+    assert "Script" not in told
+
+
+@pytest.mark.parametrize("name", ["state.db", "foreign.db", "text.db"])
+def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    if name == "text.db":
+        file.write_text("not a database, but longer than a page header needs to be" * 10)
+    else:
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            connection.execute("CREATE TABLE things (x)")
+            if name == "state.db":
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA application_id = 0x52636e63")
+                connection.execute("PRAGMA user_version = 2")
+    before = file.read_bytes()
+    code, told = failed("--db", name, cwd=tmp_path)
+    assert code == 1
+    assert f"{name} is not the database of a sandbox" in told
+    assert "Traceback" not in told
+    assert file.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
 def test_the_world_of_one_sandbox_is_the_seed_of_the_next(tmp_path: Path) -> None:

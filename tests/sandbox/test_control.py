@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.errors import StoreError
 from reconciler.sandbox.clock import WorldClock
+from reconciler.sandbox.http import application
 from tests.sandbox.platform import NOON, Platform
 
 VOLUMES = "/v1/apps/shop/volumes"
@@ -37,6 +38,7 @@ def test_the_log_tells_what_changed_the_world(platform: Platform) -> None:
     }
     assert [(entry["status"], entry["effect"]) for entry in rest] == [(200, False), (422, False)]
     assert [entry["seq"] for entry in platform.ok("GET", "/_sandbox/log?since=2")] == [3]
+    assert platform.call("GET", f"/_sandbox/log?since={10**18}").status == 422
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,10 @@ def test_a_misspelt_fault_is_refused(platform: Platform, fault: Any) -> None:
     assert platform.call("POST", "/_sandbox/faults", [fault]).status == 422
 
 
-@pytest.mark.parametrize("body", [{"zones_per_region": 0}, {"secret_status": 500}, {"nothing": 1}])
+@pytest.mark.parametrize(
+    "body",
+    [{"zones_per_region": 0}, {"zones_per_region": 1_000_000_000}, {"secret_status": 500}, {"nothing": 1}],
+)
 def test_a_switch_takes_only_its_own_values(platform: Platform, body: dict[str, Any]) -> None:
     before = platform.ok("GET", "/_sandbox/switches")
     assert platform.call("POST", "/_sandbox/switches", body).status == 422
@@ -197,7 +202,7 @@ def test_the_clock_runs_as_set(setting: str, passed: float) -> None:
     assert clock.now() == 1000 + passed
 
 
-@pytest.mark.parametrize("setting", ["fast", "x0", "x", "x-1"])
+@pytest.mark.parametrize("setting", ["fast", "x0", "x", "x-1", "x1000001", "x99999999999999999999"])
 def test_no_other_clock_exists(setting: str) -> None:
     with pytest.raises(ValueError, match="is not a clock"):
         WorldClock(setting)
@@ -227,6 +232,37 @@ def test_an_unusable_seed_is_named(tmp_path: Path, text: str) -> None:
     seed.write_text(text)
     with pytest.raises(StoreError):
         Platform(seed=seed, apps=())
+
+
+def test_nobody_can_move_the_clock_to_where_dates_end(platform: Platform) -> None:
+    platform.volume()
+    century = {"advance_s": 100 * 365 * 24 * 3600}
+    statuses = [platform.call("POST", "/_sandbox/clock", century).status for _ in range(75)]
+    assert (statuses[0], statuses[-1]) == (200, 422)
+    assert platform.call("GET", VOLUMES).status == 200
+
+
+def test_a_clock_that_runs_stops_before_dates_end() -> None:
+    passed = iter([0.0, 0.0, 1e6])
+    platform = Platform(clock="x1000000", monotonic=lambda: next(passed, 1e6))
+    assert platform.ok("GET", "/_sandbox/clock")["now"] == "9000-01-01T00:00:00.000000Z"
+    id = platform.volume()["id"]
+    assert platform.ok("GET", f"{VOLUMES}/{id}")["created_at"] == "9000-01-01T00:00:00.000Z"
+    platform.sandbox.close()
+
+
+@pytest.mark.parametrize("body", [{"cpus": 10**400}, {"memory_mb": 2**60}])
+def test_a_number_beyond_those_of_every_client_is_refused(platform: Platform, body: dict[str, int]) -> None:
+    assert platform.call("POST", "/_sandbox/machines", {"app": "shop", **body}).status == 422
+
+
+def test_an_organization_can_be_registered_without_an_app(platform: Platform) -> None:
+    assert platform.ok("POST", "/_sandbox/apps", {"org_slug": "acme"}) == {"org_slug": "acme"}
+    assert platform.call("POST", "/_sandbox/apps", {}).status == 422
+    schemas = application(platform.sandbox).openapi()["components"]["schemas"]
+    assert [each["required"] for each in schemas["AppRegistration"]["anyOf"]] == [["name"], ["org_slug"]]
+    assert "required" not in schemas["AppRegistration"]
+    assert schemas["AppRegistered"]["required"] == ["org_slug"]
 
 
 def test_a_file_that_is_no_sandboxs_is_refused(tmp_path: Path) -> None:

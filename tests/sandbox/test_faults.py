@@ -1,13 +1,16 @@
 """Scripts of faults: which requests are hit, and what their clients see. Source: DESIGN, 7."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.sandbox.platform import Platform
+from tests.sandbox.test_machine_wait import anyio_backend, front
 
+__all__ = ["anyio_backend"]  # a fixture
 VOLUMES = "/v1/apps/shop/volumes"
 
 
@@ -122,10 +125,27 @@ def test_every_list_can_be_stale(platform: Platform) -> None:
         {"faults": [{"action": "html", "probability": 2}]},
         {"faults": [], "sede": 1},
         {"action": "oversize", "size_bytes": 1 << 40},
+        {"action": "html", "times": 0},
+        {"action": "html", "times": -3},
+        {"action": "html", "method": "FOO"},
+        {"action": "delay", "delay_s": float("inf")},
+        {"action": "delay", "delay_s": 1e12},
+        {"action": "html", "probability": float("nan")},
+        {"action": "status", "body": {"a": float("inf")}},
+        {"action": "status", "headers": {"a\r\nb": "c"}},
+        {"action": "status", "headers": {"x": "a\r\nb: c"}},
+        {"action": "status", "headers": {"x": "ä€"}},
+        {"action": "status", "headers": {"Content-Length": "5"}},
+        {"action": "rate_limited", "retry_after": "1\r\nx: y"},
+        "hello",
+        5,
     ],
 )
 def test_a_misspelt_script_is_refused(platform: Platform, script: Any) -> None:
-    assert platform.call("POST", "/_sandbox/faults", script).status == 422
+    raw = json.dumps(script).replace("Infinity", "1e400").replace("NaN", "-1").encode()
+    refused = platform.call("POST", "/_sandbox/faults", raw)
+    assert refused.status == 422
+    assert not re.search("Fault|Script|dataclass|pydantic|None", refused.json()["error"])
     with pytest.raises(ValueError, match=r"\w"):
         Platform(script=script)
 
@@ -135,3 +155,31 @@ def test_the_faults_to_come_are_listed(platform: Platform) -> None:
     (listed,) = platform.ok("GET", "/_sandbox/faults")
     assert (listed["action"], listed["path"], listed["times"]) == ("drip", "/v1/postgres*", 2)
     json.dumps(listed)
+
+
+def test_the_word_of_a_method_may_be_in_lower_case(platform: Platform) -> None:
+    platform.fault(action="status", status=503, method="get", headers={"Retry-After": "3"})
+    hit = platform.call("GET", VOLUMES)
+    assert (hit.status, hit.headers["retry-after"]) == (503, "3")
+
+
+def test_faults_that_are_refused_today_are_dropped_from_an_older_world(tmp_path: Path) -> None:
+    db = tmp_path / "world.db"
+    older = Platform(db)
+    older.fault(action="html", times=2)
+    older.sandbox.faults.pending[0].times = -1
+    older.switch(secret_status=200)
+    older.sandbox.close()
+    newer = Platform(db)
+    assert newer.ok("GET", "/_sandbox/faults") == []
+    newer.sandbox.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("status", [204, 304])
+async def test_an_answer_that_must_have_no_body_has_none(platform: Platform, status: int) -> None:
+    platform.fault(action="status", status=status, body={"error": "fault"})
+    async with front(platform) as client:
+        answer = await client.get(VOLUMES)
+    assert (answer.status_code, answer.content) == (status, b"")
+    assert {"content-length", "content-type"}.isdisjoint(answer.headers)

@@ -61,7 +61,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed_amid_writes(tmp
                     sizes[made["id"]] = 3
                     await connection.ask("PUT", f"{VOLUMES}/{made['id']}/extend", {"size_gb": 10})
                     sizes[made["id"]] = 10
-                    if len(sizes) == ENOUGH:
+                    if len(sizes) >= ENOUGH:
                         process.kill()
             except (OSError, EOFError):
                 connection.close()

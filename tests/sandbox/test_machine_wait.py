@@ -85,6 +85,20 @@ async def test_a_wait_ends_with_408_when_its_time_has_passed(platform: Platform)
 
 
 @pytest.mark.anyio
+async def test_a_wait_for_several_states_ends_in_any_of_them(platform: Platform) -> None:
+    platform.ok("POST", "/_sandbox/machines", MACHINE)
+    platform.ok("POST", f"{M1}/suspend")
+    async with front(platform) as client:
+        waiting = await begun(client, "state=stopped&state=suspended")
+        assert not waiting.done()
+        await advance(client, 10)
+        assert waiting.done()
+        answer = await waiting
+        assert (answer.status_code, answer.json()["state"]) == (200, "suspended")
+        assert (await client.get(f"{M1}/wait?state=suspended&state=settled")).status_code == 422
+
+
+@pytest.mark.anyio
 async def test_a_wait_notices_what_another_request_does_at_once(platform: Platform) -> None:
     platform.ok("POST", "/_sandbox/machines", {**MACHINE, "state": "stopped"})
     async with front(platform) as client:

@@ -72,3 +72,29 @@ def test_another_project_takes_the_fixture_without_importing_anything(tmp_path: 
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", "-W", "error", "."]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(("mark", "says"), [("bogus=1", "takes no bogus"), ("'x600'", "takes no 'x600'")])
+def test_a_misspelt_mark_is_told_with_what_there_is(tmp_path: Path, mark: str, says: str) -> None:
+    tests = f"""
+        import pytest
+
+        @pytest.mark.reconcile_sandbox({mark})
+        def test_it(reconcile_sandbox):
+            pass
+    """
+    (tmp_path / "test_theirs.py").write_text(dedent(tests))
+    command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", "."]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert says in ran.stdout
+    assert "clock, profile, strict, seed, switch, script, apps, machines, token" in ran.stdout
+    assert "TypeError" not in ran.stdout
+
+
+def test_the_list_of_marks_names_every_argument(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "--markers"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (
+        "reconcile_sandbox(clock, profile, strict, seed, switch, script, apps, machines, token)" in ran.stdout
+    )

@@ -41,6 +41,14 @@ REFUSED: dict[str, tuple[str, str, Any, dict[str, str], int, str]] = {
     ),
     "a repeated key": ("POST", VOLUMES, b'{"name": "a", "name": "b"}', JSON, 400, "repeated"),
     "a body where none is read": ("DELETE", f"{VOLUMES}/vol_1", {}, JSON, 400, "no body"),
+    "a parameter twice that is read once": (
+        "GET",
+        "/v1/apps/shop/machines/m1/wait?state=started&timeout=1&timeout=x",
+        None,
+        BEARER,
+        400,
+        "timeout",
+    ),
     "an unknown query parameter": ("GET", f"{VOLUMES}?region=ams", None, BEARER, 400, "region"),
 }
 

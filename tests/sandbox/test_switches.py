@@ -24,6 +24,7 @@ def test_each_switch_is_listed_with_its_default_and_what_is_expected(platform: P
         "client": "take both for done",
     }
     assert listed["read_lag_s"]["lowest"] == 0
+    assert listed["zones_per_region"]["highest"] == 1000
     for name, switch in listed.items():
         assert switch["about"], name
         assert switch["client"], name

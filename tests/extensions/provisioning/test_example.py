@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.cli.harness import Project, environment
 from tests.extensions.provisioning.provider import SIGNING_SECRET, FakeProvider
 
-EXAMPLE = Path(__file__).parents[3] / "examples/extensions/extension.yaml"
+EXAMPLE = Path(__file__).parents[3] / "manifests/extensions/db.yaml"
 ADDRESS = "http://127.0.0.1:8090"
 
 

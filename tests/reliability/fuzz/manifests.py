@@ -27,6 +27,8 @@ from tests.reliability.responses.rules import it_can_be_written
 
 SECRET_VALUE = "kept-in-memory-9c1f"  # of the environment variable that secrets name
 
+MACHINE = "5e1ec7edca5e42"  # which the examples suspend
+
 
 @dataclass
 class Ground:
@@ -46,7 +48,9 @@ async def prepare(folder: Path) -> Ground:
     stage = Stage(folder)
     example = folder / "example-api-key.txt"
     example.write_text(f"{SECRET_VALUE}\n", encoding="utf-8")
-    await stage.apply("---\n".join(file.read_text("utf-8") for file in _examples()))
+    stage.call("POST", "/_sandbox/machines", {"app": "shop", "id": MACHINE})
+    applied = await stage.apply("---\n".join(file.read_text("utf-8") for file in _examples()))
+    assert all(result.outcome == "done" for result in applied.results), applied.results
     stage.line.sent.clear()
     platform = Platform(stage.line, BASE_URL, lambda: TOKEN, stage.time, jitter=lambda: 1.0, read_only=True)
     project = replace(stage.project(), platform=platform, env={"PASSWORD": SECRET_VALUE})

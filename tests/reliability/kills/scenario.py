@@ -40,6 +40,12 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
 # A snapshot for each of these reasons, and never a second one.
 SNAPSHOTS = {"grow": "before it grew", "old": "before it was deleted", "aged": "because of its age"}
 OWES_A_RESTART = f"Volume/{APP}/grow"
+# Machines by id: the state that each begins in, the one that it must be in at the end, and the call for it.
+MACHINES = {"naps": ("started", "suspended", "suspend"), "wakes": ("suspended", "started", "start")}
+
+# The database keeps them. Snapshots are counted, so the platform takes none of its own; and memory takes
+# so long to save that a look comes before it is done.
+_SWITCHES = ("--switch", "daily_snapshots=off", "--switch", "suspending_s=60")
 
 _PASSWORD = "correct-horse"  # of the emulated platform
 _ROTATED = {"before": "battery", "after": "staple"}
@@ -86,7 +92,7 @@ def prepared(root: Path, *, extended: bool = False) -> Template:
     (project_root / "manifests").mkdir(parents=True)
     project = Project(project_root)
     project.write("manifests: [manifests]\n", "reconcile.yaml")
-    with serving("--clock", CLOCK, "--db", str(root / "sandbox.db")) as sandbox:
+    with serving("--clock", CLOCK, "--db", str(root / "sandbox.db"), *_SWITCHES) as sandbox:
         project.env |= environment(sandbox.url, SHOP_ROTATED=_ROTATED["before"])
         sandbox.app(APP)
         project.write(_first_manifests())
@@ -95,6 +101,8 @@ def prepared(root: Path, *, extended: bool = False) -> Template:
         sandbox.advance(72 * 3600)
         ids = {each["name"]: each["id"] for each in sandbox.volumes(APP)}
         sandbox.machine(APP, ids["grow"])
+        for id, (state, _, _) in MACHINES.items():
+            sandbox.call("POST", "/_sandbox/machines", {"app": APP, "id": id, "state": state})
         sandbox.call("DELETE", f"/v1/apps/{APP}/volumes/{ids['gone']}")
         sandbox.make_volume(APP, "found", size_gb=5)
         foreign = sandbox.make_volume(APP, "foreign", size_gb=4)
@@ -156,6 +164,7 @@ def _manifests(origin: str, since: str, *, extended: bool) -> str:
             cluster("orders"),
             cluster("fresh"),
             cluster("orders-copy", spec=f'restore: {{from: orders, pitr_time: "{_later(since)}"}}'),
+            *(_machine(id, power) for id, (_, power, _) in MACHINES.items()),
             secret(APP, "PASSWORD", "env: SHOP_PASSWORD"),
             secret(APP, "ROTATED", "env: SHOP_ROTATED"),
             secret(
@@ -165,6 +174,13 @@ def _manifests(origin: str, since: str, *, extended: bool) -> str:
                 '@${PostgresCluster/fresh:endpoints.primary.pooler.host}/app"',
             ),
         ]
+    )
+
+
+def _machine(id: str, power: str) -> str:
+    return (
+        f"---\napiVersion: reconciler/v1\nkind: Machine\nmetadata: {{name: {id}, app: {APP}}}\n"
+        f"spec: {{id: {id}, power: {power}}}\n"
     )
 
 

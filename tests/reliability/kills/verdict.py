@@ -66,6 +66,7 @@ def judge_world(ending: Ending) -> list[Finding]:
         *_differences(ending),
         *_snapshots(ending),
         *_restart(ending),
+        *_power(ending),
         *_later_calls(ending),
     ]
 
@@ -133,7 +134,7 @@ def _duplicates(ending: Ending) -> Iterator[Finding]:
 def _orphans(ending: Ending) -> Iterator[Finding]:
     """Objects that were made or adopted and that no record tracks; and records of what is not there."""
     live = _live(ending.after)
-    tracked = Counter(record["id"] for record in ending.records if not _is_secret(record))
+    tracked = Counter(record["id"] for record in ending.records if _has_data(record))
     for id in sorted(live.keys() - tracked.keys()):
         if live[id]["name"] not in scenario.OWNED_BY_OTHERS:
             yield Finding("orphan", f"{_named(ending, id)} is not recorded")
@@ -146,8 +147,9 @@ def _orphans(ending: Ending) -> Iterator[Finding]:
             yield Finding("orphan", f"{_named(ending, id)} belongs to others and is recorded")
 
 
-def _is_secret(record: Mapping[str, Any]) -> bool:
-    return bool(record["address"].startswith("Secret/"))
+def _has_data(record: Mapping[str, Any]) -> bool:
+    """Whether the record is of something with an id of its own that holds data: no secret, no machine."""
+    return not record["address"].startswith(("Secret/", "Machine/"))
 
 
 def _deletes(ending: Ending) -> Iterator[Finding]:
@@ -219,6 +221,21 @@ def _restart(ending: Ending) -> Iterator[Finding]:
     for machine in ending.after["machines"]:
         if machine["pending_restart"]:
             yield Finding("broken promise", f"machine {machine['id']} was not restarted")
+
+
+def _power(ending: Ending) -> Iterator[Finding]:
+    """Each machine is as its manifest says, because of the one call for it, and never got another one."""
+    states = {each["id"]: each["state"] for each in ending.after["machines"]}
+    for id, (_, wanted, verb) in scenario.MACHINES.items():
+        if states.get(id) != wanted:
+            yield Finding("not converged", f"machine {id} is {states.get(id)}, not {wanted}")
+        sent = [entry for entry in ending.log if f"/machines/{id}/" in entry["path"]]
+        for entry in sent:
+            if entry["method"] in MUTATIONS and not entry["path"].endswith(f"/{verb}"):
+                yield Finding("broken promise", f"machine {id} was sent {entry['path']}")
+        changed = sum(entry["effect"] for entry in sent)
+        if changed > 1:
+            yield Finding("duplicate", f"{changed} calls changed machine {id}, due one {verb}")
 
 
 def _later_calls(ending: Ending) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from tests.reliability.simulation.faults import (
     Channel,
     kinds_for,
 )
-from tests.reliability.simulation.people import VOLUME_EDITS
+from tests.reliability.simulation.people import MACHINE_EDITS, VOLUME_EDITS
 from tests.reliability.simulation.scenario import Edit, Fault, Moment, Round, Run, Scenario, Verb
 from tests.reliability.simulation.tally import SEAMS
 
@@ -28,7 +28,16 @@ CAPABILITIES = (
     "machine.restart",
 )
 PAUSES_S = (0.0, 0.0, 1.0, 20.0, 200.0, 4000.0)
-KEPT = ("cluster_outcome", "snapshot_outcome")  # how the platform's own work ends: rarely badly
+KEPT = ("cluster_outcome", "snapshot_outcome", "placement")  # how the platform's own work ends: rarely badly
+NUMBERS = {
+    "read_lag_s": (0, 0, 4, 10),
+    "zones_per_region": (5, 3),
+    "suspending_s": (10, 10, 0, 40),
+    "detach_lag_s": (0, 0, 20),
+    "new_app_404_s": (0, 0, 0, 0, 0, 30),
+    "auto_extend_gb": (0, 0, 0, 0, 2),
+}
+DAY_S = 90000.0  # over a day, in which the platform does what it does daily
 
 Wanted = dict[str, dict[str, Any]]
 
@@ -42,7 +51,10 @@ def draw(seed: int) -> Scenario:
         passing = _edit_wishes(rng, wanted) if number else {}
         saved = bool(rounds) and any(run.verb == "save" for run in rounds[-1].runs)
         rounds.append(_round(rng, wanted, passing, saved=saved))
-    return Scenario(seed, rounds, _switches(rng), _capabilities(rng))
+    scenario = Scenario(seed, rounds, _switches(rng), _capabilities(rng))
+    # Drawn apart, so that the rest of a seed's history is the same with and without.
+    _machines(Random(f"machines {seed}"), scenario)
+    return scenario
 
 
 def _switches(rng: Random) -> dict[str, Any]:
@@ -50,15 +62,53 @@ def _switches(rng: Random) -> dict[str, Any]:
     for name, switch in switches.SWITCHES.items():
         if switch.allowed and rng.random() < (0.08 if name in KEPT else 0.4):
             chosen[name] = rng.choice(switch.allowed)
-    chosen["read_lag_s"] = rng.choice((0, 0, 4, 10))
-    chosen["zones_per_region"] = rng.choice((5, 3))
-    return chosen
+    return chosen | {name: rng.choice(values) for name, values in NUMBERS.items()}
 
 
 def _capabilities(rng: Random) -> list[str]:
     if rng.random() < 0.5:
         return []
     return [name for name in CAPABILITIES if rng.random() < 0.6]
+
+
+# --- machines ---
+
+
+def _machines(rng: Random, scenario: Scenario) -> None:
+    """Machines whose power is wanted, that hold volumes, and that people handle meanwhile."""
+    if rng.random() < 0.1:
+        rng.choice(scenario.rounds).pause_s = DAY_S
+    if rng.random() < 0.6:
+        return
+    scenario.machines = ["m1", "m2"][: rng.choice((1, 1, 2))]
+    power = {id: rng.choice(("started", "suspended", "suspended")) for id in scenario.machines}
+    restart = rng.choice(({}, {"restart": "auto"}, {"restart": "auto"}))
+    together = rng.random() < 0.4  # machines hold several volumes, which grow at once
+    if together and "machine.restart" not in scenario.capabilities:
+        scenario.capabilities.append("machine.restart")
+    held, grown_gb = False, 0
+    for each in scenario.rounds:
+        grown_gb += rng.choice((0, 5)) if together else 0
+        for document in each.manifests:
+            if document["kind"] == "Volume" and restart:
+                document["lifecycle"] = document.get("lifecycle", {}) | restart
+            if together and isinstance(document["spec"].get("size_gb"), int):
+                document["spec"] |= {"count": 2, "size_gb": document["spec"]["size_gb"] + grown_gb}
+        for id in scenario.machines:
+            if rng.random() < 0.4:
+                power[id] = "suspended" if power[id] == "started" else "started"
+            if rng.random() < 0.85:
+                wish = rng.choice((power[id],) * 9 + (None,))
+                spec = {"id": id} if wish is None else {"id": id, "power": wish}
+                each.manifests.append(_document("Machine", id, "shop", spec))
+            if rng.random() < 0.2:
+                kind = rng.choice(tuple(MACHINE_EDITS))
+                each.edits.append(Edit(kind, id, "shop", 0, rng.choice((0.0, 0.1, 0.3, 2.0, 60.0))))
+        if together or rng.random() < (0.3 if held else 0.7):
+            name = rng.choice(("data", "data", "copy"))
+            at_s = rng.choice((0.0, 0.0, 2.0, 150.0))
+            each.edits.append(Edit("mount", name, "shop", rng.randrange(len(scenario.machines)), at_s))
+            held = True
 
 
 # --- manifests ---

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from reconciler.model import Address, StateRecord
 from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.machine import Machine
 from reconciler.sandbox.volume import Snapshot, Volume
 from reconciler.state.store import Event, JournalEntry, Lease
+from reconciler.wire import machine as wires
 from tests.reliability.simulation.tally import Tally
 from tests.reliability.simulation.timeline import Timeline
 
@@ -83,10 +85,16 @@ class Violation:
 
 @dataclass(eq=False)
 class Ghost:
-    """The log of one history. `person_*`: what people did; nothing that the product says is believed."""
+    """The log of one history. Nothing that the product says is believed.
+
+    `owing`: volumes whose machine must boot to use what was added, since when, and which one. By machine:
+    `restarted_at`, when the last restart known to be done was sent; `called_at`, when our last call
+    for its power was carried out.
+    """
 
     sandbox: Sandbox
     timeline: Timeline
+    managed: Sequence[str] = ()  # machines that manifests may name
     tally: Tally = field(default_factory=Tally)
     keep_trace: bool = False
     violation: Violation | None = None
@@ -96,7 +104,9 @@ class Ghost:
     forgotten: set[str] = field(default_factory=set)
     inferred: set[str] = field(default_factory=set)
     leases: dict[str, tuple[int, "Process | None"]] = field(default_factory=dict)
-    owing: set[str] = field(default_factory=set)
+    owing: dict[str, tuple[float, str | None]] = field(default_factory=dict)
+    restarted_at: dict[str, float] = field(default_factory=dict)
+    called_at: dict[str, float] = field(default_factory=dict)
     touched: dict[str, list[Touch]] = field(default_factory=dict)
     attached_at: dict[str, float] = field(default_factory=dict)
     born_at: dict[str, float] = field(default_factory=dict)
@@ -143,6 +153,29 @@ class Ghost:
         """The machine that holds a volume."""
         volume = self.volume(id)
         return volume.attached_machine_id if volume is not None else None
+
+    def attached_since(self, id: str) -> float | None:
+        """The moment from which on a machine holds a volume; None when none does."""
+        return self.attached_at.get(id) if self.holder(id) is not None else None
+
+    def machine(self, id: str) -> Machine | None:
+        """As it is now: what is due has happened."""
+        self.sandbox.settle()
+        return self.sandbox.world.find(Machine, id)
+
+    def power(self) -> dict[str, str | None]:
+        """By machine: where its power is or is heading; None where nobody can tell."""
+        self.sandbox.settle()
+        world = self.sandbox.world
+        return {each.id: wires.Machine(id=each.id, state=each.state).power for each in world.all(Machine)}
+
+    def forget_settled(self) -> None:
+        """A machine that booted since, will start cold, or lost the volume owes no restart."""
+        for id, (since, owed_by) in list(self.owing.items()):
+            machine = self.machine(self.holder(id) or "")
+            booted = machine is not None and (not machine.memory_kept or (machine.booted_at or 0.0) >= since)
+            if booted or (owed_by is not None and self.holder(id) != owed_by):
+                del self.owing[id]
 
     def cluster(self, id: str) -> Cluster | None:
         return self.sandbox.world.find(Cluster, id)
@@ -199,6 +232,14 @@ class Ghost:
             unnumbered = [replace(record, serial=UNNUMBERED) for record in put]
             self.take_in(process, None, lease, entries, unnumbered, remove)
 
+    def _note_restart(self, entry: JournalEntry, opened: Opened) -> None:
+        """A restart that is recorded as done does what was owed when it was sent."""
+        path = opened.data["path"]
+        if entry.event is Event.DONE and opened.address.kind == "Volume" and "/machines/" in path:
+            machine, verb = path.split("/")[-2:]
+            if verb in ("restart", "start"):
+                self.restarted_at[machine] = opened.at_s
+
     def take_in(
         self,
         process: "Process",
@@ -219,6 +260,7 @@ class Ghost:
                 process.intend(task, opened)
             elif entry.event in CLOSING and key in self.intents:
                 self.intents[key].open = False
+                self._note_restart(entry, self.intents[key])
             elif entry.event is Event.RUN_STARTED:
                 process.run_started = True
             self.tally.note("event", entry.event)

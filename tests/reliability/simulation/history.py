@@ -17,7 +17,7 @@ from anyio import to_thread
 from reconciler.cli.apply import exit_code
 from reconciler.diagnostics import Diagnostic, Severity
 from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
-from reconciler.model import Action, Address, Deletion
+from reconciler.model import Action, Address, Deletion, StateRecord
 from reconciler.pipeline.apply import Applied, apply, run_saved
 from reconciler.pipeline.drift import find_drift
 from reconciler.pipeline.plan import make_plan
@@ -31,6 +31,7 @@ from tests.reliability.simulation import invariants, people, wishes
 from tests.reliability.simulation.faults import STALE_S
 from tests.reliability.simulation.ghost import CANARY, Ghost, Violation
 from tests.reliability.simulation.network import Network
+from tests.reliability.simulation.power import shall_sleep
 from tests.reliability.simulation.process import Process
 from tests.reliability.simulation.scenario import Round, Run, Scenario
 from tests.reliability.simulation.store import Inline
@@ -117,6 +118,7 @@ class History:
             clock="real",
             profile="extended",
             apps=[{"name": "shop"}, {"name": "blog"}],
+            machines=[{"app": "shop", "id": id} for id in scenario.machines],
             wall=START.timestamp,
             monotonic=timeline.time,
             rng=self._rng,
@@ -125,7 +127,7 @@ class History:
         sandbox.database = cast("Any", _NoDatabase())
         sandbox.world.switches.update(scenario.switches)
         self.sandbox = sandbox
-        self.ghost = Ghost(sandbox, timeline, keep_trace=keep_trace)
+        self.ghost = Ghost(sandbox, timeline, scenario.machines, keep_trace=keep_trace)
         self.network = Network(sandbox, self.ghost, timeline, self._rng)
         self.manifests: list[dict[str, Any]] = []
         self.desired = Desired(())
@@ -228,6 +230,7 @@ class History:
         """The whole life of a process, to its end or its death."""
         ghost, ended = self.ghost, _Ended()
         process.began_s = self._timeline.time()
+        process.power_at_first = ghost.power()
         ghost.note(process.name, "begins", process.run.verb)
         try:
             ended = await self._carry_out(process)
@@ -327,6 +330,8 @@ class History:
             return
         if exit_code(applied) != 0 or ghost.in_flight or process.lease_lost or process.deceived:
             return
+        if self.sandbox.world.switches["auto_extend_gb"]:
+            return  # a volume may have grown a moment ago
         if ghost.last_disturbance_s > process.began_s - STALE_S:
             return
         for difference in self._differences():
@@ -349,7 +354,8 @@ class History:
         """The faults have ended: a few runs, and true answers to what is asked, leave nothing to do."""
         ghost = self.ghost
         await asyncio.sleep(LAG_S)
-        self.sandbox.world.switches |= {"cluster_outcome": "ready", "snapshot_outcome": "created"}
+        people.put_right(self)
+        await asyncio.sleep(LAG_S)
         for decision in range(DECISIONS):
             codes = await self._run_to_rest(decision)
             if ghost.violation is not None:
@@ -416,11 +422,22 @@ class History:
                     self.ghost.violate("volatile-fields-are-no-drift", said)
 
     async def _settle_restarts(self) -> None:
-        """What is owed at the end is what is needed; a person then says that it is done."""
+        """What is owed at the end is needed and cannot be carried out; a person says that it is done."""
         for address, record in list(self.ghost.records.items()):
             if record.obligations:
-                self.ghost.owing.discard(record.id)
+                if self._could_restart(address, record):
+                    self.ghost.violate("what-is-owed-is-carried-out", f"{address} still owes a restart")
+                self.ghost.owing.pop(record.id, None)
                 await self._ask(partial(settle_restart, address=address))
+
+    def _could_restart(self, address: Address, record: StateRecord) -> bool:
+        """Whether nothing is in the way of the restart that `record` owes."""
+        wanted = {each.address: each for each in self.desired.resources}
+        holder = self.ghost.holder(record.id)
+        machine = self.ghost.machine(holder) if holder is not None else None
+        auto = address in wanted and wanted[address].lifecycle.restart == "auto"
+        able = "machine.restart" in self._scenario.capabilities
+        return auto and able and machine is not None and not shall_sleep(wanted.values(), machine.id)
 
     def _differences(self) -> list[str]:
         """Where the world is not as the manifests say."""
@@ -428,7 +445,10 @@ class History:
         wanted = {resource.address for resource in self.desired.resources}
         for resource in self.desired.resources:
             record = ghost.records.get(resource.address)
-            if record is None:
+            if resource.address.kind == "Machine":  # which is recorded only once something was sent
+                if not self._is_hidden(resource.spec.id):
+                    found += wishes.differences(ghost, resource, resource.spec.id, self._secret)
+            elif record is None:
                 found.append(f"{resource.address} has no record")
             else:
                 found += wishes.differences(ghost, resource, record.id, self._secret)
@@ -438,6 +458,13 @@ class History:
                 if volume is not None and volume.present:
                     found.append(f"{address} left the manifests and is still there")
         return found
+
+    def _is_hidden(self, id: str) -> bool:
+        """Whether nothing shows us a machine, and a person changed its power after our last call."""
+        if "machine.get" in self._scenario.capabilities:
+            return False
+        called_s = self.ghost.called_at.get(id, 0.0)
+        return any(touch.at_s >= called_s for touch in self.ghost.touched.get(id, ()))
 
     def _search_for_secrets(self) -> None:
         for file in sorted(self._root.rglob("*")):

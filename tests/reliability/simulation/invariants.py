@@ -12,6 +12,8 @@ from reconciler.sandbox.exchange import Response
 from reconciler.state.store import Event, JournalEntry, Lease, State
 from tests.reliability.simulation.faults import LAG_S, STALE_S
 from tests.reliability.simulation.ghost import UNNUMBERED, Ghost, Opened, Sending
+from tests.reliability.simulation.power import shall_sleep
+from tests.reliability.simulation.timeline import START
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
@@ -70,8 +72,8 @@ def no_delete_without_approval(ghost: Ghost, sending: Sending) -> Problems:
         yield f"DELETE of {id} for {address}, whose record does not say that it may be deleted"
     elif id in ghost.inferred:
         yield f"DELETE of {id} for {address}, which was only inferred"
-    held = ghost.holder(id) is not None
-    if held and ghost.attached_at[id] < sending.process.began_s - LAG_S:
+    held_since = ghost.attached_since(id)
+    if held_since is not None and held_since < sending.process.began_s - LAG_S:
         yield f"DELETE of {id} for {address}, which a machine holds"
 
 
@@ -127,6 +129,8 @@ def nothing_that_moved_is_touched(ghost: Ghost, sending: Sending) -> Problems:
     """Between the plan and the lease under which it runs, its objects must not have changed."""
     process, opened = sending.process, sending.opened
     planned_s, leased_s = process.planned_s, process.leased_s
+    if opened is not None and opened.address.kind == "Machine":
+        return  # see `power_follows_the_manifest`
     if planned_s is None or leased_s is None or opened is None or opened.address not in ghost.records:
         return
     hidden_s = LAG_S if process.deceived else 0.0
@@ -138,9 +142,54 @@ def nothing_that_moved_is_touched(ghost: Ghost, sending: Sending) -> Problems:
 
 
 def no_restart_without_need(ghost: Ghost, sending: Sending) -> Problems:
-    owed = any(record.obligations for record in ghost.records.values())
-    if sending.path.endswith(("/restart", "/stop")) and not owed:
+    """One restart does all that was owed by the volumes of a machine when it was sent."""
+    machine, verb = _of_machine(sending)
+    if verb not in ("restart", "stop"):
+        return
+    since = [
+        (obligation.since - START).total_seconds()
+        for record in ghost.records.values()
+        for obligation in record.obligations
+        if ghost.holder(record.id) in (machine, None)
+    ]
+    if not since:
         yield f"{sending.path} was sent, and nothing is owed"
+    elif max(since) < ghost.restarted_at.get(machine, 0.0):
+        yield f"{sending.path} was sent, and what is owed was done by the restart before"
+
+
+def what_shall_sleep_is_not_woken(ghost: Ghost, sending: Sending) -> Problems:
+    machine, verb = _of_machine(sending)
+    if verb in ("restart", "stop", "start") and shall_sleep(sending.process.desired.resources, machine):
+        yield f"{sending.path} was sent, and a manifest wants {machine} suspended"
+
+
+def power_follows_the_manifest(ghost: Ghost, sending: Sending) -> Problems:
+    """A call for a machine's power is the one that its manifest asks for, and is not sent for nothing."""
+    machine, verb = _of_machine(sending)
+    process, opened = sending.process, sending.opened
+    if opened is None or opened.address.kind != "Machine":
+        return
+    wanted = {"suspend": "suspended", "start": "started"}[verb]
+    if [each.spec.power for each in _wanted(sending)] != [wanted]:
+        yield f"{sending.path} was sent, and no manifest wants {machine} {wanted}"
+    if opened.key[2] > 1:
+        return  # the answer to the first one was lost
+    if "machine.get" in process.project.capabilities:
+        if process.power_at_first.get(machine) == wanted == process.power_shown.get(machine):
+            yield f"{sending.path} was sent, and {machine} was {wanted} all the time"
+        if process.power_shown.get(machine) != process.power_leased.get(machine):
+            yield f"{sending.path} was sent, and {machine} was changed after the plan was made"
+    elif ghost.open_intents(opened.address) != [opened]:
+        return  # what an earlier call did is unknown
+    elif opened.address in ghost.records and ghost.records[opened.address].applied.get("power") == wanted:
+        yield f"{sending.path} was sent, and {machine} is recorded as {wanted}"
+
+
+def _of_machine(sending: Sending) -> tuple[str, str]:
+    """The machine that a call is about, and its verb; empty for other calls."""
+    parts = sending.path.split("/")
+    return (parts[-2], parts[-1]) if "machines" in parts[:-2] else ("", "")
 
 
 def _guarded(sending: Sending) -> set[str]:
@@ -168,13 +217,16 @@ def no_volume_gets_smaller(ghost: Ghost, sending: Sending, response: Response) -
 
 
 def _note_restart(ghost: Ghost, sending: Sending, response: Response) -> None:
-    if response.status < 300 and sending.path.endswith(("/restart", "/start")):
-        machine = sending.path.split("/")[-2]
-        done = {id for id in ghost.owing if ghost.holder(id) == machine}
-        ghost.owing -= done
-        ghost.tally.note("restarted")
+    machine, verb = _of_machine(sending)
+    if response.status < 300 and machine:
+        ghost.tally.note("machine", verb)
+        if sending.opened is not None and sending.opened.address.kind == "Machine":
+            ghost.called_at[machine] = ghost.timeline.time()
+        elif verb in ("restart", "start"):
+            ghost.tally.note("restarted")
     if response.status < 300 and sending.path.endswith("/extend") and response.json().get("needs_restart"):
-        ghost.owing.add(sending.path.rsplit("/", 2)[-2])
+        id = sending.path.rsplit("/", 2)[-2]
+        ghost.owing[id] = (ghost.sandbox.world.now, ghost.holder(id))
         ghost.tally.note("restart owed")
 
 
@@ -212,8 +264,23 @@ def what_is_done_was_carried_out(
     for entry in entries:
         opened = ghost.intents.get((entry.run, entry.step, entry.attempt))
         sending = opened.sending if opened is not None else None
-        if entry.event is Event.DONE and sending is not None and not sending.carried:
+        if entry.event is not Event.DONE or entry.address is None:
+            continue
+        if entry.data.get("reached"):
+            yield from _not_reached(ghost, process, entry)
+        elif sending is not None and not sending.carried:
             yield f"{entry.step} is recorded as done, and was never carried out"
+
+
+def _not_reached(ghost: Ghost, process: "Process", entry: JournalEntry) -> Problems:
+    """The wait for a suspend ended: the machine is suspended, or a person woke it a moment ago."""
+    assert entry.address is not None
+    record = ghost.records.get(entry.address)
+    machine = ghost.machine(record.id) if record is not None else None
+    if record is None or machine is None or machine.state == "suspended":
+        return
+    if not any(touch.at_s >= process.began_s for touch in ghost.touched.get(record.id, ())):
+        yield f"{entry.address} is recorded as suspended, and is {machine.state}"
 
 
 def adoptions_rest_on_evidence(ghost: Ghost, process: "Process", put: Sequence[StateRecord]) -> Problems:
@@ -227,7 +294,8 @@ def adoptions_rest_on_evidence(ghost: Ghost, process: "Process", put: Sequence[S
         made = ghost.made.get(record.id)
         if made is not None and made.opened is not None and made.opened.address != record.address:
             yield f"{record.id}, made for {made.opened.address}, was taken for {record.address}"
-        if ghost.attached_at.get(record.id, process.listed_s) < process.listed_s:
+        held_since = ghost.attached_since(record.id)
+        if held_since is not None and held_since < process.listed_s:
             yield f"{record.id} was taken for {record.address} although a machine holds it"
         volume = ghost.volume(record.id)
         for other in ghost.twins(volume) if volume is not None else ():
@@ -273,8 +341,9 @@ def adoptions_are_unambiguous(ghost: Ghost, process: "Process", put: Sequence[St
         if volume is None or record.id in ghost.made or process.deceived:
             continue
         tracked = {each.id for each in ghost.records.values()}
+        looked_s = min(process.planned_s or 0.0, process.began_s)  # planning itself may take seconds
         for other in ghost.twins(volume):
-            if other.id not in tracked and ghost.born_at.get(other.id, 0.0) < (process.planned_s or 0.0) - 1:
+            if other.id not in tracked and ghost.born_at.get(other.id, 0.0) < looked_s - 1:
                 yield f"{record.id} was taken for {address}, and not {other.id}, which has the same name"
 
 
@@ -307,6 +376,7 @@ def every_object_is_tracked_or_unknown(ghost: Ghost, addresses: Sequence[Address
 
 
 def restarts_stay_owed(ghost: Ghost, addresses: Sequence[Address]) -> Problems:
+    ghost.forget_settled()
     for address in addresses:
         record = ghost.records.get(address)
         if record is None or record.id not in ghost.owing or record.obligations:
@@ -361,6 +431,8 @@ _OF_SENT = (
     a_snapshot_comes_before_the_danger,
     nothing_that_moved_is_touched,
     no_restart_without_need,
+    what_shall_sleep_is_not_woken,
+    power_follows_the_manifest,
 )
 _OF_COMMITTED = (
     no_write_after_the_lease_is_lost,

@@ -8,7 +8,9 @@ from reconciler.model import Address, StateRecord
 from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.exchange import Request
 from reconciler.sandbox.volume import Volume
+from reconciler.wire.machine import GONE_STATES
 from tests.reliability.simulation.ghost import Ghost, Touch
+from tests.reliability.simulation.power import shall_sleep
 from tests.reliability.simulation.scenario import Edit
 
 if TYPE_CHECKING:
@@ -24,7 +26,9 @@ def edit(history: "History", wish: Edit) -> None:
     """Carry `wish` out, if what it is about exists."""
     ghost = history.ghost
     history.network.remember()
-    if wish.app is None:
+    if wish.kind in MACHINE_EDITS:
+        done = _edit_machine(ghost, wish)
+    elif wish.app is None:
         done = _edit_cluster(ghost, wish)
     elif wish.kind in ("twin", "held_twin"):
         done = _make_twin(ghost, wish)
@@ -57,6 +61,13 @@ def _edit_volume(ghost: Ghost, wish: Edit) -> bool:
     ]
     if not there:
         return False
+    if wish.kind == "mount":
+        if not ghost.managed:
+            return False
+        for volume in there:
+            if volume.attached_machine_id is None:
+                _hold(ghost, volume, ghost.managed[wish.pick % len(ghost.managed)])
+        return True
     volume = there[wish.pick % len(there)]
     VOLUME_EDITS[wish.kind](ghost, volume)
     return True
@@ -69,26 +80,55 @@ def _edit_cluster(ghost: Ghost, wish: Edit) -> bool:
     return False
 
 
+def _edit_machine(ghost: Ghost, wish: Edit) -> bool:
+    """Somebody suspends, starts or stops a machine, or the platform deploys it or loses what it kept."""
+    before = ghost.power().get(wish.name)
+    if _call(ghost, "POST", MACHINE_EDITS[wish.kind].format(wish), None) is None:
+        return False
+    if ghost.power()[wish.name] != before:
+        _touch(ghost, wish.name, "power")
+    return True
+
+
 def _attach(ghost: Ghost, volume: Volume) -> None:
     if volume.attached_machine_id is None:
-        body = {"app": volume.app, "id": f"m{volume.id[-6:]}", "volumes": [volume.id]}
-        if _call(ghost, "POST", "/_sandbox/machines", body) is not None:
-            ghost.attached_at[volume.id] = ghost.timeline.time()
-            _touch(ghost, volume.id, "attached_machine_id")
+        _hold(ghost, volume, f"m{volume.id[-6:]}")
+
+
+def _hold(ghost: Ghost, volume: Volume, machine: str) -> None:
+    """Let `machine`, which may be a new one, hold `volume` as well."""
+    known = ghost.machine(machine)
+    body: dict[str, Any] = {"app": volume.app, "id": machine, "volumes": [*_held(ghost, machine), volume.id]}
+    if known is not None and known.state in GONE_STATES:
+        body["state"] = "started"
+    if _call(ghost, "POST", "/_sandbox/machines", body) is not None:
+        ghost.attached_at[volume.id] = ghost.timeline.time()
+        _touch(ghost, volume.id, "attached_machine_id")
+
+
+def _held(ghost: Ghost, machine: str) -> list[str]:
+    return [each.id for each in ghost.sandbox.world.all(Volume) if each.attached_machine_id == machine]
 
 
 def _detach(ghost: Ghost, volume: Volume) -> None:
-    if volume.attached_machine_id is not None:
-        body = {"app": volume.app, "id": volume.attached_machine_id, "volumes": []}
-        _call(ghost, "POST", "/_sandbox/machines", body)
-        ghost.attached_at.pop(volume.id, None)
-        _touch(ghost, volume.id, "attached_machine_id")
+    """Take the volume from its machine; where volumes stay bound for a while, destroy the machine."""
+    machine = volume.attached_machine_id
+    if machine is None:
+        return
+    if ghost.sandbox.world.switches["detach_lag_s"] and _held(ghost, machine) == [volume.id]:
+        if machine in ghost.managed:
+            return
+        _call(ghost, "POST", f"/_sandbox/machines/{machine}/destroy", None)
+    else:
+        left = [id for id in _held(ghost, machine) if id != volume.id]
+        _call(ghost, "POST", "/_sandbox/machines", {"app": volume.app, "id": machine, "volumes": left})
+    _touch(ghost, volume.id, "attached_machine_id")
 
 
 def _delete(ghost: Ghost, volume: Volume) -> None:
     _detach(ghost, volume)
-    _call(ghost, "DELETE", f"/v1/apps/{volume.app}/volumes/{volume.id}", None)
-    _touch(ghost, volume.id, "state")
+    if _call(ghost, "DELETE", f"/v1/apps/{volume.app}/volumes/{volume.id}", None) is not None:
+        _touch(ghost, volume.id, "state")
 
 
 def _grow(ghost: Ghost, volume: Volume) -> None:
@@ -111,6 +151,16 @@ VOLUME_EDITS: Mapping[str, Callable[[Ghost, Volume], None]] = {
 }
 
 
+# What is done to machine `name` of `app`: paths. Some are the platform's own doing.
+MACHINE_EDITS: Mapping[str, str] = {
+    "suspend": "/v1/apps/{0.app}/machines/{0.name}/suspend",
+    "start": "/v1/apps/{0.app}/machines/{0.name}/start",
+    "stop": "/v1/apps/{0.app}/machines/{0.name}/stop",
+    "deploy": "/_sandbox/machines/{0.name}/deploy",
+    "lose_snapshot": "/_sandbox/machines/{0.name}/lose_snapshot",
+}
+
+
 def _touch(ghost: Ghost, id: str, *fields: str) -> None:
     ghost.touched.setdefault(id, []).append(Touch(ghost.timeline.time(), fields))
 
@@ -118,13 +168,37 @@ def _touch(ghost: Ghost, id: str, *fields: str) -> None:
 def _call(ghost: Ghost, method: str, path: str, body: Any) -> Any:
     """The answer's JSON; None when it was refused."""
     content = b"" if body is None else json.dumps(body).encode()
-    answer = ghost.sandbox.handle(Request(method, path, "", {"authorization": "Bearer sandbox"}, content))
+    request = Request(method, path, "", {"authorization": "Bearer sandbox"}, content)
+    answer = ghost.sandbox.answer(request, again=True)  # counts towards no rate limit
     if answer.status >= 300:
         return None
     return answer.json() if answer.body else {}
 
 
 # --- when asked ---
+
+
+def put_right(history: "History") -> None:
+    """The platform's troubles are over, and a person starts every machine that nobody wants to sleep."""
+    ghost = history.ghost
+    ghost.sandbox.world.switches |= {
+        "cluster_outcome": "ready",
+        "snapshot_outcome": "created",
+        "placement": "ok",
+        "auto_extend_gb": 0,
+        "detach_lag_s": 0,
+    }
+    for id, power in ghost.power().items():
+        asleep = power == "suspended" and not shall_sleep(history.desired.resources, id)
+        if asleep or power == "stopped":
+            _call(ghost, "POST", f"/v1/apps/{_app_of(ghost, id)}/machines/{id}/start", None)
+            ghost.last_disturbance_s = ghost.timeline.time()
+
+
+def _app_of(ghost: Ghost, id: str) -> str:
+    machine = ghost.machine(id)
+    assert machine is not None
+    return machine.app
 
 
 async def _settle_unknown(history: "History") -> int:

@@ -72,6 +72,9 @@ class Process:
         self.began_s = timeline.time()
         self.leased_s: float | None = None
         self.listed_s = 0.0  # of when the last list was that it read
+        self.power_at_first: Mapping[str, str | None] = {}
+        self.power_shown: Mapping[str, str | None] = {}
+        self.power_leased: Mapping[str, str | None] = {}
         self.lease_lost = False
         self.deceived = False
         self._timeline = timeline
@@ -171,6 +174,7 @@ class Process:
         """The plan is shown to a person, who says yes to exactly what stands in it."""
         self.plan = plan.id if plan.steps else ""
         self.planned_s = self._timeline.time()
+        self.power_shown = self.ghost.power()
         self.refused = [str(change.address) for change in plan.changes if change.action is Action.REFUSED]
         self.approved = self.run.approves
         self.approved_ids = {

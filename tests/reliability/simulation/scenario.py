@@ -21,7 +21,7 @@ class Fault:
 class Edit:
     """What a person does to the platform, `at_s` after the round began.
 
-    `name` in `app` (None: a cluster), the `pick`-th of those that exist then; `kind`: see `people.EDITS`.
+    `name` in `app` (None: a cluster), the `pick`-th of those that exist then; `kind`: see `people.edit`.
     """
 
     kind: str
@@ -74,12 +74,13 @@ class Round:
 
 @dataclass(slots=True)
 class Scenario:
-    """`seed` gives ids and latencies; everything else stands here."""
+    """`seed` gives ids and latencies; everything else stands here. `machines` run from the beginning."""
 
     seed: int
     rounds: list[Round]
     switches: dict[str, Any] = field(default_factory=dict)
     capabilities: list[str] = field(default_factory=list)
+    machines: list[str] = field(default_factory=list)
 
 
 _ADAPTER = TypeAdapter(Scenario)
@@ -91,6 +92,7 @@ def to_plain(scenario: Scenario) -> dict[str, Any]:
         "seed": scenario.seed,
         "switches": dict(scenario.switches),
         "capabilities": list(scenario.capabilities),
+        "machines": list(scenario.machines),
         "rounds": [_without_defaults(each, Round([])) for each in scenario.rounds],
     }
 

@@ -32,6 +32,7 @@ class SimulatedStore(SqliteStore):
         process.pass_by("lease:before")
         lease = await super().lease(scopes, holder, timeout_s=timeout_s)
         process.leased_s = process.ghost.timeline.time()
+        process.power_leased = process.ghost.power()
         process.ghost.note(process.name, "leases", *lease.scopes)
         invariants.check_leased(process.ghost, process, lease)
         for scope, epoch in lease.epochs.items():

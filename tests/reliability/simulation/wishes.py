@@ -12,6 +12,7 @@ from reconciler.manifests.load import load
 from reconciler.model import Address, Resource
 from reconciler.sandbox.secret import Secret
 from tests.reliability.simulation.ghost import Ghost
+from tests.reliability.simulation.power import POWERS
 from tests.reliability.simulation.process import secret_value
 
 
@@ -35,6 +36,11 @@ def differences(ghost: Ghost, resource: Resource, id: str, secret: int) -> list[
         want = sha256(_value_of(ghost, spec, secret).encode()).hexdigest()
         live = ghost.sandbox.world.find(Secret, f"{address.app}/{id}")
         return [] if live is not None and live.sha256 == want else [f"{address} has another value"]
+    if address.kind == "Machine":
+        machine = ghost.machine(spec.id)
+        state = machine.state if machine is not None else "not there"
+        right = spec.power is None or state in POWERS[spec.power]
+        return [] if right else [f"{address} is {state}, not {spec.power}"]
     volume = ghost.volume(id)
     if volume is None or not volume.present:
         return [f"{address} ({id}) is not there"]

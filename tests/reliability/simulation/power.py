@@ -1,0 +1,19 @@
+"""What manifests want of the power of machines."""
+
+from collections.abc import Iterable
+
+from reconciler.model import Resource
+
+# What a machine may be after a run that wanted it so. That a start was accepted is enough.
+POWERS = {
+    "started": ("started", "running", "starting", "restarting", "updating"),
+    "suspended": ("suspended",),
+}
+
+
+def shall_sleep(resources: Iterable[Resource], machine: str) -> bool:
+    """Whether a manifest wants `machine` suspended."""
+    return any(
+        each.address.kind == "Machine" and each.spec.id == machine and each.spec.power == "suspended"
+        for each in resources
+    )

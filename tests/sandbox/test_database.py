@@ -1,0 +1,84 @@
+"""Which files a sandbox takes for its own. Source: docs/sandbox.md."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import StoreError
+from tests.sandbox.platform import Platform
+
+# As version 2 left it, which marked its files by nothing else.
+OLDER = """
+CREATE TABLE things (
+    kind TEXT NOT NULL, id TEXT NOT NULL, serial INTEGER PRIMARY KEY, body TEXT NOT NULL, UNIQUE (kind, id)
+);
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE log (
+    seq INTEGER PRIMARY KEY, at TEXT NOT NULL, method TEXT NOT NULL, path TEXT NOT NULL,
+    status INTEGER NOT NULL, effect INTEGER NOT NULL
+);
+PRAGMA user_version = 2;
+"""
+
+
+def made(file: Path, script: str) -> bytes:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(script)
+    return file.read_bytes()
+
+
+def test_a_file_of_an_earlier_version_is_taken_and_marked(tmp_path: Path) -> None:
+    db = tmp_path / "world.db"
+    made(db, "PRAGMA journal_mode = WAL;" + OLDER)
+    for _ in range(2):
+        Platform(db).sandbox.close()
+    with closing(sqlite3.connect(db)) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (0x52636E73,)
+
+
+def test_an_empty_file_is_taken(tmp_path: Path) -> None:
+    db = tmp_path / "world.db"
+    db.touch()
+    Platform(db).sandbox.close()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        OLDER + "CREATE TABLE more (x);",
+        OLDER + "PRAGMA application_id = 7;",
+        OLDER + "PRAGMA user_version = 99;",
+        OLDER.replace("effect INTEGER", "cause INTEGER"),
+        "CREATE TABLE things (x);",
+        "PRAGMA user_version = 99;",
+    ],
+)
+def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path: Path, script: str) -> None:
+    db = tmp_path / "world.db"
+    before = made(db, script)
+    changed = db.stat().st_mtime_ns
+    with pytest.raises(StoreError, match="is not the database of a sandbox"):
+        Platform(db)
+    assert (db.read_bytes(), db.stat().st_mtime_ns) == (before, changed)
+
+
+def test_a_world_of_a_newer_program_is_named(tmp_path: Path) -> None:
+    db = tmp_path / "world.db"
+    Platform(db).sandbox.close()
+    made(db, "PRAGMA user_version = 99;")
+    with pytest.raises(StoreError, match="newer sandbox"):
+        Platform(db)
+
+
+def test_a_world_that_only_its_log_holds_is_known(tmp_path: Path) -> None:
+    db, copy = tmp_path / "world.db", tmp_path / "copy.db"
+    platform = Platform(db)
+    platform.volume()
+    copy.write_bytes(db.read_bytes())  # as a killed process leaves it
+    copy.with_name("copy.db-wal").write_bytes(db.with_name("world.db-wal").read_bytes())
+    again = Platform(copy)
+    assert again.world() == platform.world()
+    again.sandbox.close()
+    platform.sandbox.close()
