@@ -47,7 +47,7 @@ HOMES = {
     "authlib": {KIT},
     "cloudevents": {KIT, SANDBOX},
     "junitparser": {"extensions.check"},
-    "jinja2": {SANDBOX},
+    "jinja2": {KIT, SANDBOX},
 }
 PRINTS = {"cli"}
 
