@@ -127,6 +127,7 @@ class ForEach:
     overwrite: then, as with an unfit key or value, none of the calls is sent.
     `keep`: the record's field `keep + key` holds the keyed fingerprint of what was sent; a value whose
     fingerprint stands there is not sent again.
+    `again`: an answer without the mapping came before the values were there: its call is made again, once.
     `applied`: what the record holds once all are done; `if_none`: likewise if the answer brings no mapping
     at all (None: then the step fails).
     """
@@ -135,6 +136,7 @@ class ForEach:
     pattern: str
     keep: str
     taken: Mapping[str, str] = field(default_factory=dict)
+    again: bool = False
     applied: Mapping[str, Any] = field(default_factory=dict)
     if_none: Mapping[str, Any] | None = None
 

@@ -31,7 +31,7 @@ LAYERS = (
 LEVELS = {name: level for level, names in enumerate((CORE, *LAYERS)) for name in names}
 SANDBOX = "sandbox"  # stands beside the layers: it knows the platform, and nothing of what drives it
 
-KIT = "extensions.provider"  # a service of its own, with a store and servers: nothing of ours imports it but cli
+KIT = "extensions.provider"  # a service of its own, with a store and servers; only cli imports it
 
 HOMES = {
     "httpx": {"transport"},

@@ -192,6 +192,13 @@ class Executor:
     async def _each(self, step: Step) -> Result:
         """The calls one after another, each with its own intent and outcome; the first failure ends it."""
         assert step.for_each is not None
+        over = step.for_each.over
+        if step.for_each.again and self._outputs.get(over) is None:
+            asked = next(each for each in self._plan.steps if each.id == over.source)
+            result, reply, _ = await self._mutate(replace(asked, id=f"{asked.id}-again"))
+            if result.outcome != "done":
+                return replace(result, step=step.id)
+            self._outputs.put(over.source, reply)
         values = values_of(step, self._outputs, self._recorder.records)
         calls = calls_of(step, values or {}, partial(self._print_of_key, step.address))
         for key, call in calls:

@@ -38,7 +38,7 @@ from reconciler.secrets.redaction import SECRET_FIELDS, redact
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.signing import HEADER, Encoding, sign
 from reconciler.transport import Answer, Transport
-from reconciler.wire.extension import Extension
+from reconciler.wire.extension import SETTLED_STATUSES, Extension
 from reconciler.wire.shapes import read_shape
 
 _WITH_VALUES = ("POST", "PATCH")  # their answers hold `config`, and their refusals may repeat it
@@ -130,7 +130,8 @@ class ProviderClient:
         """Make one attempt, never a second, and return what it means (see `outcome.classify`).
 
         The reply holds `id`, `name`, `platform_app_name`, and `config` with each value as a `Sensitive`
-        (None where it is no text). Raises Refused, before anything is sent, for a path that is not safe and
+        (None where it is no text). An empty `config` beside a status that is not settled is left out: the
+        values are not there yet. Raises Refused, before anything is sent, for a path that is not safe and
         in read-only mode; SecretUnavailable, likewise.
         """
         if self._read_only and method != "GET":
@@ -217,8 +218,9 @@ def _without_values(outcome: Outcome) -> Outcome:
 def _provisioned(reply: Mapping[str, Any], id: str | None) -> dict[str, Any]:
     kept: dict[str, Any] = {"id": id} if id is not None else {}
     kept |= {name: cleaned(reply[name]) for name in _TEXTS if isinstance(reply.get(name), str)}
-    if isinstance(reply.get("config"), dict):
-        config: Mapping[str, Any] = reply["config"]
+    config: Any = reply.get("config")
+    early = config == {} and reply.get("status", "ready") not in SETTLED_STATUSES
+    if isinstance(config, dict) and not early:
         kept["config"] = {
             key: Sensitive(value) if isinstance(value, str) else None for key, value in config.items()
         }

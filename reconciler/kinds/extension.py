@@ -304,6 +304,7 @@ def _set_secrets(
             secret.NAME,
             KEPT_KEY,
             taken=others,
+            again=after == "provision",
             applied={"secrets": "set"},
             if_none=if_none,
         ),

@@ -21,6 +21,7 @@ class FakeProvider:
 
     `requests`: method, path and signed fields of all that was authentic; `refused`: why others were not.
     `config`: what POST answers to all; `update_config`: what PATCH does (None: nothing).
+    `late`: whether POST answers with an empty config and a status while the resource is not ready.
     `unready`: so many GETs of a new resource show `provisioning` first. `ends_as`: the status after them.
     `lose`: methods whose next answer is cut off after the effect. `drop`: before it. `hold`: methods whose
     answer waits until `release` is set. `answer`: status and body in place of the next answer to a method.
@@ -33,6 +34,7 @@ class FakeProvider:
     update_config: dict[str, Any] | None = None
     name: str | None = None
     app_name: str | None = None
+    late: bool = False
     unready: int = 0
     ends_as: str = "ready"
     same_id: bool = False
@@ -97,6 +99,8 @@ class FakeProvider:
                 "status": self.ends_as,
             }
         reply: dict[str, Any] = {"id": self.ids[ours], "config": self.config}
+        if self.late and self.resources[self.ids[ours]]["unready"] > 0:
+            reply |= {"config": {}, "status": "provisioning"}
         if self.name is not None:
             reply["name"] = self.name
         if self.app_name is not None:

@@ -73,6 +73,27 @@ def test_slow_provisioning_is_waited_for(scene: Scene) -> None:
     assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
 
 
+def test_a_config_that_comes_only_once_the_resource_is_ready_is_asked_for_again(scene: Scene) -> None:
+    scene.provider.unready, scene.provider.late = 2, True
+    scene.declare(scene.extension())
+    applied = scene.apply()
+    assert set(applied.outcomes().values()) == {"done"}
+    first, again = scene.provider.bodies("POST")
+    assert first["id"] == again["id"]
+    assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
+    assert scene.apply().json["steps"] == []
+    assert len(scene.provider.resources) == 1
+
+
+def test_an_empty_config_of_a_ready_resource_sets_no_secret_and_is_not_asked_for_again(scene: Scene) -> None:
+    scene.provider.config = {}
+    scene.declare(scene.extension())
+    scene.apply()
+    assert scene.provider.sent("POST") == [("POST", "/extensions")]
+    assert scene.secrets() == set()
+    assert scene.apply().json["steps"] == []
+
+
 def test_a_status_that_nobody_knows_is_shown_and_pending(scene: Scene) -> None:
     scene.provider.ends_as = "hibernating"
     scene.declare(scene.extension(rest="lifecycle: {timeout_s: 1}\n"))
