@@ -109,6 +109,8 @@ def _verdicts(cases: Sequence[Case], template: Template, root: Path, jobs: int) 
     # Forked before the pool has threads; each worker forks the processes of its cases itself.
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         yield from pool.imap(work, numbered)
+        pool.close()  # leaving the block would end the workers by a signal, which one of them may miss
+        pool.join()
 
 
 def _one(template: Template, root: Path, numbered: tuple[int, Case]) -> Verdict:
