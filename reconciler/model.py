@@ -17,6 +17,7 @@ from reconciler.diagnostics import Span
 Path = tuple[str | int, ...]  # keys and list indices from the document's root: ("spec", "size_gb")
 
 SENSITIVE = "(sensitive)"  # stands for every secret value, everywhere
+DELETION_SENT = "deletion sent"  # the field of a record whose object may be gone by a call of ours
 
 _ADDRESS = re.compile(
     r"(?P<kind>[A-Z][A-Za-z]*)/(?:(?P<app>[^/\[\]]+)/)?(?P<name>[^/\[\]]+)(?:\[(?P<ordinal>\d+)\])?"

@@ -32,6 +32,11 @@ class Service(Protocol):
 class Provider(Service, Protocol):
     """An extension provider's client."""
 
+    @property
+    def base_url(self) -> str:
+        """Where its calls go, without a slash at the end."""
+        ...
+
     def check(self) -> None:
         """Raises SecretUnavailable when its requests could not be signed here."""
         ...
@@ -64,4 +69,5 @@ def providers_of(plan: Plan) -> Collection[str]:
     names = [step.call.service for step in plan.steps]
     names += [step.wait.read.service for step in plan.steps if step.wait is not None]
     names += [expected.read.service for expected in plan.expectations if expected.read is not None]
+    names += [read.service for _, read in plan.inputs]
     return [name for name in dict.fromkeys(names) if name != PLATFORM]

@@ -28,10 +28,12 @@ PLATFORM = "platform"  # the service that most calls are for; others go by the n
 class OutputRef:
     """A value from an answer. `source` is an address (the object's latest known fields)
     or a step id (that call's raw reply); `path` is dotted: `endpoints.primary.pooler.host`.
+    `or_kept`: in `Step.applied`, a value that the answer lacks leaves what the record holds.
     """
 
     source: str
     path: str
+    or_kept: bool = False
 
     def __str__(self) -> str:
         return f"${{{self.source}:{self.path}}}"
@@ -175,6 +177,8 @@ class Step:
     `after`: ids of steps that must be done before.
     `id_path`: dotted path of the object's id in the reply; a 2xx without it is UNKNOWN. None: no id is due.
     `known_id`: the new object's id where no reply tells it, because its name is its id.
+    `own_id`: the field of `applied` with an id that the call itself gives the object: the record goes by it
+    while no answer has told another, so that a lost reply leaves a record.
     `object_path`: dotted path of the object in the reply, whose fields later steps may refer to.
     `applied`: what the record holds once the call succeeded (values may be OutputRef and SecretRef).
     `accepts`: refusals that mean done, by class (platform.outcome).
@@ -195,6 +199,7 @@ class Step:
     after: tuple[str, ...] = ()
     id_path: str | None = None
     known_id: str = ""
+    own_id: str = ""
     object_path: str | None = None
     applied: Mapping[str, Any] = field(default_factory=dict)
     accepts: tuple[str, ...] = ()
@@ -257,6 +262,7 @@ class Plan:
 
     `changes` leaves out what needs nothing, which `unchanged` counts.
     `inputs`: existing objects whose fields steps refer to (address, read), read again by apply.
+    `providers`: where each extension provider is that calls go to, by its name.
     """
 
     id: str
@@ -270,6 +276,7 @@ class Plan:
     diagnostics: tuple[Diagnostic, ...]
     inputs: tuple[tuple[str, Read], ...] = ()
     unchanged: int = 0
+    providers: Mapping[str, str] = field(default_factory=dict)
 
 
 OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]

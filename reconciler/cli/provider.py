@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.failures import reports_failures
 from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def serve(
     """Run the reference provider NAME: databases and roles in a PostgreSQL server.
 
     Addresses and secrets are those of `providers.NAME` in reconcile.yaml; options go before them.
-    The first line on stdout is `listening on URL`.
+    The first line on stdout is `listening on URL`. It ends with INT (exit code 130) or TERM (143).
     """
     import anyio
 
@@ -146,14 +146,14 @@ def serve(
         )
         anyio.run(functions.check)
         Store(settings.store).close()  # made, or refused, before anything is answered
-        serve_provider(
+        number = serve_provider(
             listener,
             lambda: create_app(settings, functions),
             settings.prefix,
             workers,
             lambda: click.echo(f"listening on {url}"),
         )
-    return DONE
+    return 128 + number
 
 
 def _written(*sources: "SecretSource | None") -> list[str]:

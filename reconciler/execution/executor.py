@@ -231,12 +231,13 @@ class Executor:
         if step.find is not None:
             find = replace(step.find.read, path=fill_path(step.find.read.path, self._outputs))
             listed = list(await self._list(find, fresh=fresh))
+        applied = self._applied(step)
         intent = Intent(
             method=step.call.method,
             path=path,
             if_unknown=step.if_unknown,
             creates=step.id_path is not None,
-            applied=self._applied(step),
+            applied=applied,
             scope=known.scope,
             lifecycle=known.lifecycle,
             source=known.source,
@@ -247,6 +248,7 @@ class Executor:
             baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else (),
             owes=step.owes.because if step.owes is not None else "",
             service=step.call.service,
+            own_id=applied.get(step.own_id, ""),
         )
         return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") not in UNDER_WAY)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from reconciler.model import Address, Lifecycle, StateRecord
+from reconciler.model import DELETION_SENT, Address, Lifecycle, StateRecord
 from reconciler.steps import PLATFORM, Read
 
 
@@ -18,7 +18,7 @@ class Intent:
 
     `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings
     a new object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart
-    may be owed.
+    may be owed. `own_id`: the id that the call gives what it makes (see `Step.own_id`).
     """
 
     method: str
@@ -36,6 +36,7 @@ class Intent:
     baseline: tuple[str, ...] = ()
     owes: str = ""
     service: str = PLATFORM
+    own_id: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -58,10 +59,23 @@ class Intent:
     ) -> StateRecord | None:
         """The record once evidence or a person says that the call made `id`; None: nothing to record."""
         if self.creates:
-            return self.record(address, id, sent_at, inferred=True)
+            made = self.record(address, id, sent_at, inferred=True)
+            return made if record is None else replace(made, serial=record.serial)
         if self.keep and record is not None:
             return replace(record, applied={**record.applied, self.keep: id})
         return None
+
+    def in_doubt(self, address: Address, record: StateRecord | None, sent_at: datetime) -> StateRecord | None:
+        """What is recorded while nobody knows whether this call landed; None: nothing.
+
+        A sent deletion stands in the record: an object that then is not there was deleted by us.
+        """
+        if record is None:
+            return self.record(address, self.own_id, sent_at, inferred=False) if self.own_id else None
+        doubted = self.doubted(record)
+        if self.method == "DELETE":
+            return replace(doubted, applied={**doubted.applied, DELETION_SENT: True})
+        return doubted
 
     def doubted(self, record: StateRecord) -> StateRecord:
         """`record` without what this lost call may have replaced on the platform.

@@ -132,12 +132,11 @@ class Recorder:
     ) -> None:
         entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message})
         record = self.records.get(step.address)
-        put = []
-        if record is not None:
-            doubted = intent.doubted(record)
-            put = [doubted if owed is None else owing(doubted, owed)]
+        doubted = intent.in_doubt(step.address, record, self._clock.now())
+        if doubted is not None and owed is not None:
+            doubted = owing(doubted, owed)
         try:
-            await self._commit([entry], put if put != [record] else [])
+            await self._commit([entry], [doubted] if doubted is not None and doubted != record else [])
         except StoreError as failure:
             # Nothing to keep aside: the open intent says as much.
             raise Unrecorded(failure.message, kept=False) from failure

@@ -94,9 +94,9 @@ async def overlay(
         if opened.address is None or intent.scope not in concerned:
             continue
         if intent.if_unknown == "repeat":
-            record = records.get(opened.address)
-            if record is not None:
-                records[opened.address] = _after_absolute(record, intent, clock.now())
+            after = _after_absolute(opened, intent, records.get(opened.address), clock.now())
+            if after is not None:
+                records[opened.address] = after
             continue
         settlement = Settlement("undecided", why="nothing on the platform can tell")
         if undecided is not None:
@@ -155,13 +155,18 @@ async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Inte
     """An absolute call is simply planned again."""
     assert opened.address is not None
     record = recorder.records.get(opened.address)
-    after = _after_absolute(record, intent, clock.now()) if record is not None else None
+    after = _after_absolute(opened, intent, record, clock.now())
     await recorder.settle(
         opened, {"absolute": True}, [after] if after is not None and after != record else []
     )
 
 
-def _after_absolute(record: StateRecord, intent: Intent, now: datetime) -> StateRecord:
-    """`record` in doubt, with the restart that the lost answer may have asked for."""
-    record = intent.doubted(record)
-    return owing(record, Obligation("restart", intent.owes, "unknown", now)) if intent.owes else record
+def _after_absolute(
+    opened: JournalEntry, intent: Intent, record: StateRecord | None, now: datetime
+) -> StateRecord | None:
+    """The record in doubt, with the restart that the lost answer may have asked for."""
+    assert opened.address is not None
+    after = intent.in_doubt(opened.address, record, opened.at)
+    if after is None or not intent.owes:
+        return after
+    return owing(after, Obligation("restart", intent.owes, "unknown", now))

@@ -74,7 +74,9 @@ def fill_record(
         if isinstance(value, SecretRef):
             filled[name] = fingerprint(value)
         elif isinstance(value, OutputRef):
-            filled[name] = outputs.get(value)
+            told = outputs.get(value)
+            if told is not None or not value.or_kept:
+                filled[name] = told
         elif isinstance(value, Template):
             filled[name] = fill_text(value, outputs)
         else:

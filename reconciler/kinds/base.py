@@ -141,6 +141,10 @@ class Kind(ABC):
     name_pattern: ClassVar[str] = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
     fields: ClassVar[tuple[Field, ...]] = ()
     remake_missing: ClassVar[bool] = False  # an object that vanished may be made again: it holds no data
+    hides_at_first: ClassVar[bool] = True  # reads need not show an object that was made a moment ago
+    read_alone: ClassVar[bool] = (
+        False  # `read` asks for the object itself: its 404 means that it is not there
+    )
     id_path: ClassVar[Path] = ("metadata", "id")  # where a manifest names an existing object
     takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
     unreadable: ClassVar[str] = "write-only"  # why `read` shows nothing
@@ -223,6 +227,10 @@ class Kind(ABC):
         return None
 
     # --- deciding ---
+
+    def remakes(self, subject: Subject) -> bool:
+        """Whether a recorded object that is not there is made again, without asking."""
+        return self.remake_missing
 
     @abstractmethod
     def create(self, subject: Subject) -> Moves:

@@ -112,6 +112,7 @@ class PostgresClusterKind(Kind):
     name = "PostgresCluster"
     Spec = PostgresClusterSpec
     in_app = False
+    read_alone = True
     fields = (
         Field("plan", Effect.REFUSED, help=_RESTORE_INSTEAD, equal=_same_plan),
         Field("region", Effect.REFUSED, help=_RESTORE_INSTEAD),

@@ -4,20 +4,22 @@ Provisioning is one POST with an id that we derive, so that posting it again mak
 answers one id with one result. The keys of that answer's `config` become secrets of the app.
 
 What the record holds beside the fields as sent: `provider`; `ours`, the id that we sent (missing for an
-adopted extension, which a POST would make a second time); `replacement_name` and `platform_app_name` from
-the answer; `config.KEY` for each secret set, as a keyed fingerprint; and `secrets`: `set` once all are,
-`unknown` where no answer told them. Any other value of `secrets` means that some may be missing.
+adopted extension, which a POST would make a second time), and `order`, what was first posted with it;
+`replacement_name` and `platform_app_name` from the answer; `config.KEY` for each secret set, as a keyed
+fingerprint; and `secrets`: `set` once all are, `unknown` where no answer told them. Any other value of
+`secrets` means that some may be missing.
 
 Source: platform API, 2.7, 2.8, 3.4 and 4.5; platform notes, "Extension providers".
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Literal
+from ipaddress import IPv6Address
+from typing import Annotated, Any, Literal
 
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.kinds import secret
 from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, path_of, segment
 from reconciler.model import (
@@ -52,23 +54,39 @@ _HASH_DIGITS = 12
 _ANOTHER = "write a second Extension manifest for the new provider, and move the app over to it"
 
 
+_TEXT = r"^[^\x00-\x1f\x7f]*$"  # `min_length` says that it is empty
+Region = Annotated[str, Describe(min_length=1, pattern=r"^[A-Za-z0-9-]*$")]
+
+
 class ExtensionSpec(Spec):
     provider: str = Describe(description="Name of its ExtensionProvider manifest.")
     name: str | None = Describe(
         None,
         min_length=1,
+        pattern=_TEXT,
         description="Name at the provider, unique across the platform; default: metadata.name.",
     )
-    organization_id: str = Describe(min_length=1, description="Unique id of the organization.")
-    organization_name: str = Describe(min_length=1, description="Display name of the organization.")
-    user_id: str = Describe(min_length=1, description="Id of the provisioning user.")
-    user_email: str = Describe(min_length=1, description="Alias address that routes to that user.")
-    user_role: Literal["admin", "member"] = Describe(description="Role of that user.")
-    primary_region: str | None = Describe(
-        None, min_length=1, description="Region code where the app writes; for region-aware extensions."
+    organization_id: str = Describe(min_length=1, pattern=_TEXT, description="Unique id of the organization.")
+    organization_name: str = Describe(
+        min_length=1, pattern=_TEXT, description="Display name of the organization."
     )
-    read_regions: list[str] | None = Describe(None, description="Region codes of read replicas.")
+    user_id: str = Describe(min_length=1, pattern=_TEXT, description="Id of the provisioning user.")
+    user_email: str = Describe(
+        min_length=1, pattern=_TEXT, description="Alias address that routes to that user."
+    )
+    user_role: Literal["admin", "member"] = Describe(description="Role of that user.")
+    primary_region: Region | None = Describe(
+        None, description="Region code where the app writes; for region-aware extensions."
+    )
+    read_regions: list[Region] | None = Describe(None, description="Region codes of read replicas.")
     ip_address: str | None = Describe(None, min_length=1, description="IPv6 address assigned to it.")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return IPv6Address(text).scope_id is None
+    except ValueError:
+        return False
 
 
 def _same_regions(want: Any, live: Any) -> bool:
@@ -79,6 +97,8 @@ class ExtensionKind(Kind):
     name = "Extension"
     Spec = ExtensionSpec
     in_app = True
+    hides_at_first = False  # it was seen to be ready
+    read_alone = True
     fields = (
         Field("provider", Effect.REFUSED, "record", help=_ANOTHER),
         Field("name", Effect.IN_PLACE),
@@ -96,6 +116,15 @@ class ExtensionKind(Kind):
 
     def references(self, spec: ExtensionSpec, address: Address) -> Iterable[Reference]:
         yield Reference(Address("ExtensionProvider", spec.provider), ("spec", "provider"))
+
+    def check(self, spec: ExtensionSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+        if spec.ip_address and not _is_ipv6(spec.ip_address):
+            yield error(
+                "invalid-value",
+                "`ip_address` is not an IPv6 address",
+                span("spec", "ip_address"),
+                help="write it without prefix length, zone or brackets, such as fdaa:0:1::3",
+            )
 
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
         if record is None:
@@ -128,8 +157,14 @@ class ExtensionKind(Kind):
 
     # --- deciding ---
 
+    def remakes(self, subject: Subject) -> bool:
+        """While not all is known of its provisioning, which the same id takes up again."""
+        return _is_open(subject)
+
     def create(self, subject: Subject) -> Moves:
-        steps = (_provision(subject, _written(subject)), _set_secrets(subject, "provision"))
+        if subject.record is not None:
+            return self._taken_up(subject, self.compare(subject))
+        steps = (_provision(subject), _set_secrets(subject, "provision"))
         reason = "not provisioned by us yet; how many secrets it sets, the provider's answer tells"
         return Moves(Action.CREATE, steps, reason=reason)
 
@@ -158,28 +193,32 @@ class ExtensionKind(Kind):
             differing.append(FieldChange(name, live, should, field.effect))
         return differing
 
+    def _taken_up(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+        """The same order under the same id again: its answer is the same, and what may not be set is set."""
+        steps = [_provision(subject), _set_secrets(subject, "provision")]
+        if fields:
+            steps += [_update(subject, fields), _set_secrets(subject, "update", _none_brought(subject))]
+        reason = "not all of its secrets are known to be set: the same id is posted again"
+        return Moves(Action.UPDATE if fields else Action.SET, tuple(steps), tuple(fields), reason=reason)
+
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+        if _is_open(subject):
+            return self._taken_up(subject, fields)
         record, status = subject.record, subject.live.status
         secrets = record.applied.get("secrets") if record is not None else "unknown"
-        ours = record is not None and "ours" in record.applied
         complete = secrets in ("set", "unknown")
         if complete and status in FAILED_STATUSES:
             return _failed(subject)
         steps: list[Step] = []
         reasons = []
-        if not complete and ours:
-            # The same id again: the answer is the same, with the values that may not have been set.
-            steps += [_provision(subject, {}), _set_secrets(subject, "provision")]
-            reasons.append("not all of its secrets are known to be set: the same id is posted again")
-        if fields or not (complete or ours):
+        if fields or not complete:
             steps += [_update(subject, fields), _set_secrets(subject, "update", _none_brought(subject))]
             if not fields:
                 reasons.append("it is not known whether the last update was carried out whole")
         if record is None:
             reasons.append("its config is not known, and sets no secret")
         if steps:
-            action = Action.SET if steps[-1].id.endswith("#secrets") else Action.UPDATE
-            return Moves(action, tuple(steps), tuple(fields), reason="; ".join(reasons))
+            return Moves(Action.UPDATE, tuple(steps), tuple(fields), reason="; ".join(reasons))
         if status not in SETTLED_STATUSES:
             reasons.insert(0, f"still {status}" if status else "its status is not told")
             steps.append(self.settled(subject))
@@ -240,13 +279,25 @@ def _our_id(subject: Subject) -> str | Template:
     return Template((f"ext-{digest}-", OutputRef("state", "lineage")))
 
 
-def _provision(subject: Subject, applied: Mapping[str, Any]) -> Step:
-    """The POST, which may be sent again at any time. `applied`: what the record then holds as sent."""
+def _is_open(subject: Subject) -> bool:
+    """Whether we posted an order and do not know that all that came of it is done."""
+    applied = subject.record.applied if subject.record is not None else {}
+    return "ours" in applied and applied.get("secrets") not in ("set", "unknown")
+
+
+def _provision(subject: Subject) -> Step:
+    """The POST, which may be sent again at any time: always the order that was posted first.
+
+    A provider need not take another order under an id that it knows; what differs by now is for a PATCH.
+    """
+    ordered = subject.record.applied.get("order") if subject.record is not None else None
+    order = ordered or _written(subject)
+    applied = {} if ordered else {**order, "order": order}
     step_id, service, ours = f"{subject.address}#provision", _service(subject), _our_id(subject)
     return Step(
         id=step_id,
         address=subject.address,
-        call=Call("POST", "/extensions", {**_written(subject), "id": ours}, service),
+        call=Call("POST", "/extensions", {**order, "id": ours}, service),
         id_path="id",
         object_path="",
         applied={
@@ -258,6 +309,7 @@ def _provision(subject: Subject, applied: Mapping[str, Any]) -> Step:
             "secrets": "pending",
         },
         if_unknown="repeat",
+        own_id="ours",
         wait=_ready(subject, OutputRef(str(subject.address), "id")),
     )
 
@@ -265,14 +317,13 @@ def _provision(subject: Subject, applied: Mapping[str, Any]) -> Step:
 def _update(subject: Subject, fields: Sequence[FieldChange]) -> Step:
     """The PATCH, which accepts the same parameters: all of them are sent, so it is absolute."""
     step_id = f"{subject.address}#update"
-    wait = _ready(subject)
-    id = (
-        subject.record.applied.get("ours", subject.live.id) if subject.record is not None else subject.live.id
-    )
+    wait = _ready(subject, OutputRef(str(subject.address), "id") if _is_open(subject) else None)
+    recorded = subject.record.applied if subject.record is not None else {}
+    id = recorded.get("ours") or subject.live.id
     body = _written(subject)
     # An answer need not repeat a replacement of the name that was not sent anew.
     renamed = any(change.path == "name" for change in fields)
-    answered = {"replacement_name": OutputRef(step_id, "name")} if renamed else {}
+    answered = {"replacement_name": OutputRef(step_id, "name", or_kept=not renamed)}
     return Step(
         id=step_id,
         address=subject.address,

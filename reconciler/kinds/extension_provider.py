@@ -6,6 +6,7 @@ Source: platform API, 4.5 and 5.2; platform notes, "Extension providers".
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field as Describe
 
@@ -14,6 +15,7 @@ from reconciler.kinds.base import Kind, Moves, Spec, Subject
 from reconciler.model import Action, Resource
 from reconciler.steps import SecretRef
 
+_CONTROL = r"\x00-\x1f\x7f"
 ID = "{id}"  # stands in `costs_path` for the extension's id
 
 
@@ -24,13 +26,16 @@ class KeySource(Spec):
         None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of an environment variable."
     )
     file: str | None = Describe(
-        None, min_length=1, description="Path of a file, relative to the manifest's directory."
+        None,
+        min_length=1,
+        pattern=rf"^[^{_CONTROL}]*$",
+        description="Path of a file, relative to the manifest's directory.",
     )
 
 
 class ExtensionProviderSpec(Spec):
     base_url: str = Describe(
-        pattern=r"^https?://[^\s/?#@]+(/[^\s?#@]*)?$",
+        pattern=rf"^https?://[^\s/\\?#@{_CONTROL}]+(/[^\s\\?#@{_CONTROL}]*)?$",
         description="Address of the provider's API; https, except on loopback.",
     )
     signing_secret_from: KeySource = Describe(description="Where the provisioning signing secret comes from.")
@@ -41,7 +46,7 @@ class ExtensionProviderSpec(Spec):
     webhook_encoding: Literal["hex", "base64"] = Describe("hex", description="Of signatures of its webhooks.")
     costs_path: str | None = Describe(
         None,
-        pattern=r"^/[^\s#]*$",
+        pattern=rf"^/[^\s\\#{_CONTROL}]*$",
         description=f"Path of its billing API below `base_url`; {ID} stands for the extension's id.",
     )
 
@@ -65,7 +70,11 @@ class ExtensionProviderKind(Kind):
                     span("spec", name),
                     help="give exactly one of `env` and `file`",
                 )
-        if spec.base_url and spec.base_url.startswith("http:"):
+        wrong = {"base_url": _astray(spec.base_url), "costs_path": _climbs(spec.costs_path)}
+        for name, problem in wrong.items():
+            if problem:
+                yield error("invalid-value", f"`{name}` is not valid: {problem}", span("spec", name))
+        if spec.base_url and spec.base_url.startswith("http:") and not wrong["base_url"]:
             from reconciler.transport import is_loopback  # needs anyio: only where somebody asks
 
             if not is_loopback(spec.base_url):
@@ -85,6 +94,22 @@ class ExtensionProviderKind(Kind):
 
     def create(self, subject: Subject) -> Moves:
         return Moves(Action.NOOP)
+
+
+def _astray(base_url: str | None) -> str:
+    """Why calls would not reach the server that a reader of `base_url` expects; empty: they would."""
+    try:
+        parts = urlsplit(base_url or "https://none")
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError as problem:
+        return str(problem)
+    return _climbs(parts.path) if usable else "it names no host, or port 0"
+
+
+def _climbs(path: str | None) -> str:
+    """Why `path` is not what it looks like, if so: clients leave such segments out."""
+    segments = unquote((path or "").partition("?")[0]).split("/")
+    return "it holds a segment `.` or `..`" if {".", ".."} & set(segments) else ""
 
 
 KIND = ExtensionProviderKind()

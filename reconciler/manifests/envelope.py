@@ -10,6 +10,9 @@ from reconciler.model import Deletion, Lifecycle
 
 API_VERSION = "reconciler/v1"
 
+# One segment of a path that `platform.paths.check` lets pass: neither `.` nor `..`, nor what hides one.
+_ID = r"^([^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*)?$"
+
 
 class LifecycleBlock(Spec):
     """How the object may be treated."""
@@ -38,7 +41,7 @@ def manifest_model(kind: Kind) -> type[BaseModel]:
     name = Annotated[str, Field(pattern=f"^{kind.name_pattern}$", description="Name of the resource.")]
     app = Annotated[str, Field(pattern=f"^{Kind.name_pattern}$", description="The app it belongs to.")]
     labels = Annotated[dict[str, str], Field(description="Free labels, for selectors.")]
-    id = Annotated[str, Field(min_length=1, description="Adopt exactly this existing object.")]
+    id = Annotated[str, Field(min_length=1, pattern=_ID, description="Adopt exactly this existing object.")]
     metadata: dict[str, Any] = {
         "name": (name, ...),
         "labels": (labels, Field(default_factory=dict)),

@@ -134,7 +134,28 @@ async def run_saved(
 ) -> Applied:
     """Run a plan from a file, if nothing that it is about moved since."""
     refuse_unless_runnable(plan, approved_deletes)
+    _refuse_other_addresses(project, plan)
     return await run_plan(project, plan, on_executor=on_executor)
+
+
+def _refuse_other_addresses(project: Project, plan: Plan) -> None:
+    """A provider's answers become an app's secrets: whose they are is part of what was reviewed.
+
+    Before any read, too: those are signed, and another server is not to have them.
+    """
+    moved = [
+        error(
+            "provider-moved",
+            f"ExtensionProvider/{name} is at {project.providers[name].base_url}; "
+            f"the plan was made for {planned}",
+            help=f"set its `base_url` back to {planned}, or make the plan anew with "
+            "`reconcile plan --out FILE` and look at it again",
+        )
+        for name, planned in plan.providers.items()
+        if name in project.providers and project.providers[name].base_url != planned
+    ]
+    if moved:
+        raise Refused("an extension provider moved since the plan was made; nothing was changed", moved)
 
 
 async def run_plan(

@@ -13,6 +13,7 @@ from reconciler.model import Address, Resource, StateRecord
 from reconciler.pipeline.project import Desired, Project, read_all, secret_value
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
+from reconciler.services import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
 from reconciler.steps import OutputRef, Plan
 
@@ -55,7 +56,12 @@ async def make_plan(
         diagnostics=(*desired.diagnostics, *problems),
     )
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
-    return replace(plan, diagnostics=(*plan.diagnostics, *unclaimed))
+    known = project.providers
+    return replace(
+        plan,
+        diagnostics=(*plan.diagnostics, *unclaimed),
+        providers={name: known[name].base_url for name in providers_of(plan) if name in known},
+    )
 
 
 def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:

@@ -6,7 +6,16 @@ from datetime import datetime, timedelta
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.model import Action, Address, Deletion, Effect, FieldChange, Resource, StateRecord
+from reconciler.model import (
+    DELETION_SENT,
+    Action,
+    Address,
+    Deletion,
+    Effect,
+    FieldChange,
+    Resource,
+    StateRecord,
+)
 from reconciler.planning.match import Matched
 from reconciler.steps import Step
 
@@ -95,6 +104,8 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
     """What happens to a recorded object that no manifest names any more and whose lifecycle says delete."""
     record = subject.record
     assert record is not None
+    if listed and subject.live is None and kind.read_alone and record.applied.get(DELETION_SENT):
+        return Moves(Action.FORGET, reason="left the manifests; its deletion was sent, and it is gone")
     if listed and subject.live is None:
         return Moves(
             Action.RETAIN,
@@ -160,7 +171,7 @@ def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
 def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
     record = subject.record
     assert record is not None
-    if kind.remake_missing:
+    if kind.remakes(subject):
         return kind.create(subject)
     span = subject.span("metadata", "name")
     if subject.live is not None:
@@ -174,7 +185,7 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
                 "one, or give a new manifest the data of one of its snapshots",
             )
         )
-    if may_be_invisible(record, now):
+    if kind.hides_at_first and may_be_invisible(record, now):
         return Moves(
             Action.NOOP, _until_visible(kind, subject), reason="created a moment ago, not visible yet"
         )

@@ -325,7 +325,8 @@ class Planner:
         if address in self._referenced and matched.live is not None:
             self.live[address] = matched.live
             self._sources[address] = read
-        self._miss(self._records.get(address), matched.live)
+        if kind.remake_missing or not kind.remakes(subject):
+            self._miss(subject.record, matched.live)
         candidates = ""
         if matched.live is None:
             match = kind.match(resource.spec, address)

@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 from reconciler.errors import ReconcilerError
 from reconciler.steps import OutputRef, Plan, SecretRef, Step, Template
 
-FORMAT = "reconciler-plan-1"
+FORMAT = "reconciler-plan-2"  # 1: without the addresses of providers
 
 _TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$template": Template}
 
@@ -68,7 +68,7 @@ def _map_values(step: Step, convert: Any) -> Step:
 
 def _tag(value: Any) -> Any:
     if isinstance(value, OutputRef):
-        return {"$output": [value.source, value.path]}
+        return {"$output": [value.source, value.path, value.or_kept]}
     if isinstance(value, SecretRef):
         return {"$secret": [value.source, value.name, [_tag(part) for part in value.parts]]}
     if isinstance(value, Template):

@@ -32,7 +32,7 @@ SUMMARY = (
 
 def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None) -> dict[str, Any]:
     """`diagnostics` replaces the plan's own, where more became known."""
-    return {
+    document = {
         "format_version": FORMAT_VERSION,
         "changes": [_change(change) for change in plan.changes],
         "steps": [_step(step) for step in plan.steps],
@@ -40,6 +40,9 @@ def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None
         "diagnostics": diagnostic_documents(plan.diagnostics if diagnostics is None else diagnostics),
         "summary": summarise(plan),
     }
+    if plan.providers:
+        document["providers"] = dict(plan.providers)
+    return document
 
 
 def drift_document(plan: Plan) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Plans, drift and results as text for people: one line a change, its fields and its calls below."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.diagnostics import Severity, has_errors
@@ -40,7 +40,7 @@ def render_plan(plan: Plan) -> str:
     for step in plan.steps:
         calls.setdefault(str(step.address), []).append(step)
     for change in plan.changes:
-        lines += _change_lines(change, calls.get(str(change.address), []))
+        lines += _change_lines(change, calls.get(str(change.address), []), plan.providers)
     if lines:
         lines.append("")
     lines += _owed_lines(plan.owed)
@@ -112,7 +112,7 @@ def _plan_verb(action: Action) -> str:
     return _VERBS.get(action, f"to {action.value}")
 
 
-def _change_lines(change: Change, steps: Sequence[Step]) -> Iterator[str]:
+def _change_lines(change: Change, steps: Sequence[Step], providers: Mapping[str, str]) -> Iterator[str]:
     id = f" ({change.id})" if change.id and change.id != change.address.name else ""
     impact = f", impact: {change.impact.value}" if change.action in _TOUCHING else ""
     reason = f"  # {change.reason}" if change.reason else ""
@@ -123,9 +123,16 @@ def _change_lines(change: Change, steps: Sequence[Step]) -> Iterator[str]:
         yield f"      {field.path}: {_json(field.before)} -> {_json(field.after)}{effect}"
     for step in steps:
         body = f" {_json(step.call.body)}" if step.call.body is not None else ""
-        to = f" at {step.call.service}" if step.call.service != PLATFORM else ""
+        to = _place(step.call.service, providers)
         often = f"  # one for each key of {step.for_each.over}: the answer tells" if step.for_each else ""
         yield f"      {step.call.method} {step.call.path}{to}{body}{often}"
+
+
+def _place(service: str, providers: Mapping[str, str]) -> str:
+    """Nothing for the platform, whose address the settings name."""
+    if service == PLATFORM:
+        return ""
+    return f" at {service} ({providers[service]})" if service in providers else f" at {service}"
 
 
 def _owed_lines(owed: Sequence[Owed]) -> list[str]:

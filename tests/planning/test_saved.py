@@ -41,6 +41,20 @@ def test_a_file_that_is_no_plan_is_refused(text: bytes) -> None:
     assert "reconcile plan" in refused.value.help
 
 
+def test_a_plan_of_the_format_without_addresses_of_providers_is_refused() -> None:
+    document = json.loads(dump_plan(plan_of(RICH[0])))
+    document["format"] = "reconciler-plan-1"
+    with pytest.raises(ReconcilerError, match="not a saved plan of format") as refused:
+        load_plan(json.dumps(document).encode())
+    assert "reconcile plan --out" in refused.value.help
+
+
+def test_the_addresses_of_providers_come_back() -> None:
+    plan = plan_of("kinds/extension/provision")
+    assert plan.providers == {"acme": "https://acme.example"}
+    assert load_plan(dump_plan(plan)) == plan
+
+
 @pytest.mark.parametrize("case", RICH)
 def test_a_plan_that_was_cut_short_is_refused(case: str) -> None:
     text = dump_plan(plan_of(case))

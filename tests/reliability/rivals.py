@@ -144,6 +144,12 @@ class Racers:
             pipe.send(None)
             process.join()
 
+    def end(self) -> None:
+        """Whatever happened: one that stayed would keep the pipes of others open, who wait for their end."""
+        for process, _ in self.workers:
+            process.kill()
+            process.join()
+
 
 async def _take_and_release(path: Path) -> None:
     store = open_store(path)
@@ -157,9 +163,12 @@ def races(count: int, workers: int, folder: Path, tally: Tally) -> None:
     path = folder / f"races{workers}" / "state.db"
     anyio.run(_take_and_release, path)
     racers = Racers(workers, path)
-    for number in range(count):
-        racers.round(number, tally, kill=number % KILL_EVERY == KILL_EVERY - 1)
-    racers.close()
+    try:
+        for number in range(count):
+            racers.round(number, tally, kill=number % KILL_EVERY == KILL_EVERY - 1)
+        racers.close()
+    finally:
+        racers.end()
     with closing(sqlite3.connect(path)) as connection:
         (rounds,) = connection.execute("SELECT count(DISTINCT step) FROM journal").fetchone()
         (rows,) = connection.execute("SELECT count(*) FROM journal").fetchone()

@@ -51,7 +51,8 @@ class Made:
 
 @dataclass(slots=True)
 class Shared:
-    """What all checks of one run share. `pending`: ids that have to be deleted at its end.
+    """What all checks of one run share. `pending`: ids to delete at its end, each with how many of its POSTs
+    made it or may have made it; none of those that were answered 4xx did.
 
     `patient`: whether it is worth waiting for a resource to become ready; not after one never did.
     `refusals`: of two calls without a signature, once somebody asked.
@@ -63,7 +64,7 @@ class Shared:
     random: Random
     open_transport: OpenTransport
     values: set[str] = field(default_factory=set, repr=False)
-    pending: dict[str, None] = field(default_factory=dict)
+    pending: dict[str, int] = field(default_factory=dict)
     target: Made | None = None
     refusals: list[Answer] | None = None
     patient: bool = True
@@ -111,9 +112,15 @@ class Bench:
 
     async def call(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Answer:
         """A good call."""
-        if method == "POST" and fields:
-            self.shared.pending[str(fields["id"])] = None
-        return await self.send(self.draft(method, path, fields).request())
+        request = self.draft(method, path, fields).request()
+        if method != "POST" or not fields:
+            return await self.send(request)
+        id, pending = str(fields["id"]), self.shared.pending
+        pending[id] = pending.get(id, 0) + 1  # before it is sent: the run may be cut off
+        answer = await self.send(request)
+        if 400 <= answer.status < 500:
+            pending[id] -= 1
+        return answer
 
     async def send(self, request: Request) -> Answer:
         """The answer to `request`, waiting out a 429. Raises Unmet when there is none."""
@@ -165,7 +172,7 @@ class Bench:
         id = body.get("id")
         if not isinstance(id, str) or not id:
             raise Unmet("the answer to provisioning holds no `id`")
-        self.shared.pending[id] = None
+        self.shared.pending.setdefault(id, 1)
         made = Made(order, id, self.trail[-1])
         await self.settle(made)
         return made
@@ -193,6 +200,8 @@ class Bench:
         answer = await self.call("GET", path_of(id))
         if answer.status in GONE:
             return None
+        if not 200 <= answer.status < 300:
+            raise Unmet(f"GET of a resource is answered {answer.status}")
         body = object_of(answer)
         if body.get("status") in GONE_STATUSES:
             return None

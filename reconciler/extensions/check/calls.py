@@ -102,6 +102,32 @@ async def patches(bench: Bench) -> None:
         raise Unmet("GET still shows the old `read_regions` after a PATCH that was answered 2xx")
 
 
+@check(
+    "calls",
+    "PATCH of the name",
+    "a signed PATCH with another `name` is refused (4xx), or GET shows that name afterwards: it is not "
+    "answered 2xx and ignored",
+    "platform API, 4.5: accepts the same parameters as the provisioning POST; 2.7: `name`",
+)
+async def patches_name(bench: Bench) -> None:
+    made = await bench.make(bench.order())
+    before = await bench.shown(made.id)
+    if before is None or before.get("name") != made.order["name"]:
+        raise NotChecked("GET does not show the `name` that was ordered: the provider may name it itself")
+    changed = {**made.order, "name": f"{made.order['name']}-renamed"}
+    answer = await bench.call("PATCH", path_of(made.id), changed)
+    refused = 400 <= answer.status < 500
+    if not refused and not 200 <= answer.status < 300:
+        raise Unmet(f"PATCH of the name is answered {answer.status}")
+    after = await bench.shown(made.id)
+    if after is None:
+        raise Unmet("the resource is gone after the PATCH")
+    if after.get("name") != (made.order if refused else changed)["name"]:
+        if refused:
+            raise Unmet(f"GET shows another `name` after a PATCH that was refused ({answer.status})")
+        raise Unmet(f"GET does not show the new `name` after a PATCH that was answered {answer.status}")
+
+
 for _method in ("GET", "PATCH", "DELETE"):
 
     async def unknown(bench: Bench, method: str = _method) -> None:

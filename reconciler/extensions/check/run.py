@@ -58,7 +58,7 @@ class Result:
 
 @dataclass(slots=True)
 class Report:
-    """`left`: ids of what was made and could not be deleted."""
+    """`left`: ids of what was made, or may have been, and could not be deleted."""
 
     url: str
     results: list[Result] = field(default_factory=list)
@@ -109,7 +109,7 @@ async def run(
     finally:
         with anyio.move_on_after(CLEAN_UP_S, shield=True):
             await _clean_up(shared)
-        report.left += shared.pending
+        report.left += [id for id, made in shared.pending.items() if made]
         await shared.transport.aclose()
 
 

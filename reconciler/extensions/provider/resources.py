@@ -93,13 +93,15 @@ class Resources:
             if changes.get("id", key) not in (key, row["resource_id"]):
                 raise Refusal(422, "`id` is not the id of this resource")
             order = read({**json.loads(row["wanted"]), **changes, "id": key})
-            resource = replace(self._resource(row), order=order)
+            name = row["name"] if row["own_name"] else order.name
+            resource = replace(self._resource(row), order=order, name=name)
             await self._functions.update(resource)
             report = await self._functions.get(resource, None)
             with self._store.transaction():
                 self._store.change(
-                    "UPDATE resources SET wanted = ?, status = ?, plan = ? WHERE id = ?",
+                    "UPDATE resources SET wanted = ?, name = ?, status = ?, plan = ? WHERE id = ?",
                     _written(order),
+                    name,
                     report.status,
                     report.plan,
                     key,
@@ -183,7 +185,10 @@ class Resources:
             raise Refusal(409, "the resource is being deleted")
         written = _written(order)
         # What failed was never handed out: then the order may be another now.
-        if row["phase"] != _FAILED and row["fingerprint"] != _fingerprint(written):
+        # What is wanted now is the same resource too: a PATCH is how it became another.
+        if row["phase"] != _FAILED and not (
+            row["fingerprint"] == _fingerprint(written) or row["wanted"] == written
+        ):
             raise Refusal(409, _difference(json.loads(row["first"]), json.loads(written)))
         return row
 
@@ -238,12 +243,13 @@ class Resources:
         with self._store.transaction():
             self._store.change(
                 "UPDATE resources SET resource_id = ?, phase = ?, status = ?, plan = ?, name = ?,"
-                " platform_app_name = ?, config_digest = ?, problem = NULL WHERE id = ?",
+                " own_name = ?, platform_app_name = ?, config_digest = ?, problem = NULL WHERE id = ?",
                 made.id or row["id"],
                 _MADE,
                 made.status,
                 made.plan,
                 made.name or row["name"],
+                bool(made.name),
                 made.platform_app_name,
                 digest,
                 row["id"],

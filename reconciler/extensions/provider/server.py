@@ -45,14 +45,13 @@ def bound(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
 
 def serve(
     listener: socket.socket, make_app: MakeApp, prefix: str, workers: int, ready: Callable[[], None]
-) -> None:
-    """Serve until SIGTERM or SIGINT. `prefix`: the path under which the application is reached.
+) -> int:
+    """Serve until SIGTERM or SIGINT: which of them came. `prefix`: the path under which it is reached.
 
     `ready` is called when calls are accepted. Must be called from the main thread, before other threads run.
     """
     if workers == 1:
-        _work(listener, make_app, prefix, ready)
-        return
+        return _work(listener, make_app, prefix, ready)
     reading, writing = os.pipe()
     with _signals() as (ends, wait):
         children = {_fork(listener, make_app, prefix, (reading, writing)) for _ in range(workers)}
@@ -74,6 +73,7 @@ def serve(
             for child in children:
                 with suppress(ChildProcessError):
                     os.waitpid(child, 0)
+        return ends[0]
 
 
 @contextmanager
@@ -137,7 +137,8 @@ def _end_with_parent(reading: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _work(listener: socket.socket, make_app: MakeApp, prefix: str, ready: Callable[[], None]) -> None:
+def _work(listener: socket.socket, make_app: MakeApp, prefix: str, ready: Callable[[], None]) -> int:
+    """Serve in this process until a signal ends it: its number."""
     app = make_app()
     mounted = app
     if prefix:
@@ -153,7 +154,7 @@ def _work(listener: socket.socket, make_app: MakeApp, prefix: str, ready: Callab
         proxy_headers=False,
         timeout_graceful_shutdown=_END_S,
     )
-    asyncio.run(_Server(config, ready).until_a_signal(listener))
+    return asyncio.run(_Server(config, ready).until_a_signal(listener))
 
 
 class _Server(Server):
@@ -162,14 +163,20 @@ class _Server(Server):
     def __init__(self, config: Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
+        self._number = 0
 
-    async def until_a_signal(self, listener: socket.socket) -> None:
+    async def until_a_signal(self, listener: socket.socket) -> int:
+        """The signal's number. Raises ReconcilerError when it ends without one."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._end)
+            loop.add_signal_handler(number, self._end, number)
         await self.serve(sockets=[listener])
+        if not self._number:
+            raise ReconcilerError("the provider could not start")
+        return self._number
 
-    def _end(self) -> None:
+    def _end(self, number: int) -> None:
+        self._number = self._number or number
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

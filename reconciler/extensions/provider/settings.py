@@ -52,6 +52,12 @@ class ProviderSettings:
                 f"`{self.public_url}` is not the address of a provider",
                 help="write it as https://HOST[:PORT][/PATH]",
             )
+        if parts.scheme == "http" and not is_loopback(self.public_url):
+            raise ReconcilerError(
+                f"`{self.public_url}` is not encrypted",
+                help="http is for loopback addresses; give the https address that the platform calls "
+                "(--public-url, or `public_url` in reconcile.yaml)",
+            )
         if not self.signing_secrets or not all(self.signing_secrets):
             raise ReconcilerError("a provider needs the secret that the platform signs its requests with")
         if self.webhook_url is not None and not self.webhook_secret:

@@ -58,6 +58,11 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE INDEX outbox_waiting ON outbox (resource_id, seq) WHERE outcome = 'waiting'",
     ),
+    (
+        # `own_name`: whether the provider gave `name` in place of the order's.
+        "ALTER TABLE resources ADD COLUMN own_name INTEGER NOT NULL DEFAULT 0",
+        "UPDATE resources SET own_name = name IS NOT json_extract(wanted, '$.name')",
+    ),
 )
 VERSION = len(_MIGRATIONS)
 
@@ -71,7 +76,7 @@ class Store:
         self.worker = secrets.token_hex(8)
         self._workers = path.with_name(f"{path.name}.workers")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_folder(path.parent)
             self._workers.mkdir(mode=0o700, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             with _locked_file(path.with_name(f"{path.name}.lock")):
@@ -206,6 +211,14 @@ class Store:
         if known is None:
             self.change("INSERT INTO meta VALUES ('key', ?)", check)
         return key
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the project's own `.reconcile`; raises StoreError for another one, which is more likely a slip."""
+    needed = folder.parent if folder.name == ".reconcile" else folder
+    if not needed.is_dir():
+        raise StoreError(f"the directory {needed} does not exist", help="make it, or name another file")
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _hold(file: Path) -> int:

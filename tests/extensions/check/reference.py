@@ -25,6 +25,7 @@ WEBHOOK = b"webhook secret of the tests"
 MOST = 1024 * 1024
 BODY_S = 1.0
 USER = "user-1"
+ORGANIZATION = "check-organization"
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -48,6 +49,9 @@ class Reference:
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)
     nonces: list[str] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
+    users: dict[str, list[str]] = field(default_factory=lambda: {USER: [ORGANIZATION]})
+    codes: dict[str, str] = field(default_factory=dict)
+    makes_users: bool = True
     provisioned: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -71,15 +75,18 @@ class Reference:
         method, path = scope["method"], scope["raw_path"].decode()
         query = scope["query_string"].decode()
         if path.startswith("/auth/"):
-            return self._authorize(parse_qs(query))
+            return self._platform(method, path, parse_qs(query), await self._body(receive))
         if path == "/callback":
             return self._callback(parse_qs(query), dict(headers).get("cookie", ""))
         if path == "/page":
             signed_in = "session=1" in dict(headers).get("cookie", "")
+            signed_in |= self.defect == "shows its page to anybody"
             return Stop(200 if signed_in else 403, {})
         if path.endswith("/sso"):
             return self._sso(path, dict(headers).get("cookie", ""))
         body = await self._body(receive)
+        if path == "/extensions/events" and self.defect == "demands a nonce of events":
+            self._verified(method, path, query, headers, body)
         if path == "/extensions/events":
             if self.defect != "takes events without a signature":
                 self._check_signature(headers, body)
@@ -235,12 +242,18 @@ class Reference:
                 raise KeyError(id)
             return Stop(404, {"error": "there is no such resource"})
         found = self.resources[key]
+        if method == "DELETE" and self.defect == "answers DELETE with an error":
+            return Stop(500, {})
         if method == "DELETE":
             if self.defect != "answers DELETE and keeps it":
                 del self.resources[key]
             return Stop(200, {})
         if method == "PATCH" and self.defect != "ignores PATCH":
             found["read_regions"] = fields.get("read_regions")
+            if self.defect != "ignores another name":
+                found["name"] = fields.get("name")
+            if self.defect == "refuses another name, and takes it" and found["name"] != id:
+                return Stop(422, {"error": "`name` cannot be changed"})
         found["polls"] += 1
         ready = found["polls"] > self.polls and self.defect != "is never ready"
         status = "error" if self.defect == "ends in error" else "ready" if ready else "provisioning"
@@ -273,9 +286,19 @@ class Reference:
         location = f"{self.url}/auth/oauth/authorize?{urlencode(parameters)}"
         return Stop(302, {}, {"location": location, "set-cookie": f"browser={browser}; Path=/; HttpOnly"})
 
-    def _authorize(self, given: Mapping[str, list[str]]) -> Stop:
-        """The platform's part, at the same address: it signs everybody in at once."""
-        back = {"code": secrets.token_hex(8)} | ({"state": given["state"][0]} if "state" in given else {})
+    def _platform(self, method: str, path: str, given: Mapping[str, list[str]], body: bytes) -> Stop:
+        """The platform's part, at the same address: a page that lets one choose who signs in."""
+        if path == "/auth/_sandbox/users" and self.makes_users:
+            user = json.loads(body)
+            self.users[user["id"]] = [each["id"] for each in user["organizations"]]
+            return Stop(200, user)
+        if path != "/auth/oauth/authorize":
+            return Stop(404, {})
+        if method == "GET":
+            return Stop(200, {})
+        code = secrets.token_hex(8)
+        self.codes[code] = parse_qs(body.decode())["user"][0]
+        back = {"code": code} | ({"state": given["state"][0]} if "state" in given else {})
         return Stop(302, {}, {"location": f"{given['redirect_uri'][0]}?{urlencode(back)}"})
 
     def _callback(self, given: Mapping[str, list[str]], cookie: str) -> Stop:
@@ -287,7 +310,12 @@ class Reference:
                 return Stop(400, {})
             if self.defect != "takes the same way back twice":
                 del self.states[state]
-        return Stop(302, {}, {"location": "/page", "set-cookie": "session=1; Path=/; HttpOnly"})
+        signed_in = {"location": "/page", "set-cookie": "session=1; Path=/; HttpOnly"}
+        user = self.codes[given["code"][0]]
+        if ORGANIZATION not in self.users[user] and self.defect != "lets in any organization":
+            # One that refuses, and leaves a session behind all the same.
+            return Stop(403, {}, signed_in if self.defect == "keeps the session of a stranger" else {})
+        return Stop(302, {}, signed_in)
 
 
 @contextmanager

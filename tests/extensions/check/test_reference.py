@@ -56,9 +56,12 @@ DEFECTS = {
     "knows only the id that it was sent": "calls: GET shows the status",
     "shows no status": "calls: GET shows the status",
     "ignores PATCH": "calls: PATCH changes it",
+    "ignores another name": "calls: PATCH of the name",
+    "refuses another name, and takes it": "calls: PATCH of the name",
     "answers DELETE and keeps it": "calls: DELETE removes it",
     "is never ready": "calls: it becomes ready",
     "ends in error": "calls: it becomes ready",
+    "demands a nonce of events": "events: a signed event is taken",
     "takes events without a signature": "events: an event unsigned is refused",
     "takes a body of any size": "bounds: a POST of more than 1 MiB",
     "waits for a body for ever": "bounds: a body that does not end",
@@ -66,6 +69,9 @@ DEFECTS = {
     "signs in without a state": "sign-in: with a `state`",
     "signs in with a fixed state": "sign-in: with a `state`",
     "signs in without PKCE": "sign-in: with PKCE",
+    "lets in any organization": "sign-in: from another organization",
+    "keeps the session of a stranger": "sign-in: from another organization",
+    "shows its page to anybody": "sign-in: the page without a session",
     "takes any way back": "sign-in: in another browser",
     "takes the same way back twice": "sign-in: twice the same way back",
 }
@@ -127,6 +133,37 @@ def test_without_a_sign_in_service_nothing_of_it_counts_as_passed() -> None:
     assert "calls: GET of the costs" in missing
     assert "refusals: POST under the webhook secret" in missing
     assert failed(report) == {}
+
+
+def test_another_organization_is_not_checked_where_no_user_of_one_can_be_made() -> None:
+    with serving(Reference("lets in any organization", makes_users=False)) as app:
+        (result,) = checked(subject_of(app), "sign-in: from another organization").results
+    assert (result.outcome, "no sandbox" in result.problem) == ("not checked", True)
+
+
+def test_refusals_of_events_are_not_checked_where_a_good_event_is_refused() -> None:
+    with serving(Reference("demands a nonce of events")) as app:
+        report = checked(subject_of(app), "events")
+    assert list(failed(report)) == ["events: a signed event is taken"]
+    assert report.count("not checked") == len(report.results) - 1
+    assert "no `url`, no `nonce`, no `timestamp`" in line(report.results[0])
+
+
+def test_with_a_wrong_secret_nothing_was_made_and_nothing_is_said_to_be_left() -> None:
+    with serving(Reference()) as app:
+        report = checked(
+            subject_of(app, signing_secret=b"another"), "calls", "refusals: POST*", "bounds: [!a]*"
+        )
+    assert report.left == []
+    assert "calls: POST provisions" in failed(report)
+    assert not [title for title in failed(report) if title.startswith(("refusals: POST", "bounds: a p"))]
+
+
+def test_what_may_have_been_made_and_could_not_be_deleted_is_named() -> None:
+    with serving(Reference("answers DELETE with an error")) as app:
+        report = checked(subject_of(app), "calls: POST provisions")
+    assert report.left == list(app.resources)
+    assert len(report.left) == 1
 
 
 def test_junit_names_each_check_once_and_holds_its_outcome() -> None:

@@ -1,6 +1,7 @@
 """`reconcile provider serve` as real processes: two workers, kill -9, restarts, and refused starts."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -131,11 +132,15 @@ def test_a_killed_worker_is_replaced_and_what_it_had_begun_goes_on(
         _wait(lambda: provider.platform.call("GET", "/extensions/orphaned").json["status"] == "ready")
 
 
-def test_it_ends_cleanly_when_it_is_told_to(postgres: Postgres, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_it_ends_cleanly_when_it_is_told_to(
+    postgres: Postgres, tmp_path: Path, number: int, code: int
+) -> None:
     for workers in (1, 2):
         with serving_provider(postgres, tmp_path / f"{workers}.db", workers=workers) as provider:
             pids = provider.workers()
-            assert provider.end() == 0
+            provider.process.send_signal(number)
+            assert provider.process.wait(PATIENCE_S) == code
             assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
             assert "Traceback" not in provider.log.read_text()
 
@@ -181,6 +186,17 @@ STARTS = {
         ["--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING", "--db", "other.db"],
         "cannot be used as a provider's store",
     ),
+    "an address without TLS": (
+        [
+            *("--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING"),
+            *("--public-url", "http://example.com"),
+        ],
+        "`http://example.com` is not encrypted",
+    ),
+    "a store in a folder that is not there": (
+        ["--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING", "--db", "none/deeper/x.db"],
+        "the directory none/deeper does not exist",
+    ),
     "half a sign-in": (
         ["--postgres-from", "env:PG", "--signing-secret-from", "env:SIGNING", "--client-id", "x"],
         "sign-in needs",
@@ -217,6 +233,7 @@ def test_what_it_cannot_start_with_is_said_in_one_sentence(
     assert ran.stdout == ""
     assert "Traceback" not in ran.stderr
     assert "the-password" not in ran.stderr
+    assert not (tmp_path / "none").exists()
     if case != "a store that is none":
         assert "help:" in ran.stderr or case == "a secret that is not there"
 

@@ -210,6 +210,51 @@ def test_an_update_takes_some_fields_or_all(store: Path) -> None:
     run(main)
 
 
+def test_after_an_update_the_first_order_and_the_present_one_get_the_same_answer(store: Path) -> None:
+    async def main() -> None:
+        functions = Counting()
+        async with staged(store, functions) as stage:
+            first = await stage.provision("a")
+            await stage.call("PATCH", "/extensions/a", {"read_regions": ["fra"]})
+            present = await stage.provision("a", read_regions=["fra"])
+            assert (present.status, present.body) == (201, first.body)
+            assert (await stage.provision("a")).body == first.body
+            neither = await stage.provision("a", read_regions=["nrt"])
+            assert (neither.status, "`read_regions`" in told(neither)) == (409, True)
+            shown = (await stage.call("GET", "/extensions/a")).json
+            assert shown["read_regions"] == ["fra"]  # asking again changed nothing
+
+    run(main)
+
+
+def test_an_update_of_the_name_is_shown(store: Path) -> None:
+    async def main() -> None:
+        functions = Counting()
+        async with staged(store, functions) as stage:
+            first = await stage.provision("a")
+            reply = await stage.call("PATCH", "/extensions/a", {"name": "renamed"})
+            assert (reply.status, reply.json["name"]) == (200, "renamed")
+            assert (await stage.call("GET", "/extensions/a")).json["name"] == "renamed"
+            for again in (await stage.provision("a"), await stage.provision("a", name="renamed")):
+                assert again.json == {**first.json, "name": "renamed"}
+        async with staged(store, functions) as restarted:
+            assert (await restarted.call("GET", "/extensions/a")).json["name"] == "renamed"
+
+    run(main)
+
+
+def test_the_name_that_the_provider_gave_is_not_changed_by_an_update(store: Path) -> None:
+    async def main() -> None:
+        functions = Counting(provisioned=Provisioned({}, name="their-own"))
+        async with staged(store, functions) as stage:
+            await stage.provision("a")
+            for name in ("their-own", "renamed"):
+                reply = await stage.call("PATCH", "/extensions/a", {"name": name})
+                assert (reply.status, reply.json["name"]) == (200, "their-own")
+
+    run(main)
+
+
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
 def test_an_unknown_id_is_not_found(store: Path, method: str) -> None:
     async def main() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import StoreError
+from reconciler.extensions.provider import store as stores
 from reconciler.extensions.provider.store import Store
 
 
@@ -26,6 +27,33 @@ def test_files_are_nobody_elses(path: Path) -> None:
         store.close()
     finally:
         os.umask(before)
+
+
+def test_a_store_of_before_knows_which_names_the_provider_gave(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(stores, "_MIGRATIONS", stores._MIGRATIONS[:1])
+        before.setattr(stores, "VERSION", 1)
+        old = Store(path)
+        for id, name in (("a", "ordered"), ("b", "given")):
+            old.change(
+                "INSERT INTO resources (id, resource_id, fingerprint, first, wanted, phase, status, name,"
+                " made_at) VALUES (?, ?, '', '{}', ?, 'made', 'ready', ?, 0)",
+                *(id, id, '{"name": "ordered"}', name),
+            )
+        old.close()
+    new = Store(path)
+    assert [row["own_name"] for row in new.rows("SELECT own_name FROM resources ORDER BY id")] == [0, 1]
+    new.close()
+
+
+def test_a_folder_is_made_for_the_project_alone(tmp_path: Path) -> None:
+    Store(tmp_path / ".reconcile" / "provider.db").close()
+    for folder in (tmp_path / "none", tmp_path / "none" / ".reconcile"):
+        with pytest.raises(StoreError, match="does not exist"):
+            Store(folder / "provider.db")
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_lease_is_held_by_the_living_and_freed_by_the_dead(path: Path) -> None:

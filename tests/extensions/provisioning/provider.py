@@ -21,6 +21,7 @@ class FakeProvider:
 
     `requests`: method, path and signed fields of all that was authentic; `refused`: why others were not.
     `config`: what POST answers to all; `update_config`: what PATCH does (None: nothing).
+    `keeps_orders`: whether another order under an id that it knows is answered 409.
     `late`: whether POST answers with an empty config and a status while the resource is not ready.
     `unready`: so many GETs of a new resource show `provisioning` first. `ends_as`: the status after them.
     `lose`: methods whose next answer is cut off after the effect. `drop`: before it. `hold`: methods whose
@@ -34,6 +35,7 @@ class FakeProvider:
     update_config: dict[str, Any] | None = None
     name: str | None = None
     app_name: str | None = None
+    keeps_orders: bool = False
     late: bool = False
     unready: int = 0
     ends_as: str = "ready"
@@ -48,6 +50,7 @@ class FakeProvider:
     headers: list[dict[str, str]] = field(default_factory=list)
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)  # by the id that was sent
+    orders: dict[str, dict[str, Any]] = field(default_factory=dict)
     nonces: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -67,6 +70,9 @@ class FakeProvider:
             return 200, {"total": "12.50", "currency": "EUR", "token": "not-for-people-71c0"}
         id = path.removeprefix("/extensions/")
         if method == "POST" and path == "/extensions":
+            order = {name: value for name, value in fields.items() if name not in ("nonce", "timestamp")}
+            if self.keeps_orders and self.orders.setdefault(fields["id"], order) != order:
+                return 409, {"error": "another order"}
             return 201, self._provision(fields)
         resource = self.resources.get(id)
         if resource is None:

@@ -68,12 +68,11 @@ def test_a_name_that_somebody_changed_is_drift_and_sleeping_is_not(scene: Scene)
 
 
 def test_one_that_is_gone_is_never_made_again_by_itself(scene: Scene) -> None:
-    scene.declare(scene.extension(rest="lifecycle: {timeout_s: 1}\n"))
+    scene.declare(scene.extension())
     scene.apply()
     scene.provider.resources.clear()
-    (change,) = scene.plan().json["changes"]  # made a moment ago: it may not be visible yet
-    assert change["action"] == "noop"
-    scene.apply(code=4)
+    refused = scene.apply(code=1)
+    assert [each["code"] for each in refused.json["diagnostics"]] == ["object-missing"]
     assert scene.provider.sent("POST") == [("POST", "/extensions")]
 
 

@@ -30,10 +30,63 @@ def test_two_lost_answers_are_pending_and_the_next_run_goes_on(scene: Scene) -> 
     scene.provider.lose += ["POST", "POST"]
     scene.declare(scene.extension())
     assert scene.apply(code=4).outcomes()[f"{scene.address}#provision"] == "pending"
-    assert scene.run("state", "list").out == ""
+    assert scene.record()["id"] == scene.provider.bodies("POST")[0]["id"]
     scene.apply()
+    assert scene.record()["id"] == "res_1"
     assert len(scene.provider.resources) == 1
     assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
+
+
+def test_what_a_lost_post_may_have_made_is_not_forgotten_with_its_manifest(scene: Scene) -> None:
+    scene.provider.lose += ["POST", "POST"]
+    scene.declare(scene.extension(rest="lifecycle: {deletion: delete}\n"))
+    scene.apply(code=4)
+    scene.project.remove()
+    left = scene.plan().json["changes"]
+    assert [(change["address"], change["action"]) for change in left] == [(scene.address, "retain")]
+    assert "state forget" in left[0]["reason"]
+
+
+def edited_since(scene: Scene) -> None:
+    """The manifest changed after the order was posted, at a provider that takes one order an id."""
+    scene.declare(scene.extension(", read_regions: [fra]"))
+    scene.apply()
+    assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
+    assert [body["read_regions"] for body in scene.provider.bodies("PATCH")] == [["fra"]]
+    assert scene.apply().json["steps"] == []
+    assert len(scene.provider.resources) == 1
+
+
+def test_an_order_is_taken_up_as_it_was_posted_though_its_manifest_changed(scene: Scene) -> None:
+    scene.provider.keeps_orders = True
+    scene.provider.lose += ["POST", "POST"]
+    scene.declare(scene.extension())
+    scene.apply(code=4)
+    edited_since(scene)
+
+
+def test_secrets_are_taken_up_though_the_manifest_changed(scene: Scene) -> None:
+    scene.provider.keeps_orders = True
+    path = f"/v1/apps/{scene.app}/secrets/API_KEY"
+    scene.sandbox.fault("POST", path, "status", status=422)
+    scene.declare(scene.extension())
+    scene.apply(code=1)
+    edited_since(scene)
+
+
+def test_a_deletion_that_a_kill_cut_off_is_found_to_be_done(scene: Scene) -> None:
+    scene.declare(scene.extension(rest="lifecycle: {deletion: delete}\n"))
+    scene.apply()
+    scene.project.remove()
+    scene.provider.hold.add("DELETE")
+    with scene.project.started("apply", "--auto-approve", "--approve-delete", scene.address) as running:
+        running.until(lambda: not scene.provider.resources)
+        running.kill()
+    scene.provider.release.set()
+    (change,) = scene.plan().json["changes"]
+    assert change["action"] == "forget"
+    scene.apply()
+    assert scene.run("state", "list").out == ""
 
 
 def test_a_person_may_say_what_a_lost_post_made(scene: Scene) -> None:
