@@ -287,8 +287,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an object inferred by a later run is recorded as certain",
         INTENTS,
-        "return self.record(address, id, sent_at, inferred=True)",
-        "return self.record(address, id, sent_at, inferred=False)",
+        "made = self.record(address, id, sent_at, inferred=True)",
+        "made = self.record(address, id, sent_at, inferred=False)",
     ),
     _mutant(
         "a secret whose lost call may have landed is still taken for the recorded one",
@@ -312,8 +312,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a dead process's extend owes nothing",
         UNSETTLED,
-        "if intent.owes else record",
-        "if False else record",
+        "    if after is None or not intent.owes:\n",
+        "    if True:\n",
     ),
     _mutant(
         "a machine is restarted although nothing is owed",
@@ -406,8 +406,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a plan runs although something moved",
         APPLY,
-        "    if moved:\n",
-        "    if False:\n",
+        "    if moved:\n        raise Moved(",
+        "    if False:\n        raise Moved(",
     ),
     _mutant(
         "a plan runs although its record is another one by now",
@@ -436,7 +436,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "what is missing is made again",
         DECIDE,
-        "    if kind.remake_missing:\n",
+        "    if kind.remakes(subject):\n",
         "    if True:\n",
     ),
     _mutant(
