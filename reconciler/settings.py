@@ -103,6 +103,11 @@ class Found:
     settings: Settings
     root: Path
 
+    @property
+    def private(self) -> Path:
+        """The folder of what the tool keeps for itself: state, embedded sandbox, stores."""
+        return self.root / ".reconcile"
+
 
 def project_root(start: Path) -> Path:
     """The nearest folder from `start` upwards that holds `reconcile.yaml`; `start` when none does."""

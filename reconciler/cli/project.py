@@ -216,7 +216,7 @@ def _base_url(found: Found, options: Options) -> Iterator[str]:
             )
         yield found.settings.platform.base_url
         return
-    folder = found.root / ".reconcile"
+    folder = found.private
     folder.mkdir(mode=0o700, exist_ok=True)
     db = folder / "sandbox.db"
     from reconciler.sandbox import running_at

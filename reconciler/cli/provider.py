@@ -133,7 +133,7 @@ def serve(
     with bound(host, port) as (listener, url):
         settings = ProviderSettings(
             public_url=public_url or section.public_url or url,
-            store=db or found.root / ".reconcile" / f"provider-{name}.db",
+            store=db or found.private / f"provider-{name}.db",
             signing_secrets=signing_secrets,
             encoding="base64" if encoding == "base64" else "hex",
             webhook_url=webhook_url or section.webhook_url,
