@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_ALARM_S = 0.5
+
 
 class Interrupted(Exception):
     """A signal came before anything was under way."""
@@ -77,7 +79,10 @@ async def _run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T
 
 @contextmanager
 def prompting() -> Iterator[None]:
-    """While a person is asked, signals end it at once: the event loop does not run and would not see them."""
+    """While a person is asked, signals end it at once: the event loop does not run and would not see them.
+
+    One that comes just before the answer is read does not interrupt the reading: the next alarm does.
+    """
 
     def leave(number: int, frame: object) -> None:
         raise Interrupted(number)
@@ -85,9 +90,12 @@ def prompting() -> Iterator[None]:
     previous = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
         signal.SIGTERM: signal.signal(signal.SIGTERM, leave),
+        signal.SIGALRM: signal.signal(signal.SIGALRM, lambda number, frame: None),
     }
+    signal.setitimer(signal.ITIMER_REAL, _ALARM_S, _ALARM_S)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in previous.items():
             signal.signal(number, handler)

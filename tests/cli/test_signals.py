@@ -1,11 +1,15 @@
 """Signals and locks: calls under way end, no new ones start, and nobody applies beside somebody else."""
 
+import ctypes
+import operator
 import os
 import signal
+import threading
+from functools import partial
 
 import pytest
 
-from reconciler.cli.signals import Watch, run_watched
+from reconciler.cli.signals import Interrupted, Watch, prompting, run_watched
 from reconciler.errors import ReconcilerError
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, only, volume
 
@@ -140,3 +144,17 @@ def test_signals_are_handled_as_before_once_a_run_is_over() -> None:
 
     assert run_watched(main, Watch()) == "done"
     assert [signal.getsignal(number) for number, _ in INTERRUPTED] == before
+
+
+def test_a_signal_that_comes_just_before_the_answer_is_read_ends_the_question_too() -> None:
+    reading, writing = os.pipe()
+    give_up = threading.Timer(20, os.write, (writing, b"never asked for"))
+    give_up.start()
+    # Called from C, one after the other: the interpreter does not look for signals in between.
+    kill_itself = partial(getattr(ctypes.CDLL(None), "raise"), signal.SIGTERM)
+    with pytest.raises(Interrupted), prompting():
+        list(map(operator.call, [kill_itself, partial(os.read, reading, 1)]))
+    assert not give_up.finished.is_set()
+    give_up.cancel()
+    os.close(reading)
+    os.close(writing)

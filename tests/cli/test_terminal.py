@@ -134,6 +134,9 @@ def test_a_signal_ends_the_question_at_once(project: Project, sandbox: Sandbox, 
         while b"[y/N]" not in shown:
             shown += os.read(ours, 4096)
         process.terminate()
-        assert process.wait(timeout=PATIENCE_S) == 143
+        try:
+            assert process.wait(timeout=PATIENCE_S) == 143
+        finally:
+            process.kill()
     os.close(ours)
     assert sandbox.mutations_of(app) == []
