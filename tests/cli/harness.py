@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.cli.warm import run_warm
+
 TOKEN = "sandbox"
 PATIENCE_S = 60  # for a process that should end by itself; only a bug uses it up
 MUTATIONS = ("POST", "PUT", "PATCH", "DELETE")
@@ -217,17 +219,14 @@ class Project:
         cwd: Path | None = None,
     ) -> Ran:
         """Run a verb to its end; `code` is the exit code that it must have (None: any)."""
-        finished = subprocess.run(
-            [*RECONCILE, *arguments],
-            cwd=cwd or self.root,
+        finished = run_warm(
+            arguments,
+            root=cwd or self.root,
             env={**self.env, **(env or {})},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
+            stdin=stdin,
+            patience_s=PATIENCE_S,
         )
-        ran = Ran(finished.returncode, finished.stdout, finished.stderr)
+        ran = Ran(*finished)
         assert "Traceback" not in ran.err, ran.err
         assert code is None or ran.code == code, f"exit {ran.code}, not {code}\n{ran.out}\n{ran.err}"
         return ran

@@ -120,7 +120,7 @@ def test_a_broken_rule_is_named_at_its_place_before_any_call(
 def test_a_refusal_is_told_with_the_platform_s_words_and_the_rules(blind: Project, extended: Sandbox) -> None:
     app = extended.app("scheduled")
     extended.call("POST", "/_sandbox/machines", {"app": app, "id": "m1", "schedule": "daily"})
-    blind.write(machine(app, "m1", "suspended"))
+    blind.write(machine(app, "m1", "suspended", "lifecycle: {timeout_s: 3}\n"))
     failed = blind.run("apply", "--auto-approve", code=1)
     assert "machine has a schedule, so it cannot be suspended" in failed.out
     assert "note: the platform suspends machines that run, with at most 2 GB of memory" in failed.out

@@ -8,13 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 
 import click
 
-import reconciler
+from tests.forking import import_everything
 from tests.reliability.kills.case import SIGNALS, Case, Verdict, killed, points, tried
 from tests.reliability.kills.planted import DEFECTS
 from tests.reliability.kills.sample import every_case, sampled
@@ -26,9 +24,6 @@ FIRST_KILL = "POST PostgresCluster/orders-copy#restore:effect@1"
 
 _PROGRESS_EVERY = 100  # cases, about a minute
 _FEW = 0.05  # of the cases: a loaded machine polls less often, so that some last poll is never reached
-
-# Imported late by those who use them.
-_LIBRARIES = ("httpx", "httpcore", "anyio._backends._asyncio")
 
 
 @click.command()
@@ -63,7 +58,7 @@ def command(
         raise click.UsageError("give exactly one of --all, --sample, --point, --list and --defects")
     # Ended from outside, it ends the processes of its cases too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    _import_everything()
+    import_everything()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         root = Path(folder)
@@ -90,14 +85,6 @@ def command(
     missed = sum(not verdict.struck for verdict in verdicts)
     wrong = any(verdict.findings for verdict in verdicts)
     sys.exit(1 if wrong or missed > _FEW * len(verdicts) else 0)
-
-
-def _import_everything() -> None:
-    """Every process that is forked from this one has it all, and all of them run the same source."""
-    names = [module.name for module in walk_packages(reconciler.__path__, "reconciler.")]
-    for name in (*_LIBRARIES, *names):
-        if not name.endswith("__main__"):
-            import_module(name)
 
 
 def _verdicts(cases: Sequence[Case], template: Template, root: Path, jobs: int) -> Iterator[Verdict]:

@@ -7,17 +7,15 @@ is the start of the interpreter and the imports, 0.2 to 0.4 s each.
 import os
 import select
 import signal
-import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.harness import Ran, Sandbox
+from tests.forking import become, finish
 
 PATIENCE_S = 25  # for a process that should end by itself: 10 s of grace after a signal, and a busy machine
-_MOST_DESCRIPTORS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,8 @@ def forked(work: Callable[[], None], *, root: Path, env: Mapping[str, str], name
     pid = os.fork()
     if not pid:
         try:
-            _become(root, env, os.open(os.devnull, os.O_RDONLY), _created(out), _created(err), keep=held)
-            _finish(work)
+            become(root, env, os.open(os.devnull, os.O_RDONLY), _created(out), _created(err), keep=held)
+            finish(work)
         finally:
             os._exit(70)  # nothing of the parent's may run here
     os.close(held)
@@ -68,8 +66,8 @@ def sandboxed(db: Path, clock: str, profile: str) -> Iterator[Sandbox]:
     pid = os.fork()
     if not pid:
         try:
-            _become(db.parent, dict(os.environ), stdin, tell, _created(db.with_name("sandbox.err")))
-            _finish(lambda: _serve(db, clock, profile))
+            become(db.parent, dict(os.environ), stdin, tell, _created(db.with_name("sandbox.err")))
+            finish(lambda: _serve(db, clock, profile))
         finally:
             os._exit(70)
     os.close(stdin)
@@ -96,38 +94,6 @@ def _serve(db: Path, clock: str, profile: str) -> None:
         os.write(1, f"{url}\n".encode())
 
     serve(db=db, clock=clock, profile=profile, ready=ready, until_stdin_closes=True)
-
-
-def _become(root: Path, env: Mapping[str, str], stdin: int, out: int, err: int, *, keep: int = 0) -> None:
-    """In the child: streams, directory, environment and signals of a process that was just started."""
-    for number, descriptor in enumerate((stdin, out, err)):
-        os.dup2(descriptor, number)
-    for descriptor in range(3, _MOST_DESCRIPTORS):
-        if descriptor != keep:
-            try:
-                os.close(descriptor)
-            except OSError:
-                continue
-    os.chdir(root)
-    os.environ.clear()
-    os.environ.update(env)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _finish(work: Callable[[], None]) -> None:
-    """Run `work` and end with its exit code, as the interpreter would."""
-    code = 0
-    try:
-        work()
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _created(path: Path) -> int:

@@ -1,0 +1,103 @@
+"""`reconcile` in processes forked from a warm one: a short verb spends most of its time on imports.
+
+Each run is a process of its own. Verbs also start cold: in the tour of the README, and wherever a test
+does something while a verb runs.
+"""
+
+import atexit
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from reconciler.cli.main import main
+from tests.forking import become, finish, import_everything
+
+_LARGEST_ORDER = 1 << 17  # bytes: arguments and environment
+_ROOT = Path(__file__).parent.parent.parent
+
+
+def run_warm(
+    arguments: Sequence[str], *, root: Path, env: Mapping[str, str], stdin: str, patience_s: float
+) -> tuple[int, str, str]:
+    """Exit code (negative: by that signal), stdout and stderr of a verb run to its end in `root`.
+
+    Raises TimeoutError, when it has been killed, for one that did not end within `patience_s`.
+    """
+    order = json.dumps({"arguments": arguments, "root": str(root), "env": dict(env)}).encode()
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin.encode())
+        given.seek(0)
+        parent = _parent()
+        socket.send_fds(parent, [order], [given.fileno(), out.fileno(), err.fileno()])
+        pid = json.loads(parent.recv(_LARGEST_ORDER))
+        parent.settimeout(patience_s)
+        try:
+            code: int = json.loads(parent.recv(_LARGEST_ORDER))
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            parent.settimeout(None)
+            parent.recv(_LARGEST_ORDER)
+            raise
+        finally:
+            parent.settimeout(None)
+        out.seek(0)
+        err.seek(0)
+        return code, out.read().decode(), err.read().decode()
+
+
+@cache
+def _parent() -> socket.socket:
+    """The connection to this process's own warm one, which ends when it is closed."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cli.warm", str(theirs.fileno())],
+            cwd=_ROOT,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+    atexit.register(process.wait)  # after what is registered next
+    atexit.register(ours.close)
+    return ours
+
+
+def _serve(orders: socket.socket) -> None:
+    """Run verbs, one after the other, until the other end is closed."""
+    while True:
+        order, streams, _, _ = socket.recv_fds(orders, _LARGEST_ORDER, 3)
+        if not order:
+            return
+        pid = os.fork()
+        if not pid:
+            try:
+                _run(json.loads(order), streams)
+            finally:
+                os._exit(70)  # nothing of the parent's may run here
+        for stream in streams:
+            os.close(stream)
+        orders.send(json.dumps(pid).encode())
+        _, status = os.waitpid(pid, 0)
+        orders.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _run(order: Mapping[str, Any], streams: Sequence[int]) -> None:
+    stdin, out, err = streams
+    become(Path(order["root"]), order["env"], stdin, out, err)
+    sys.argv = ["reconcile", *order["arguments"]]
+    finish(main)
+
+
+if __name__ == "__main__":
+    import_everything()
+    gc.freeze()
+    _serve(socket.socket(fileno=int(sys.argv[1])))

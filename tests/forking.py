@@ -1,0 +1,55 @@
+"""Processes made by fork from one that has everything imported: they start in a hundredth of the time."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import reconciler
+
+_LIBRARIES = ("httpx", "httpcore", "anyio._backends._asyncio")
+_MOST_DESCRIPTORS = 1024
+
+
+def import_everything() -> None:
+    """Every process that is forked from this one has it all, and all of them run the same source."""
+    names = [module.name for module in walk_packages(reconciler.__path__, "reconciler.")]
+    for name in (*_LIBRARIES, *names):
+        if not name.endswith("__main__"):
+            import_module(name)
+
+
+def become(root: Path, env: Mapping[str, str], stdin: int, out: int, err: int, *, keep: int = 0) -> None:
+    """In the child: streams, directory, environment and signals of a process that was just started."""
+    for number, descriptor in enumerate((stdin, out, err)):
+        os.dup2(descriptor, number)
+    for descriptor in range(3, _MOST_DESCRIPTORS):
+        if descriptor != keep:
+            try:
+                os.close(descriptor)
+            except OSError:
+                continue
+    os.chdir(root)
+    os.environ.clear()
+    os.environ.update(env)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def finish(work: Callable[[], None]) -> None:
+    """Run `work` and end with its exit code, as the interpreter would."""
+    code = 0
+    try:
+        work()
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
