@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from reconciler.cli.group import Group
 from reconciler.cli.streams import OutputLost, open_streams
 
 USAGE = 64
@@ -25,38 +26,9 @@ _VERBS = {
 }
 
 
-class Verbs(click.Group):
-    """Imports a verb's module only when it is called: `--help` stays instant."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
-            return None
-        from importlib import import_module
-
-        command: click.Command = import_module(f"reconciler.cli.{cmd_name}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_VERBS.items()))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _VERBS and not args[0].startswith("-"):
-            import difflib
-
-            close = difflib.get_close_matches(args[0], _VERBS, n=1)
-            hint = f"; did you mean `{close[0]}`?" if close else ""
-            ctx.fail(f"no such command `{args[0]}`{hint}")
-        return super().resolve_command(ctx, args)
-
-
 @click.group(
-    cls=Verbs,
+    cls=Group,
+    late=_VERBS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 error or refused, 2 changes or drift, 3 a person must decide, "
     "4 still pending, 5 locked, 64 usage, 130/143 signals.",

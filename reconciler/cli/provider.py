@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli.failures import reports_failures
+from reconciler.cli.group import Group
 from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
@@ -17,25 +17,7 @@ if TYPE_CHECKING:
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 
 
-class Group(click.Group):
-    """Imports the verbs that have a module of their own only when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_MORE])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _MORE:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = import_module(f"reconciler.cli.{cmd_name}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            own = [(name, each.get_short_help_str()) for name, each in self.commands.items()]
-            formatter.write_dl(sorted([*own, *_MORE.items()]))
-
-
-@click.group("provider", cls=Group, short_help="Build and prove extension providers.")
+@click.group("provider", cls=Group, late=_MORE, short_help="Build and prove extension providers.")
 def command() -> None:
     """Build and prove extension providers. See docs/providers.md."""
 

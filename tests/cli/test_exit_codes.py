@@ -55,6 +55,7 @@ def test_a_skipped_step_counts_as_what_it_waits_for(outcomes: list[OutcomeWord],
 
 def test_a_mistyped_verb_is_guessed(project: Project) -> None:
     assert "did you mean `apply`?" in project.run("aply", code=64).err
+    assert "did you mean `check`?" in project.run("provider", "chek", code=64).err
 
 
 def test_apply_off_a_terminal_asks_for_auto_approve(project: Project, app: str) -> None:

@@ -1,0 +1,44 @@
+"""A group of verbs, most of them imported only when they are called: `--help` stays instant."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class Group(click.Group):
+    """`late`: the verbs with a module of their own, `reconciler.cli.VERB`, and a line about each.
+
+    They are listed in that order, before those that are declared where the group is.
+    """
+
+    def __init__(self, *arguments: Any, late: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._late = late
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self._late, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._late:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = import_module(f"reconciler.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = [(name, each.get_short_help_str()) for name, each in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl([*self._late.items(), *own])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], names, n=1)
+            hint = f"; did you mean `{close[0]}`?" if close else ""
+            ctx.fail(f"no such command `{args[0]}`{hint}")
+        return super().resolve_command(ctx, args)
