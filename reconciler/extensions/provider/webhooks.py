@@ -82,11 +82,6 @@ class Outbox:
             "DELETE FROM outbox WHERE outcome = 'sent' AND ended_at < ?", self._now() - KEEP_ENDED_S
         )
 
-    def next_at(self) -> float | None:
-        """When the next line is due, as UNIX time; None when nothing waits."""
-        found = self._store.row("SELECT min(next_at) AS at FROM outbox WHERE outcome = 'waiting'")
-        return None if found is None else found["at"]
-
     def untold(self, resource_id: str) -> int:
         """How many lines about the resource the platform has not taken: still waiting, or given up."""
         found = self._store.row(
