@@ -2,7 +2,7 @@
 
 from tests.cli.harness import only, secret
 from tests.extensions.provisioning.conftest import KEY, OTHER, URL, Scene
-from tests.extensions.provisioning.provider import serving_provider
+from tests.extensions.provisioning.provider import FakeProvider, serving_provider
 
 DELETABLE = "lifecycle: {deletion: delete}\n"
 
@@ -162,15 +162,20 @@ def test_a_secret_manifest_of_a_key_that_an_extension_set_is_refused(scene: Scen
     assert scene.sets() == ["API_KEY", "DATABASE_URL"]
 
 
+def declare_two(scene: Scene, other: FakeProvider) -> None:
+    """Besides the usual extension one of the provider `other`."""
+    scene.project.write(
+        "apiVersion: reconciler/v1\nkind: ExtensionProvider\nmetadata: {name: other}\n"
+        f"spec: {{base_url: '{other.url}', signing_secret_from: {{env: ACME_SIGNING_SECRET}}}}\n",
+        "manifests/other.yaml",
+    )
+    second = scene.extension(name="db2").replace("provider: acme", "provider: other")
+    scene.declare(scene.extension(), second)
+
+
 def test_two_extensions_with_one_key_do_not_overwrite_each_other(scene: Scene) -> None:
     with serving_provider(config={"DATABASE_URL": OTHER}) as other:
-        scene.project.write(
-            "apiVersion: reconciler/v1\nkind: ExtensionProvider\nmetadata: {name: other}\n"
-            f"spec: {{base_url: '{other.url}', signing_secret_from: {{env: ACME_SIGNING_SECRET}}}}\n",
-            "manifests/other.yaml",
-        )
-        second = scene.extension(name="db2").replace("provider: acme", "provider: other")
-        scene.declare(scene.extension(), second)
+        declare_two(scene, other)
         applied = scene.apply(code=1)
         errors = [each["error"] for each in applied.json["results"] if each["outcome"] == "failed"]
         assert scene.address in only(errors)
@@ -180,13 +185,7 @@ def test_two_extensions_with_one_key_do_not_overwrite_each_other(scene: Scene) -
 
 def test_two_providers_may_use_one_id(scene: Scene) -> None:
     with serving_provider(config={"OTHER_URL": OTHER}) as other:
-        scene.project.write(
-            "apiVersion: reconciler/v1\nkind: ExtensionProvider\nmetadata: {name: other}\n"
-            f"spec: {{base_url: '{other.url}', signing_secret_from: {{env: ACME_SIGNING_SECRET}}}}\n",
-            "manifests/other.yaml",
-        )
-        second = scene.extension(name="db2").replace("provider: acme", "provider: other")
-        scene.declare(scene.extension(), second)
+        declare_two(scene, other)
         scene.apply()
         assert scene.record()["id"] == scene.record(f"Extension/{scene.app}/db2")["id"] == "res_1"
         again = scene.apply().json
