@@ -30,7 +30,7 @@ from reconciler.errors import (
 )
 from reconciler.model import Observation
 from reconciler.platform import paths
-from reconciler.platform.answers import cleaned, error_text, is_html, parsed, request_id
+from reconciler.platform.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
 from reconciler.platform.outcome import Outcome, Verdict, classify, unanswered
 from reconciler.platform.retrying import answer_to_get, time_of
 from reconciler.platform.trace import trace
@@ -109,9 +109,7 @@ class ProviderClient:
             objects = read_shape(shape, to_json(kept))
         except ValidationError as error:
             # `from None`: the validation error quotes the answer.
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = cleaned(".".join(map(str, first["loc"])))
-            raise self._unreadable(path, answer, f"`{place}`: {first['type']}") from None
+            raise self._unreadable(path, answer, first_difference(error)) from None
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
     async def turn(self, method: str, path: str) -> None:

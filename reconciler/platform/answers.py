@@ -6,6 +6,7 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from reconciler.transport import Answer
@@ -51,6 +52,13 @@ def error_text(answer: Answer, reply: Any) -> tuple[str, str]:
     if is_html(answer):
         return "", "an HTML page"
     return "", cleaned(answer.body[: 4 * MAX_TEXT].decode("utf-8", "replace"))
+
+
+def first_difference(error: ValidationError) -> str:
+    """Where an answer first differs from its shape, and how, without quoting it."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = cleaned(".".join(map(str, first["loc"])))
+    return f"`{place}`: {first['type']}" if place else first["type"]
 
 
 def cleaned(text: str) -> str:

@@ -25,6 +25,7 @@ from reconciler.platform import paths
 from reconciler.platform.answers import (
     cleaned,
     error_text,
+    first_difference,
     is_html,
     parsed,
     request_id,
@@ -189,12 +190,7 @@ def _read_error(path: str, answer: Answer) -> PlatformError:
 
 def _unreadable(path: str, answer: Answer, error: ValidationError) -> Unreadable:
     """Where the answer differs from the API document, without quoting it."""
-    if is_html(answer):
-        problem = "an HTML page"
-    else:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        problem = f"`{cleaned(place)}`: {first['type']}" if place else first["type"]
+    problem = "an HTML page" if is_html(answer) else first_difference(error)
     return Unreadable(
         f"the answer to GET {path} is not what the API document promises ({problem})",
         status=answer.status,
