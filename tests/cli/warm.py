@@ -36,7 +36,7 @@ def run_warm(
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
-        parent = _parent()
+        parent = _parent(os.getpid())
         socket.send_fds(parent, [order], [given.fileno(), out.fileno(), err.fileno()])
         pid = json.loads(parent.recv(_LARGEST_ORDER))
         parent.settimeout(patience_s)
@@ -55,8 +55,8 @@ def run_warm(
 
 
 @cache
-def _parent() -> socket.socket:
-    """The connection to this process's own warm one, which ends when it is closed."""
+def _parent(owner: int) -> socket.socket:
+    """The connection to the warm process of process `owner`: forked ones must not share it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
@@ -67,6 +67,7 @@ def _parent() -> socket.socket:
             stdout=subprocess.DEVNULL,
         )
     atexit.register(process.wait)  # after what is registered next
+    atexit.register(process.kill)
     atexit.register(ours.close)
     return ours
 
