@@ -1,0 +1,71 @@
+"""Every command that the documentation gives runs, and shows what the page says; every example is valid."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.manifests.load import load
+from reconciler.settings import Settings
+from tests.docs import pages
+from tests.docs.pages import ROOT, Block, Step
+
+NAMES = [page.relative_to(ROOT).as_posix() for page in pages.pages()]
+RUN = [name for name in NAMES if pages.steps(ROOT / name)]
+LANGUAGES = {"console", "yaml", "json", "text", "python"}
+TESTED_BY_ITSELF = {"docs/provider-check.md"}  # tests/extensions/check/test_manual.py: it needs a provider
+
+
+@pytest.mark.parametrize("name", [name for name in RUN if name not in TESTED_BY_ITSELF])
+def test_the_commands_run_and_show_what_the_page_says(name: str, tmp_path: Path) -> None:
+    assert pages.run(ROOT / name, tmp_path) == []
+
+
+def set_up_commands() -> list[str]:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [block.strip() for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)]
+
+
+def test_ci_runs_the_commands_that_the_readme_gives_for_setting_up_and_testing() -> None:
+    script = (ROOT / ".ci/run").read_text().splitlines()
+    first, second = set_up_commands()
+    assert first in script
+    assert script[-1] == second
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_command_hides_in_a_block_that_nothing_runs(name: str) -> None:
+    for item in pages.items(ROOT / name):
+        if isinstance(item, Step) or (name == "README.md" and item.language == "sh"):
+            continue
+        assert item.language in LANGUAGES, f"{name}:{item.line}"
+        if item.language == "text" and not item.file:
+            assert not re.search(r"^(\$ |reconcile )", item.text, re.MULTILINE), f"{name}:{item.line}"
+
+
+def examples() -> list[tuple[str, Block]]:
+    return [
+        (name, item)
+        for name in NAMES
+        for item in pages.items(ROOT / name)
+        if isinstance(item, Block) and item.language in ("yaml", "json")
+    ]
+
+
+@pytest.mark.parametrize(("name", "block"), examples(), ids=lambda each: getattr(each, "line", each))
+def test_each_example_is_valid(name: str, block: Block, tmp_path: Path) -> None:
+    """Manifests as manifests (what they refer to may stand elsewhere), settings as settings, JSON as JSON."""
+    if block.language == "json":
+        json.loads(block.text)
+    elif "apiVersion: reconciler/v1" in block.text:
+        (tmp_path / "example.yaml").write_text(block.text, encoding="utf-8")
+        loaded = load([str(tmp_path / "example.yaml")], root=tmp_path)
+        problems = [item for item in loaded.diagnostics if item.code != "unknown-reference"]
+        assert loaded.files
+        assert problems == []
+    elif block.file == "reconcile.yaml" or re.match(r"(platform|providers|state|manifests|secrets):", block.text):
+        from reconciler.manifests.compose import compose
+
+        (document,) = compose(block.text.encode(), "reconcile.yaml").documents
+        Settings.model_validate(document.value)
