@@ -1,8 +1,9 @@
 """Documentation as programs: what a page's blocks say is run, in order, in a directory of its own.
 
-A `console` block holds commands (`$ …`, with further lines as bash would ask for them) and lines that must come out,
-in that order; `…` stands for anything. A `yaml`, `json` or `text` block after `<!-- file: NAME -->` is written to
-that file. `<!-- run: COMMAND -->` runs without being shown: what the reader has, and a fresh machine has not.
+A `console` block holds commands (`$ …`, with further lines as bash would ask for them) and lines that must
+come out, in that order; `…` stands for anything, and a command that shows nothing has to succeed. Any block
+after `<!-- file: NAME -->` is written to that file. `<!-- run: COMMAND -->` runs without being shown: what the
+reader has, and a fresh machine has not.
 """
 
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PORT = "8099"  # in the text; each run takes a free one in its place
-_ENDED = "--- command ended ---"
+_ENDED = re.compile(r"--- command ended with (\d+) ---\n", re.MULTILINE)
 _COMMENT = re.compile(r"<!-- (?P<verb>run|file): (?P<what>.*?) -->")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 _IDS = re.compile(r"\b(vol|vs)_[a-z0-9]+")
@@ -78,7 +79,9 @@ def steps(page: Path) -> list[Step]:
             folder = shlex.quote(str(Path(item.file).parent))
             name = shlex.quote(item.file)
             found.append(
-                Step(f"mkdir -p {folder} && cat > {name} <<'END-OF-BLOCK'\n{item.text}END-OF-BLOCK", item.line)
+                Step(
+                    f"mkdir -p {folder} && cat > {name} <<'END-OF-BLOCK'\n{item.text}END-OF-BLOCK", item.line
+                )
             )
         elif item.language == "console":
             found += _commands(item)
@@ -113,8 +116,17 @@ def _goes_on(command: str) -> bool:
     return command.endswith("\\")
 
 
-def run(page: Path, directory: Path, substitutes: Mapping[str, str] | None = None) -> list[str]:
-    """Run the page; what it shows and did not come out, as messages. `substitutes` replace what only readers have."""
+def run(
+    page: Path,
+    directory: Path,
+    *,
+    substitutes: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Run the page; what does not come out as it says, as messages.
+
+    `substitutes` replace text that stands for what only readers have; `environment` adds to the page's own.
+    """
     todo = steps(page)
     with socket.create_server(("127.0.0.1", 0)) as free:
         replaced = {PORT: str(free.getsockname()[1]), **(substitutes or {})}
@@ -123,7 +135,8 @@ def run(page: Path, directory: Path, substitutes: Mapping[str, str] | None = Non
     activate.write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
     if page.name == "README.md":
         shutil.copytree(ROOT / "manifests", directory / "manifests")
-    script = "\n".join(f"{_replace(step.command, replaced)}\necho '{_ENDED}'" for step in todo)
+    ended = 'echo "--- command ended with $? ---"'
+    script = "\n".join(f"{_replace(step.command, replaced)}\n{ended}" for step in todo)
     # A background job's first line and its end are awaited, as a reader would.
     script = re.sub(r" &\n", " &\nuntil_it_listens\n", script)
     script = re.sub(r"^kill (%\d)$", r"kill \1; wait \1", script, flags=re.MULTILINE)
@@ -135,7 +148,7 @@ def run(page: Path, directory: Path, substitutes: Mapping[str, str] | None = Non
         process = subprocess.Popen(
             ["bash", "-c", f"set -m\n{waiting}\n{script}"],
             cwd=directory,
-            env=_environment(directory),
+            env={**_environment(directory), **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -147,22 +160,37 @@ def run(page: Path, directory: Path, substitutes: Mapping[str, str] | None = Non
             _end_session(process.pid)
         output.seek(0)
         printed = output.read().decode()
-    outputs = printed.split(f"{_ENDED}\n")
-    if len(outputs) != len(todo) + 1:
+    outputs = _ENDED.split(printed)[:-1]
+    if len(outputs) != 2 * len(todo):
         return [f"ended in the middle:\n{printed}"]
     return [
-        f"{page.name}:{step.line}: $ {step.command}\nshould show\n  {missing}\nbut printed\n{output}"
-        for step, output in zip(todo, outputs, strict=False)
-        if (missing := _missing([_replace(line, replaced) for line in step.shown], output.splitlines()))
+        f"{page.name}:{step.line}: $ {step.command}\n{problem}\nbut printed\n{output}"
+        for step, output, code in zip(todo, outputs[::2], outputs[1::2], strict=True)
+        if (problem := _problem([_replace(line, replaced) for line in step.shown], output, code))
     ]
+
+
+def _problem(shown: list[str], printed: str, code: str) -> str:
+    """What is not as the page says; a command that shows nothing has to succeed."""
+    if not shown:
+        return "" if code == "0" else f"should succeed, and ended with {code}"
+    missing = _missing(shown, printed.splitlines())
+    return f"should show\n  {missing}" if missing else ""
 
 
 def _environment(directory: Path) -> dict[str, str]:
     """As on a machine of nobody: no settings of ours, and none of whoever runs the tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RECONCILE_", "GIT_"))}
-    author = {f"GIT_{who}_{what}": "ann@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
-    return {**kept, **author, "HOME": str(directory), "PATH": path, "NO_COLOR": "1", "GIT_CONFIG_NOSYSTEM": "1"}
+    roles = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]
+    return {
+        **kept,
+        **dict.fromkeys(roles, "ann@example.com"),
+        "EXAMPLES": str(ROOT / "manifests/examples"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "HOME": str(directory),
+        "NO_COLOR": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+    }
 
 
 def _end_session(leader: int) -> None:

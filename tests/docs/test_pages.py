@@ -6,20 +6,43 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.manifests.compose import compose
 from reconciler.manifests.load import load
 from reconciler.settings import Settings
 from tests.docs import pages
 from tests.docs.pages import ROOT, Block, Step
+from tests.extensions.check.reference import SIGNING, WEBHOOK, Reference, serving
+from tests.extensions.postgres import Postgres
 
 NAMES = [page.relative_to(ROOT).as_posix() for page in pages.pages()]
 RUN = [name for name in NAMES if pages.steps(ROOT / name)]
 LANGUAGES = {"console", "yaml", "json", "text", "python"}
-TESTED_BY_ITSELF = {"docs/provider-check.md"}  # tests/extensions/check/test_manual.py: it needs a provider
+PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
 
 
-@pytest.mark.parametrize("name", [name for name in RUN if name not in TESTED_BY_ITSELF])
+@pytest.mark.parametrize("name", [name for name in RUN if name not in PROVIDERS])
 def test_the_commands_run_and_show_what_the_page_says(name: str, tmp_path: Path) -> None:
     assert pages.run(ROOT / name, tmp_path) == []
+
+
+def test_the_commands_of_the_reference_provider_run(postgres: Postgres, tmp_path: Path) -> None:
+    page = ROOT / "docs/providers.md"
+    assert pages.run(page, tmp_path, environment={"POSTGRES_URL": postgres.url}) == []
+
+
+def test_the_commands_that_check_a_provider_run(tmp_path: Path) -> None:
+    """On a provider of the tests, and of its checks only some: the others stand in tests/extensions/check."""
+    page = ROOT / "docs/provider-check.md"
+    with serving(Reference()) as app:
+        substitutes = {
+            "https://staging.example.com/platform": f"{app.url} --only calls",
+            "STAGING_SIGNING_SECRET=…": f"STAGING_SIGNING_SECRET='{SIGNING.decode()}'",
+            "STAGING_WEBHOOK_SECRET=…": f"STAGING_WEBHOOK_SECRET='{WEBHOOK.decode()}'",
+            "python -m tests": f"cd {ROOT} && python -m tests",
+            "--out vectors.jsonl": f"--out {tmp_path}/vectors.jsonl",
+        }
+        assert pages.run(page, tmp_path, substitutes=substitutes) == []
+    assert (tmp_path / "vectors.jsonl").read_text().count("\n") == 2400
 
 
 def set_up_commands() -> list[str]:
@@ -64,8 +87,6 @@ def test_each_example_is_valid(name: str, block: Block, tmp_path: Path) -> None:
         problems = [item for item in loaded.diagnostics if item.code != "unknown-reference"]
         assert loaded.files
         assert problems == []
-    elif block.file == "reconcile.yaml" or re.match(r"(platform|providers|state|manifests|secrets):", block.text):
-        from reconciler.manifests.compose import compose
-
+    elif block.file == "reconcile.yaml":
         (document,) = compose(block.text.encode(), "reconcile.yaml").documents
         Settings.model_validate(document.value)
