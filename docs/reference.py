@@ -1,4 +1,4 @@
-"""The pages of the site that are generated, whenever it is built: from the models and from the command line."""
+"""Generated pages of the site, made whenever it is built: from the models and from the command line."""
 
 from collections.abc import Iterator
 
