@@ -2,8 +2,8 @@
 
 A `console` block holds commands (`$ …`, with further lines as bash would ask for them) and lines that must
 come out, in that order; `…` stands for anything, and a command that shows nothing has to succeed. Any block
-after `<!-- file: NAME -->` is written to that file. `<!-- run: COMMAND -->` runs without being shown: it gives
-what readers have and a fresh machine has not.
+after `<!-- file: NAME -->` is written to that file. `<!-- run: COMMAND -->` runs unseen: it gives what a
+reader has and a fresh machine has not.
 """
 
 import os
