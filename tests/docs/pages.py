@@ -1,0 +1,223 @@
+"""Documentation as programs: what a page's blocks say is run, in order, in a directory of its own.
+
+A `console` block holds commands (`$ …`, with further lines as bash would ask for them) and lines that must
+come out, in that order; `…` stands for anything, and a command that shows nothing has to succeed. Any block
+after `<!-- file: NAME -->` is written to that file. `<!-- run: COMMAND -->` runs unseen: it gives what a
+reader has and a fresh machine has not.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PORT = "8099"  # in the text; each run takes a free one in its place
+_ENDED = re.compile(r"--- command ended with (\d+) ---\n", re.MULTILINE)
+_COMMENT = re.compile(r"<!-- (?P<verb>run|file): (?P<what>.*?) -->")
+_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
+_IDS = re.compile(r"\b(vol|vs)_[a-z0-9]+")
+
+
+@dataclass
+class Step:
+    """One command, and the lines that it shows."""
+
+    command: str
+    line: int
+    shown: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block; `file`: what it is to be written to."""
+
+    language: str
+    text: str
+    line: int
+    file: str = ""
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def items(page: Path) -> Iterator[Block | Step]:
+    """The page's blocks and hidden commands, in order."""
+    lines = iter(enumerate(page.read_text(encoding="utf-8").splitlines(), start=1))
+    file = ""
+    for number, line in lines:
+        if found := _COMMENT.fullmatch(line.strip()):
+            if found["verb"] == "run":
+                yield Step(found["what"], number)
+            else:
+                file = found["what"]
+        elif fence := re.fullmatch(r"(?P<indent> *)```(?P<language>\w*)", line):
+            text = []
+            for _, inner in lines:
+                if inner.strip() == "```":
+                    break
+                text.append(inner.removeprefix(fence["indent"]))
+            yield Block(fence["language"], "\n".join(text) + "\n", number, file)
+            file = ""
+
+
+def steps(page: Path) -> list[Step]:
+    """What is run for the page, in order."""
+    found: list[Step] = []
+    for item in items(page):
+        if isinstance(item, Step):
+            found.append(item)
+        elif item.file:
+            folder = shlex.quote(str(Path(item.file).parent))
+            name = shlex.quote(item.file)
+            found.append(
+                Step(
+                    f"mkdir -p {folder} && cat > {name} <<'END-OF-BLOCK'\n{item.text}END-OF-BLOCK", item.line
+                )
+            )
+        elif item.language == "console":
+            found += _commands(item)
+    return found
+
+
+def _commands(block: Block) -> Iterator[Step]:
+    step: Step | None = None
+    for number, line in enumerate(block.text.splitlines(), start=block.line + 1):
+        if step is not None and _goes_on(step.command):
+            step.command += f"\n{line}"
+        elif line.startswith("$ "):
+            if step is not None:
+                yield step
+            step = Step(line[2:], number)
+        else:
+            assert step is not None, f"line {number} shows output before any command"
+            step.shown.append(line)
+    if step is not None:
+        yield step
+
+
+def _goes_on(command: str) -> bool:
+    """Whether bash would ask for another line."""
+    here = _HEREDOC.search(command)
+    if here:
+        return here[1] not in command.splitlines()[1:]
+    try:
+        shlex.split(command, comments=True)
+    except ValueError:
+        return True
+    return command.endswith("\\")
+
+
+def run(
+    page: Path,
+    directory: Path,
+    *,
+    substitutes: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Run the page; what does not come out as it says, as messages.
+
+    `substitutes` replace text that stands for what only readers have; `environment` adds to the page's own.
+    """
+    todo = steps(page)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        replaced = {PORT: str(free.getsockname()[1]), **(substitutes or {})}
+    activate = directory / ".venv/bin/activate"
+    activate.parent.mkdir(parents=True)
+    activate.write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
+    if page.name == "README.md":
+        shutil.copytree(ROOT / "manifests", directory / "manifests")
+    ended = 'echo "--- command ended with $? ---"'
+    script = "\n".join(f"{_replace(step.command, replaced)}\n{ended}" for step in todo)
+    # A background job's first line and its end are awaited, as a reader would.
+    script = re.sub(r" &\n", " &\nuntil_it_listens\n", script)
+    script = re.sub(r"^kill (%\d)$", r"kill \1; wait \1", script, flags=re.MULTILINE)
+    waiting = (
+        "until_it_listens() { while kill -0 $! && "
+        f"! curl -s http://127.0.0.1:{replaced[PORT]}/_sandbox/clock; do :; done; }}"
+    )
+    with (directory / ".printed").open("w+b") as output:  # a pipe would stay open with the jobs of the page
+        process = subprocess.Popen(
+            ["bash", "-c", f"set -m\n{waiting}\n{script}"],
+            cwd=directory,
+            env={**_environment(directory), **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            process.wait(timeout=300)
+        finally:
+            _end_session(process.pid)
+        output.seek(0)
+        printed = output.read().decode()
+    outputs = _ENDED.split(printed)[:-1]
+    if len(outputs) != 2 * len(todo):
+        return [f"ended in the middle:\n{printed}"]
+    return [
+        f"{page.name}:{step.line}: $ {step.command}\n{problem}\nbut printed\n{output}"
+        for step, output, code in zip(todo, outputs[::2], outputs[1::2], strict=True)
+        if (problem := _problem([_replace(line, replaced) for line in step.shown], output, code))
+    ]
+
+
+def _problem(shown: list[str], printed: str, code: str) -> str:
+    """What is not as the page says; a command that shows nothing has to succeed."""
+    if not shown:
+        return "" if code == "0" else f"should succeed, and ended with {code}"
+    missing = _missing(shown, printed.splitlines())
+    return f"should show\n  {missing}" if missing else ""
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """As on a machine of nobody: no settings of ours, and none of whoever runs the tests."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RECONCILE_", "GIT_"))}
+    roles = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]
+    return {
+        **kept,
+        **dict.fromkeys(roles, "ann@example.com"),
+        "EXAMPLES": str(ROOT / "manifests/examples"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "HOME": str(directory),
+        "NO_COLOR": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+    }
+
+
+def _end_session(leader: int) -> None:
+    """Whatever a page left running in the background ends with it: each job is a process group of its own."""
+    listed = subprocess.run(["ps", "-eo", "pid=,sess="], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        pid, session = map(int, line.split())
+        if session == leader:
+            os.kill(pid, signal.SIGKILL)
+
+
+def _replace(text: str, replaced: Mapping[str, str]) -> str:
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    return text
+
+
+def _missing(shown: list[str], came: list[str]) -> str:
+    """The first line shown that did not come after those before it; empty when all did."""
+    rest = iter(came)
+    for line in shown:
+        pattern = re.compile(".*".join(map(re.escape, _normal(line).split("…"))))
+        if line.strip() != "…" and not any(pattern.fullmatch(_normal(each)) for each in rest):
+            return line
+    return ""
+
+
+def _normal(line: str) -> str:
+    """Without what differs from run to run: ids and spaces around a line."""
+    return _IDS.sub(r"\1_ID", line).strip()

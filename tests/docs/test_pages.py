@@ -1,0 +1,92 @@
+"""Every command that the documentation gives runs, and shows what the page says; every example is valid."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.manifests.compose import compose
+from reconciler.manifests.load import load
+from reconciler.settings import Settings
+from tests.docs import pages
+from tests.docs.pages import ROOT, Block, Step
+from tests.extensions.check.reference import SIGNING, WEBHOOK, Reference, serving
+from tests.extensions.postgres import Postgres
+
+NAMES = [page.relative_to(ROOT).as_posix() for page in pages.pages()]
+RUN = [name for name in NAMES if pages.steps(ROOT / name)]
+LANGUAGES = {"console", "yaml", "json", "text", "python"}
+PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
+
+
+@pytest.mark.parametrize("name", [name for name in RUN if name not in PROVIDERS])
+def test_the_commands_run_and_show_what_the_page_says(name: str, tmp_path: Path) -> None:
+    assert pages.run(ROOT / name, tmp_path) == []
+
+
+def test_the_commands_of_the_reference_provider_run(postgres: Postgres, tmp_path: Path) -> None:
+    page = ROOT / "docs/providers.md"
+    assert pages.run(page, tmp_path, environment={"POSTGRES_URL": postgres.url}) == []
+
+
+def test_the_commands_that_check_a_provider_run(tmp_path: Path) -> None:
+    """On a provider of the tests, and of its checks only some: the others stand in tests/extensions/check."""
+    page = ROOT / "docs/provider-check.md"
+    with serving(Reference()) as app:
+        substitutes = {
+            "https://staging.example.com/platform": f"{app.url} --only calls",
+            "STAGING_SIGNING_SECRET=…": f"STAGING_SIGNING_SECRET='{SIGNING.decode()}'",
+            "STAGING_WEBHOOK_SECRET=…": f"STAGING_WEBHOOK_SECRET='{WEBHOOK.decode()}'",
+            "python -m tests": f"cd {ROOT} && python -m tests",
+            "--out vectors.jsonl": f"--out {tmp_path}/vectors.jsonl",
+        }
+        assert pages.run(page, tmp_path, substitutes=substitutes) == []
+    assert (tmp_path / "vectors.jsonl").read_text().count("\n") == 2400
+
+
+def set_up_commands() -> list[str]:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [block.strip() for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)]
+
+
+def test_ci_runs_the_commands_that_the_readme_gives_for_setting_up_and_testing() -> None:
+    script = (ROOT / ".ci/run").read_text().splitlines()
+    first, second = set_up_commands()
+    assert first in script
+    assert script[-1] == second
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_command_hides_in_a_block_that_nothing_runs(name: str) -> None:
+    for item in pages.items(ROOT / name):
+        if isinstance(item, Step) or (name == "README.md" and item.language == "sh"):
+            continue
+        assert item.language in LANGUAGES, f"{name}:{item.line}"
+        if item.language == "text" and not item.file:
+            assert not re.search(r"^(\$ |reconcile )", item.text, re.MULTILINE), f"{name}:{item.line}"
+
+
+def examples() -> list[tuple[str, Block]]:
+    return [
+        (name, item)
+        for name in NAMES
+        for item in pages.items(ROOT / name)
+        if isinstance(item, Block) and item.language in ("yaml", "json")
+    ]
+
+
+@pytest.mark.parametrize(("name", "block"), examples(), ids=lambda each: getattr(each, "line", each))
+def test_each_example_is_valid(name: str, block: Block, tmp_path: Path) -> None:
+    """Manifests as manifests (what they refer to may stand elsewhere), settings as settings, JSON as JSON."""
+    if block.language == "json":
+        json.loads(block.text)
+    elif "apiVersion: reconciler/v1" in block.text:
+        (tmp_path / "example.yaml").write_text(block.text, encoding="utf-8")
+        loaded = load([str(tmp_path / "example.yaml")], root=tmp_path)
+        problems = [item for item in loaded.diagnostics if item.code != "unknown-reference"]
+        assert loaded.files
+        assert problems == []
+    elif block.file == "reconcile.yaml":
+        (document,) = compose(block.text.encode(), "reconcile.yaml").documents
+        Settings.model_validate(document.value)
