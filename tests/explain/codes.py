@@ -16,10 +16,11 @@ OTHER_FORMS = ("diagnostics.py", "sandbox/", "extensions/check/", "extensions/pr
 def find_codes(root: Path = SOURCE) -> dict[str, str]:
     """Each code with a place that gives it, as `file:line`. Raises ValueError for one that is computed."""
     names = {file: file.relative_to(root).as_posix() for file in sorted(root.rglob("*.py"))}
+    texts = {name: file.read_text(encoding="utf-8") for file, name in names.items()}
     trees = {
-        name: ast.parse(file.read_text(encoding="utf-8"))
-        for file, name in names.items()
-        if not name.startswith(OTHER_FORMS)
+        name: ast.parse(text)
+        for name, text in texts.items()
+        if "reconciler.diagnostics import" in text and not name.startswith(OTHER_FORMS)
     }
     constants = _constants([*trees.values(), *_diagnostics(root)])
     found: dict[str, str] = {}

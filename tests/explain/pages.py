@@ -59,8 +59,14 @@ def diagnostics_of(page: Page, folder: Path) -> Sequence[Diagnostic]:
     if case is None:
         (folder / MANIFEST).write_text(page.block("yaml"), encoding="utf-8")
         return load([str(folder / MANIFEST)], root=folder).diagnostics
+    case.pop("also", None)
     case.setdefault("manifests", page.block("yaml"))
     return play(case, folder).diagnostics
+
+
+def also_told(code: str) -> set[str]:
+    """Other codes that the situation leads to: `also` in its file."""
+    return {*((situation(code) or {}).get("also", ()))}
 
 
 def printed(diagnostics: Sequence[Diagnostic], folder: Path) -> str:
