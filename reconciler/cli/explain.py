@@ -6,14 +6,13 @@ from typing import Any
 import click
 
 from reconciler.cli import options
-from reconciler.cli.failures import DONE, echo_json
 
 
 @click.command("explain", short_help="Explain a kind, a field of it, or the code of an error.")
 @click.argument("topic", required=False)
 @click.option("--codes", is_flag=True, help="List the codes of all errors, warnings and remarks.")
 @options.output
-def command(topic: str | None, codes: bool, output: str) -> int:
+def command(topic: str | None, codes: bool, output: str) -> None:
     """Explain a kind, a field of it, or the code of an error, a warning or a remark.
 
     TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, or a
@@ -23,16 +22,16 @@ def command(topic: str | None, codes: bool, output: str) -> int:
         raise click.UsageError("--codes lists all codes, and takes no topic")
     document, text = _about(topic) if topic is not None else _codes() if codes else _kinds()
     if output == "json":
+        from reconciler.cli.failures import echo_json
+
         echo_json(document)
     else:
         click.echo(text, nl=False)
-    return DONE
 
 
 def _about(topic: str) -> tuple[Any, str]:
     """The page as a JSON document and as text."""
     from reconciler.explanations import Explanation
-    from reconciler.manifests.reference import KindPage
     from reconciler.pipeline.explain import UnknownTopic, find_topic
     from reconciler.reports import explain
 
@@ -42,9 +41,9 @@ def _about(topic: str) -> tuple[Any, str]:
         raise click.UsageError(f"{unknown.message}; {unknown.help}") from None
     if isinstance(found, Explanation):
         return explain.code_document(found), explain.code_text(found, _heading)
-    if isinstance(found, KindPage):
-        return explain.kind_document(found), explain.kind_text(found, _heading)
-    return explain.field_document(*found), explain.field_text(*found, _heading)
+    if isinstance(found, tuple):
+        return explain.field_document(*found), explain.field_text(*found, _heading)
+    return explain.kind_document(found), explain.kind_text(found, _heading)
 
 
 def _codes() -> tuple[Any, str]:

@@ -1,12 +1,17 @@
-"""Explaining: from a word that somebody typed to the page about it."""
+"""Explaining: from a word that somebody typed to the page about it.
+
+Kinds are imported only for topics that are no codes: that takes longer than all the rest.
+"""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from reconciler.errors import ReconcilerError
 from reconciler.explanations import Explanation, known_codes, read_explanation
-from reconciler.kinds import find_kinds
-from reconciler.manifests.reference import FieldPage, KindPage, kind_page
+
+if TYPE_CHECKING:
+    from reconciler.manifests.reference import FieldPage, KindPage
 
 _ROOT = "spec."  # may be left out of a path
 
@@ -15,7 +20,7 @@ class UnknownTopic(ReconcilerError):
     """There is no such kind, field or code. `help` names the nearest one."""
 
 
-def find_topic(topic: str) -> Explanation | KindPage | tuple[KindPage, FieldPage]:
+def find_topic(topic: str) -> "Explanation | KindPage | tuple[KindPage, FieldPage]":
     """The page of a diagnostic code, a kind, or a field (`Volume.spec.size_gb` or `Volume.size_gb`).
 
     Letter case matters in fields only. Raises UnknownTopic.
@@ -23,15 +28,18 @@ def find_topic(topic: str) -> Explanation | KindPage | tuple[KindPage, FieldPage
     codes = known_codes()
     if topic.lower() in codes:
         return read_explanation(topic.lower())
+    from reconciler.kinds import find_kinds
+    from reconciler.manifests.reference import kind_page
+
     name, _, path = topic.partition(".")
-    by_lower = {kind.lower(): kind for kind in find_kinds()}
-    if name.lower() not in by_lower:
+    kinds = {kind.name.lower(): kind for kind in find_kinds().values()}
+    if name.lower() not in kinds:
         raise UnknownTopic(f"no kind and no code is called `{topic}`", help=_nearest_topic(topic, codes))
-    page = kind_page(find_kinds()[by_lower[name.lower()]])
+    page = kind_page(kinds[name.lower()])
     return (page, find_field(page, path)) if path else page
 
 
-def find_field(page: KindPage, path: str) -> FieldPage:
+def find_field(page: "KindPage", path: str) -> "FieldPage":
     """The field at `path`, which begins at the manifest's root or below `spec`. Raises UnknownTopic.
 
     Indices of list items and names within a mapping of names are passed over.
@@ -54,15 +62,19 @@ def all_explanations() -> list[Explanation]:
     return [read_explanation(code) for code in known_codes()]
 
 
-def all_kinds() -> list[KindPage]:
+def all_kinds() -> "list[KindPage]":
+    from reconciler.kinds import find_kinds
+    from reconciler.manifests.reference import kind_page
+
     return [kind_page(kind) for kind in find_kinds().values()]
 
 
 def _nearest_topic(topic: str, codes: Iterable[str]) -> str:
-    near = _nearest(topic, [*find_kinds(), *codes])
+    pages = all_kinds()
+    near = _nearest(topic, [*(page.name for page in pages), *codes])
     if near:
         return f"did you mean `{near}`?"
-    for page in all_kinds():
+    for page in pages:
         for field in page.all_fields():
             if field.path.rpartition(".")[2] == topic:
                 return f"did you mean the field `{page.name}.{field.path}`?"

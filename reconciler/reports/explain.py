@@ -3,11 +3,13 @@
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.explanations import Explanation
-from reconciler.manifests.reference import FieldPage, KindPage
 from reconciler.reports.documents import FORMAT_VERSION
+
+if TYPE_CHECKING:  # importing the models of manifests takes longer than all the rest
+    from reconciler.manifests.reference import FieldPage, KindPage
 
 Heading = Callable[[str], str]  # marks a heading, such as by bold type
 
@@ -20,7 +22,7 @@ _TITLE = re.compile(r"^#+ ")
 # --- text ---
 
 
-def kinds_text(pages: Sequence[KindPage], heading: Heading = str) -> str:
+def kinds_text(pages: Sequence["KindPage"], heading: Heading = str) -> str:
     lines = [heading("Kinds")]
     for page in pages:
         lines += [f"{_INDENT}{page.name}", *_wrapped(page.description, 6)]
@@ -54,7 +56,7 @@ def code_text(explanation: Explanation, heading: Heading = str) -> str:
     return "\n".join([*lines, ""])
 
 
-def kind_text(page: KindPage, heading: Heading = str) -> str:
+def kind_text(page: "KindPage", heading: Heading = str) -> str:
     lines = [heading(page.name), *_wrapped(page.description, 2), "", heading("Example")]
     lines += [textwrap.indent(page.example.rstrip(), "    "), "", heading("Fields")]
     for field in page.fields:
@@ -63,7 +65,7 @@ def kind_text(page: KindPage, heading: Heading = str) -> str:
     return "\n".join([*lines, "", f"More: `reconcile explain {page.name}.FIELD`.", ""])
 
 
-def field_text(page: KindPage, field: FieldPage, heading: Heading = str) -> str:
+def field_text(page: "KindPage", field: "FieldPage", heading: Heading = str) -> str:
     lines = [heading(f"{page.name}.{field.path}"), f"{_INDENT}{_signature(field)}"]
     lines += _wrapped(field.description, 2)
     if field.change:
@@ -76,18 +78,18 @@ def field_text(page: KindPage, field: FieldPage, heading: Heading = str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _field_lines(field: FieldPage, name: str) -> Iterator[str]:
+def _field_lines(field: "FieldPage", name: str) -> Iterator[str]:
     yield f"{_INDENT}{name}{_INDENT}{_signature(field)}"
     yield from _wrapped(field.description, 6)
     if field.fields:
         yield from _wrapped(f"Fields: {', '.join(_under(field, each) for each in field.fields)}.", 6)
 
 
-def _under(field: FieldPage, below: FieldPage) -> str:
+def _under(field: "FieldPage", below: "FieldPage") -> str:
     return below.path.removeprefix(field.path).removeprefix(".")
 
 
-def _signature(field: FieldPage) -> str:
+def _signature(field: "FieldPage") -> str:
     """`integer, at least 1, required`."""
     default = _words(field.default)
     return ", ".join(
@@ -106,7 +108,7 @@ def _words(default: Any) -> str:
     return "" if default is None else str(default)
 
 
-def _alternatives(field: FieldPage) -> str:
+def _alternatives(field: "FieldPage") -> str:
     return "\n# or\n".join(example.rstrip() for example in field.examples)
 
 
@@ -125,7 +127,7 @@ def _wrapped(text: str, indent: int) -> list[str]:
 # --- Markdown ---
 
 
-def kind_markdown(page: KindPage) -> str:
+def kind_markdown(page: "KindPage") -> str:
     """A section of second level with a table of all fields."""
     rows = [_row(field) for field in page.all_fields() if not field.path.startswith(("apiVersion", "kind"))]
     table = ["| field | type | meaning | when it changes |", "|---|---|---|---|", *rows]
@@ -134,7 +136,7 @@ def kind_markdown(page: KindPage) -> str:
     )
 
 
-def _row(field: FieldPage) -> str:
+def _row(field: "FieldPage") -> str:
     cells = (f"`{field.path}`", _signature(field), field.description, field.change)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
@@ -152,7 +154,7 @@ def code_markdown(explanation: Explanation) -> str:
 # --- JSON ---
 
 
-def kinds_document(pages: Sequence[KindPage]) -> dict[str, Any]:
+def kinds_document(pages: Sequence["KindPage"]) -> dict[str, Any]:
     kinds = [{"kind": page.name, "description": page.description} for page in pages]
     return {"format_version": FORMAT_VERSION, "kinds": kinds}
 
@@ -172,7 +174,7 @@ def code_document(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def kind_document(page: KindPage) -> dict[str, Any]:
+def kind_document(page: "KindPage") -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "kind": page.name,
@@ -182,11 +184,11 @@ def kind_document(page: KindPage) -> dict[str, Any]:
     }
 
 
-def field_document(page: KindPage, field: FieldPage) -> dict[str, Any]:
+def field_document(page: "KindPage", field: "FieldPage") -> dict[str, Any]:
     return {"format_version": FORMAT_VERSION, "kind": page.name, "field": _field_document(field)}
 
 
-def _field_document(field: FieldPage) -> dict[str, Any]:
+def _field_document(field: "FieldPage") -> dict[str, Any]:
     return {
         "path": field.path,
         "type": field.type,
