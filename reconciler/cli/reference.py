@@ -13,17 +13,17 @@ def cli_markdown() -> str:
 
     Imports every verb.
     """
-    return "\n".join(_sections(cli, click.Context(cli, info_name="reconcile", max_content_width=100)))
+    return "\n".join(_sections(cli, click.Context(cli, info_name="reconcile", **cli.context_settings)))
 
 
 def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield from (f"## {context.command_path}", "", f"```text\n{usage}\n```", "")
     yield from (inspect.cleandoc(command.help or "").replace("\b\n", ""), "")
-    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
-    options = [record for record in records if record is not None]
+    options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
+    records = [record for each in options if (record := each.get_help_record(context)) is not None]
     yield from ("| option | meaning |", "|---|---|")
-    yield from (f"| `{_cell(names)}` | {_cell(meaning)} |" for names, meaning in options)
+    yield from (f"| `{_cell(names)}` | {_cell(meaning)} |" for names, meaning in records)
     yield ""
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -34,4 +34,4 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return " ".join(text.split()).replace("|", "\\|")
