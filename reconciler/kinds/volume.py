@@ -157,7 +157,7 @@ class VolumeSpec(Spec):
         return None
 
 
-_ONCE = "nothing: it is used when the volume is created, and not looked at afterwards"
+_ONCE = "nothing happens: it is used when the volume is created, and not looked at afterwards"
 _NEW_VOLUME = "create a new volume under another name and move the data"
 
 # What create takes that the platform never returns, or that nobody can change afterwards.
@@ -191,6 +191,9 @@ class VolumeKind(Kind):
         Field("compute", Effect.REFUSED, "record", help=_NEW_VOLUME),
     )
     remarks: ClassVar = {
+        "size_gb.min": "the volume is extended to it where the live size is smaller; a smaller value changes "
+        "nothing",
+        "size_gb.max": "refused where the live size is larger; any other value changes nothing",
         "count": "more are created; of fewer, the highest numbers leave as if their manifests had left",
         "from_": _ONCE,
         "snapshot_id": _ONCE,

@@ -32,9 +32,9 @@ _SOURCES = {
 class FieldPage:
     """One field. `path` leads from the manifest's root; `[]` in it stands for each item of a list.
 
-    `type` and `limits` are words. `change` says what changing the field means: "" where nothing on the
-    platform changes by it. `examples` are YAML, from the manifest's root. `fields` are those below;
-    `names`: the names below are free.
+    `type` and `limits` are words. `change` says what changing the field means, and after a colon what
+    to do about that: "" where nothing on the platform changes by it. `examples` are YAML, from the
+    manifest's root. `fields` are those below; `names`: the names below are free.
     """
 
     path: str
@@ -84,7 +84,8 @@ def _changes(kind: Kind) -> dict[tuple[str, ...], str]:
     """What changing a field of the spec means, by path."""
     told = {field.name: _change(field) for field in kind.fields} | dict(kind.remarks)
     fields = kind.Spec.model_fields
-    return {("spec", fields[name].alias or name): words for name, words in told.items()}
+    paths = {name: name.split(".") for name in told}
+    return {("spec", fields[top].alias or top, *below): told[name] for name, (top, *below) in paths.items()}
 
 
 def _change(field: Field) -> str:

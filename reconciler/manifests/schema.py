@@ -49,6 +49,13 @@ def json_schema(kinds: Mapping[str, Kind] | None = None) -> dict[str, Any]:
     }
 
 
+class _AsDeclared(_Written):
+    """Examples keep the order in which they are written."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        return value
+
+
 def kind_schema(kind: Kind) -> dict[str, Any]:
     """The schema of manifests of one kind, with its named parts under `$defs`."""
-    return manifest_model(kind).model_json_schema(by_alias=True, schema_generator=_Written)
+    return manifest_model(kind).model_json_schema(by_alias=True, schema_generator=_AsDeclared)

@@ -17,6 +17,9 @@ _WIDTH = 100
 _INDENT = "  "
 _FENCE = re.compile(r"^```\w*$")
 _TITLE = re.compile(r"^#+ ")
+_RECIPE = re.compile(
+    r": | \("
+)  # begins what a list of fields has no room for: what to do, how it is compared
 
 
 # --- text ---
@@ -71,16 +74,23 @@ def field_text(page: "KindPage", field: "FieldPage", heading: Heading = str) -> 
     if field.change:
         lines += ["", heading("When it changes"), *_wrapped(field.change, 2)]
     if field.fields:
-        below = (line for each in field.fields for line in _field_lines(each, _under(field, each)))
+        below = (
+            line
+            for each in field.fields
+            for line in _field_lines(each, _under(field, each), known=field.change)
+        )
         lines += ["", heading("Fields"), *below]
     if field.examples:
         lines += ["", heading("Example"), textwrap.indent(_alternatives(field), "    ")]
     return "\n".join([*lines, ""])
 
 
-def _field_lines(field: "FieldPage", name: str) -> Iterator[str]:
+def _field_lines(field: "FieldPage", name: str, known: str = "") -> Iterator[str]:
+    """`known`: a change that is not said again."""
     yield f"{_INDENT}{name}{_INDENT}{_signature(field)}"
     yield from _wrapped(field.description, 6)
+    if field.change and field.change != known:
+        yield from _wrapped(f"When it changes: {_RECIPE.split(field.change)[0]}.", 6)
     if field.fields:
         yield from _wrapped(f"Fields: {', '.join(_under(field, each) for each in field.fields)}.", 6)
 

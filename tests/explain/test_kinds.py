@@ -39,9 +39,19 @@ def test_a_field_says_what_it_means_and_has_an_example(name: str, field: FieldPa
 
 @each_kind
 def test_a_kind_says_of_each_field_what_changing_it_means(kind: Kind) -> None:
-    compared, others = {field.name for field in kind.fields}, kind.remarks.keys()
+    compared, others = (
+        {field.name for field in kind.fields},
+        {name for name in kind.remarks if "." not in name},
+    )
     assert not compared & others
     assert compared | others == kind.Spec.model_fields.keys() or not kind.owns_objects
+
+
+@each_kind
+def test_a_remark_about_a_field_below_another_one_reaches_it(kind: Kind) -> None:
+    for name, words in kind.remarks.items():
+        if "." in name:
+            assert find_field(PAGES[kind.name], name).change == words
 
 
 @each_kind
@@ -125,6 +135,7 @@ def test_a_path_to_nothing_is_unknown(path: str) -> None:
         ("machines_only", ["refused", "what was sent"]),
         ("compute.cpus", ["refused", "what was sent"]),
         ("from.volume", ["nothing"]),
+        ("size_gb.max", ["refused where the live size is larger"]),
         ("lifecycle.deletion", [""]),
     ],
 )

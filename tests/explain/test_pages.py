@@ -40,6 +40,8 @@ def test_a_page_has_its_parts_and_no_line_that_is_too_long(code: str) -> None:
     assert len(cure.split()) > 5
     prose = re.sub(r"^```text\n.*?^```$", "", page.text, flags=re.MULTILINE | re.DOTALL)
     assert [line for line in prose.splitlines() if len(line) > WIDTH or line != line.rstrip()] == []
+    words = re.sub(r"^```.*?^```$", "", page.text, flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in words.splitlines() if line.count("`") % 2] == [], "a command goes on a new line"
 
 
 @each_page
