@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parent.parent / PACKAGE
 # From the bottom up. A module imports those below, and of its own level only itself.
 CORE = frozenset({"model", "steps", "diagnostics", "errors", "reporter", "clock", "transport", "signing"})
 LAYERS = (
-    {"wire"},
+    {"wire", "explanations"},
     {"kinds"},
     {"planning", "manifests"},
     {"platform", "state", "secrets", "settings"},

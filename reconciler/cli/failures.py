@@ -1,6 +1,7 @@
 """From failures to messages on stderr (or one JSON document on stdout) and exit codes."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -10,7 +11,7 @@ import click
 from reconciler.cli.sources import read_line
 from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
-from reconciler.reports.diagnostics import render
+from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.documents import failure_document
 
 DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
@@ -28,6 +29,8 @@ def echo_json(document: Any) -> None:
 def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
     if diagnostics:
         click.echo(render(diagnostics, read_line), err=True, nl=False)
+        if sys.stderr.isatty():
+            click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
 
 
 def code_of(diagnostics: Sequence[Diagnostic], otherwise: int) -> int:

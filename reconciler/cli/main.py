@@ -20,6 +20,7 @@ _VERBS = {
     "resolve": "say what became of a call whose outcome is unknown",
     "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
     "schema": "print the JSON Schema of the manifests",
+    "explain": "explain a kind, a field, or the code of an error",
     "sandbox": "run the emulated platform",
     "provider": "build and prove extension providers: serve, check",
     "extension": "look at extensions: show, sso",

@@ -140,6 +140,9 @@ class Kind(ABC):
     owns_objects: ClassVar[bool] = True  # False: resolved while loading, has no record
     name_pattern: ClassVar[str] = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
     fields: ClassVar[tuple[Field, ...]] = ()
+    # What changing a field of `Spec` means that is not in `fields`, or one below it (`size_gb.min`).
+    remarks: ClassVar[Mapping[str, str]] = {}
+    example: ClassVar[Mapping[str, Any]] = {}  # a `spec`, for `reconcile explain`
     remake_missing: ClassVar[bool] = False  # an object that vanished may be made again: it holds no data
     hides_at_first: ClassVar[bool] = True  # reads need not show an object that was made a moment ago
     read_alone: ClassVar[bool] = (

@@ -6,7 +6,7 @@ Source: platform API, 2.1, 3.1 and 4.1; platform notes, "Postgres".
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
@@ -58,14 +58,24 @@ class Restore(Spec):
         alias="from",
         min_length=1,
         description="Name of the PostgresCluster manifest to restore from, or a platform id.",
+        examples=["orders"],
     )
-    backup_id: str | None = Describe(None, min_length=1, description="Label of the backup to restore.")
+    backup_id: str | None = Describe(
+        None, min_length=1, description="Label of the backup to restore.", examples=["20260131-120000F"]
+    )
     pitr_time: Annotated[str, AfterValidator(_point_in_time)] | None = Describe(
-        None, description="Moment to restore: RFC 3339 with an explicit offset."
+        None,
+        description="Moment to restore: RFC 3339 with an explicit offset.",
+        examples=["2026-01-31T12:00:00Z"],
     )
 
 
 class PostgresClusterSpec(Spec):
+    """A managed Postgres cluster: created or restored once. The platform changes none in place.
+
+    `org_slug`, `plan` and `region` are required, except with `restore`.
+    """
+
     org_slug: str | None = Describe(None, min_length=1, description="Organization slug, or `personal`.")
     plan: (
         Annotated[
@@ -82,6 +92,7 @@ class PostgresClusterSpec(Spec):
         None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
         description="Name on the platform; default: metadata.name.",
+        examples=["orders"],
     )
     disk_size_gb: int | None = Describe(
         None, ge=10, le=1000, description="Disk per replica in GB; default 10."
@@ -93,9 +104,15 @@ class PostgresClusterSpec(Spec):
         None, description="Write-only; default session."
     )
     postgis_enabled: bool | None = Describe(
-        None, description="Must be true for geospatial extensions to be enabled later."
+        None,
+        description="Must be true for geospatial extensions to be enabled later; default false.",
     )
-    restore: Restore | None = None
+    restore: Restore | None = Describe(
+        None,
+        description="Make it from a backup or the past of another cluster, which is left unchanged. "
+        "The platform takes all else from that one, except `name`.",
+        examples=[{"from": "orders", "pitr_time": "2026-01-31T12:00:00Z"}],
+    )
 
 
 _RESTORE_INSTEAD = (
@@ -122,6 +139,19 @@ class PostgresClusterKind(Kind):
         Field("postgis_enabled", Effect.REFUSED, help=_RESTORE_INSTEAD),
         Field("pool_mode", Effect.REFUSED, "record", help=_RESTORE_INSTEAD),
     )
+    remarks: ClassVar = {
+        "org_slug": f"refused: {_RESTORE_INSTEAD} (compared with what the platform shows; `personal` with "
+        "what was sent)",
+        "restore": "refused: write a second PostgresCluster manifest for another restore "
+        "(compared with what was sent)",
+    }
+    example: ClassVar = {
+        "org_slug": "personal",
+        "plan": "starter",
+        "region": "ams",
+        "disk_size_gb": 20,
+        "pg_major_version": "17",
+    }
 
     # --- while loading ---
 

@@ -15,7 +15,7 @@ Source: platform API, 2.7, 2.8, 3.4 and 4.5; platform notes, "Extension provider
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from ipaddress import IPv6Address
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field as Describe
 
@@ -59,12 +59,15 @@ Region = Annotated[str, Describe(min_length=1, pattern=r"^[A-Za-z0-9-]*$")]
 
 
 class ExtensionSpec(Spec):
+    """A resource that another service provides to an app; its answer's `config` becomes the app's secrets."""
+
     provider: str = Describe(description="Name of its ExtensionProvider manifest.")
     name: str | None = Describe(
         None,
         min_length=1,
         pattern=_TEXT,
         description="Name at the provider, unique across the platform; default: metadata.name.",
+        examples=["shop-db"],
     )
     organization_id: str = Describe(min_length=1, pattern=_TEXT, description="Unique id of the organization.")
     organization_name: str = Describe(
@@ -76,10 +79,14 @@ class ExtensionSpec(Spec):
     )
     user_role: Literal["admin", "member"] = Describe(description="Role of that user.")
     primary_region: Region | None = Describe(
-        None, description="Region code where the app writes; for region-aware extensions."
+        None, description="Region code where the app writes; for region-aware extensions.", examples=["ams"]
     )
-    read_regions: list[Region] | None = Describe(None, description="Region codes of read replicas.")
-    ip_address: str | None = Describe(None, min_length=1, description="IPv6 address assigned to it.")
+    read_regions: list[Region] | None = Describe(
+        None, description="Region codes of read replicas.", examples=[["fra", "iad"]]
+    )
+    ip_address: str | None = Describe(
+        None, min_length=1, description="IPv6 address assigned to it.", examples=["fdaa:0:1::3"]
+    )
 
 
 def _is_ipv6(text: str) -> bool:
@@ -111,6 +118,14 @@ class ExtensionKind(Kind):
         Field("read_regions", Effect.IN_PLACE, equal=_same_regions),
         Field("ip_address", Effect.IN_PLACE),
     )
+    example: ClassVar = {
+        "provider": "example",
+        "organization_id": "org_123",
+        "organization_name": "Shop Ltd",
+        "user_id": "user_123",
+        "user_email": "ops@shop.example",
+        "user_role": "admin",
+    }
 
     # --- while loading ---
 

@@ -5,7 +5,7 @@ Source: platform API, 4.5 and 5.2; platform notes, "Extension providers".
 
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field as Describe
@@ -23,31 +23,44 @@ class KeySource(Spec):
     """Where a signing secret comes from: exactly one of these."""
 
     env: str | None = Describe(
-        None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of an environment variable."
+        None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Name of an environment variable.",
+        examples=["DB_PROVIDER_SECRET"],
     )
     file: str | None = Describe(
         None,
         min_length=1,
         pattern=rf"^[^{_CONTROL}]*$",
         description="Path of a file, relative to the manifest's directory.",
+        examples=["signing-secret.txt"],
     )
 
 
 class ExtensionProviderSpec(Spec):
+    """A service that provides extensions: its address, and how calls to it are signed. Owns no object."""
+
     base_url: str = Describe(
         pattern=rf"^https?://[^\s/\\?#@{_CONTROL}]+(/[^\s\\?#@{_CONTROL}]*)?$",
         description="Address of the provider's API; https, except on loopback.",
     )
     signing_secret_from: KeySource = Describe(description="Where the provisioning signing secret comes from.")
     webhook_secret_from: KeySource | None = Describe(
-        None, description="Where the secret comes from that the provider signs its webhooks with."
+        None,
+        description="Where the secret comes from that the provider signs its webhooks with.",
+        examples=[{"env": "DB_PROVIDER_WEBHOOK_SECRET"}],
     )
-    signature_encoding: Literal["hex", "base64"] = Describe("hex", description="Of signatures sent to it.")
-    webhook_encoding: Literal["hex", "base64"] = Describe("hex", description="Of signatures of its webhooks.")
+    signature_encoding: Literal["hex", "base64"] = Describe(
+        "hex", description="Encoding of the signatures sent to it."
+    )
+    webhook_encoding: Literal["hex", "base64"] = Describe(
+        "hex", description="Encoding of its webhooks' signatures."
+    )
     costs_path: str | None = Describe(
         None,
         pattern=rf"^/[^\s\\#{_CONTROL}]*$",
         description=f"Path of its billing API below `base_url`; {ID} stands for the extension's id.",
+        examples=[f"/extensions/{ID}/costs"],
     )
 
 
@@ -56,6 +69,10 @@ class ExtensionProviderKind(Kind):
     Spec = ExtensionProviderSpec
     in_app = False
     owns_objects = False
+    example: ClassVar = {
+        "base_url": "https://db.example.com/v1",
+        "signing_secret_from": {"env": "DB_PROVIDER_SECRET"},
+    }
 
     def check(self, spec: ExtensionProviderSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
         for name in ("signing_secret_from", "webhook_secret_from"):

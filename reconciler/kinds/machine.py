@@ -8,7 +8,7 @@ Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from operator import eq
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
@@ -46,6 +46,8 @@ def _canonical_power(value: object) -> object:
 
 
 class MachineSpec(Spec):
+    """The power of an existing machine: suspended, or started. Nothing else of a machine is managed."""
+
     id: str = Describe(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="The machine's id on the platform."
     )
@@ -67,6 +69,10 @@ class MachineKind(Kind):
     Spec = MachineSpec
     in_app = True
     fields = (Field("power", Effect.IN_PLACE, equal=eq),)
+    remarks: ClassVar = {
+        "id": "refused: run `reconcile state forget ADDRESS` first; the old machine stays as it is"
+    }
+    example: ClassVar = {"id": "5e1ec7edca5e42", "power": "suspended"}
     id_path = ("spec", "id")
     takes_over = False  # a machine is never ours: only its power is
     unreadable = "its live state is unknown without capability machine.get"

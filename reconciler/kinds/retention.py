@@ -4,7 +4,7 @@ Source: DESIGN, section 2.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
@@ -15,11 +15,15 @@ from reconciler.model import Action, Resource
 class Selector(Spec):
     """Which volumes: those of the app and with all of the labels. An empty selector means all."""
 
-    app: str | None = None
-    labels: dict[str, str] | None = None
+    app: str | None = Describe(None, description="Volumes of this app only.", examples=["shop"])
+    labels: dict[str, str] | None = Describe(
+        None, description="Volumes with all of these labels only.", examples=[{"tier": "prod"}]
+    )
 
 
 class RetentionPolicySpec(Spec):
+    """Values that many volumes share, and how old their newest snapshot may be. Owns no object itself."""
+
     selector: Selector = Describe(description="Volumes that the policy is for; {} means all.")
     snapshot_retention: int | None = Describe(
         None, ge=1, le=60, description="Days to keep snapshots, where the volume says nothing."
@@ -37,6 +41,11 @@ class RetentionPolicyKind(Kind):
     Spec = RetentionPolicySpec
     in_app = False
     owns_objects = False
+    example: ClassVar = {
+        "selector": {"labels": {"tier": "prod"}},
+        "snapshot_retention": 14,
+        "snapshot_max_age_h": 168,
+    }
 
     def gives(self, spec: RetentionPolicySpec, resource: Resource) -> Mapping[str, Any]:
         if resource.address.kind != "Volume":

@@ -6,7 +6,7 @@ Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
@@ -45,23 +45,33 @@ class ValueSource(Spec):
     """Where the value comes from: exactly one of these."""
 
     env: str | None = Describe(
-        None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of an environment variable."
+        None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Name of an environment variable.",
+        examples=["DB_PASSWORD"],
     )
     file: str | None = Describe(
-        None, min_length=1, description="Path of a file, relative to the manifest's directory."
+        None,
+        min_length=1,
+        description="Path of a file, relative to the manifest's directory.",
+        examples=["api-key.txt"],
     )
     template: str | None = Describe(
         None,
         min_length=1,
         description="Text with ${env:NAME} and ${Kind/name:field.path} in it; $${ stands for ${.",
+        examples=["postgres://app:${env:PW}@${PostgresCluster/orders:endpoints.primary.pooler.host}/app"],
     )
 
 
 class SecretSpec(Spec):
+    """A secret of an app. Its value comes from outside the manifest, and is set, never read back."""
+
     name: str | None = Describe(
         None,
         pattern=f"^{NAME}$",
         description="Name on the platform; default: metadata.name.",
+        examples=["DATABASE_URL"],
     )
     value_from: ValueSource = Describe(description="Where the value comes from; never the value itself.")
 
@@ -73,6 +83,11 @@ class SecretKind(Kind):
     name_pattern = NAME
     remake_missing = True
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
+    remarks: ClassVar = {
+        "value_from": "the secret is set again when the value differs, wherever it comes from (the value's "
+        "keyed fingerprint is compared with that of the value last sent)",
+    }
+    example: ClassVar = {"value_from": {"env": "DB_PASSWORD"}}
 
     # --- while loading ---
 

@@ -4,7 +4,7 @@ Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes" and "Snapsho
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Tag
 from pydantic import Field as Describe
@@ -40,28 +40,40 @@ UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extendi
 class Compute(Spec):
     """The machine that the volume is meant for; used to place it on suitable hardware."""
 
-    cpu_kind: Literal["shared", "performance"] | None = None
-    cpus: int | None = Describe(None, ge=1)
-    gpu_kind: str | None = None
-    gpus: int | None = Describe(None, ge=0)
-    host_dedication_id: str | None = Describe(None, description="Dedicated host to place the volume on.")
-    kernel_args: list[str] | None = None
-    memory_mb: int | None = Describe(None, ge=1)
+    cpu_kind: Literal["shared", "performance"] | None = Describe(None, description="Kind of its CPUs.")
+    cpus: int | None = Describe(None, ge=1, description="Number of its CPUs.", examples=[2])
+    gpu_kind: str | None = Describe(None, description="Model of its GPUs.", examples=["a100-pcie-40gb"])
+    gpus: int | None = Describe(None, ge=0, description="Number of its GPUs.", examples=[1])
+    host_dedication_id: str | None = Describe(
+        None, description="Dedicated host to place the volume on.", examples=["hd_123"]
+    )
+    kernel_args: list[str] | None = Describe(
+        None, description="Arguments of its kernel.", examples=[["quiet"]]
+    )
+    memory_mb: int | None = Describe(None, ge=1, description="Its memory in MB.", examples=[2048])
 
 
 class SizeRange(Spec):
     """Created with `min`; growth by others up to `max` is not drift."""
 
-    min: int = Describe(ge=1, description="Size in GB to create with, and to extend to when smaller.")
-    max: int = Describe(ge=1, description="Largest size in GB that others may grow it to.")
+    min: int = Describe(
+        ge=1, description="Size in GB to create with, and to extend to when smaller.", examples=[10]
+    )
+    max: int = Describe(ge=1, description="Largest size in GB that others may grow it to.", examples=[50])
 
 
 class Origin(Spec):
     """Where the data comes from: exactly one of the three."""
 
-    snapshot_id: str | None = Describe(None, description="Snapshot to create the volume from.")
-    source_volume_id: str | None = Describe(None, description="Id of the volume to fork.")
-    volume: str | None = Describe(None, description="Name of the Volume manifest of the same app to fork.")
+    snapshot_id: str | None = Describe(
+        None, description="Snapshot to create the volume from.", examples=["vs_123"]
+    )
+    source_volume_id: str | None = Describe(
+        None, description="Id of the volume to fork.", examples=["vol_123"]
+    )
+    volume: str | None = Describe(
+        None, description="Name of the Volume manifest of the same app to fork.", examples=["data"]
+    )
 
 
 Size = Annotated[
@@ -71,30 +83,47 @@ Size = Annotated[
 
 
 class VolumeSpec(Spec):
+    """A disk of an app: created, forked or made from a snapshot, extended, and never shrunk or replaced."""
+
     name: str | None = Describe(
         None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
         description="Name on the platform; default: metadata.name.",
+        examples=["data"],
     )
     region: str | None = Describe(
         None, min_length=1, description="Region code; default: the app's primary region."
     )
     size_gb: Size | None = Describe(
-        None, description="Size in GB, or {min, max}; default 3. Volumes can grow, never shrink."
+        None,
+        description="Size in GB, or {min, max}; default 3. Volumes can grow, never shrink; "
+        "growing may leave a restart of the attached machine owed.",
+        examples=[10, {"min": 10, "max": 50}],
     )
     count: int | None = Describe(
-        None, ge=1, le=1000, description="So many volumes of this name, one per hardware zone."
+        None, ge=1, le=1000, description="So many volumes of this name, one per hardware zone.", examples=[3]
     )
-    encrypted: bool | None = Describe(None, description="Default true. Fixed at creation.")
-    fstype: str | None = Describe(None, min_length=1, description="Default ext4. Fixed at creation.")
+    encrypted: bool | None = Describe(
+        None, description="Encryption at rest; default true. Fixed at creation."
+    )
+    fstype: str | None = Describe(
+        None, min_length=1, description="File system; default ext4. Fixed at creation.", examples=["ext4"]
+    )
     auto_backup_enabled: bool | None = Describe(None, description="Automatic daily snapshots; default true.")
     snapshot_retention: int | None = Describe(
         None, ge=1, le=60, description="Days to keep snapshots; default 5. Applies to new snapshots only."
     )
-    snapshot_id: str | None = Describe(None, description="Snapshot to create the volume from.")
-    source_volume_id: str | None = Describe(None, description="Id of the volume to fork.")
+    snapshot_id: str | None = Describe(
+        None, description="The platform's own word for `from.snapshot_id`.", examples=["vs_123"]
+    )
+    source_volume_id: str | None = Describe(
+        None, description="The platform's own word for `from.source_volume_id`.", examples=["vol_123"]
+    )
     from_: Origin | None = Describe(
-        None, alias="from", description="Where the data comes from; used at creation only."
+        None,
+        alias="from",
+        description="Where the data comes from; used at creation only.",
+        examples=[{"volume": "data"}, {"snapshot_id": "vs_123"}],
     )
     machines_only: bool | None = Describe(
         None, description="Attach to machines only, not to legacy allocations."
@@ -102,7 +131,11 @@ class VolumeSpec(Spec):
     require_unique_zone: bool | None = Describe(
         None, description="Default true: place on hardware holding no other volume of this name."
     )
-    compute: Compute | None = None
+    compute: Compute | None = Describe(
+        None,
+        description="The machine that the volume is meant for; used to place it on suitable hardware.",
+        examples=[{"cpus": 2, "memory_mb": 2048}],
+    )
 
     @property
     def wanted_size_gb(self) -> int | None:
@@ -124,6 +157,7 @@ class VolumeSpec(Spec):
         return None
 
 
+_ONCE = "nothing happens: it is used when the volume is created, and not looked at afterwards"
 _NEW_VOLUME = "create a new volume under another name and move the data"
 
 # What create takes that the platform never returns, or that nobody can change afterwards.
@@ -156,6 +190,16 @@ class VolumeKind(Kind):
         Field("require_unique_zone", Effect.REFUSED, "record", help=_NEW_VOLUME),
         Field("compute", Effect.REFUSED, "record", help=_NEW_VOLUME),
     )
+    remarks: ClassVar = {
+        "size_gb.min": "the volume is extended to it where the live size is smaller; a smaller value changes "
+        "nothing",
+        "size_gb.max": "refused where the live size is larger; any other value changes nothing",
+        "count": "more are created; of fewer, the highest numbers leave as if their manifests had left",
+        "from_": _ONCE,
+        "snapshot_id": _ONCE,
+        "source_volume_id": _ONCE,
+    }
+    example: ClassVar = {"region": "ams", "size_gb": 10, "snapshot_retention": 14}
 
     # --- while loading ---
 

@@ -38,10 +38,22 @@ class LifecycleBlock(Spec):
 
 def manifest_model(kind: Kind) -> type[BaseModel]:
     """The model of a whole manifest of `kind`: apiVersion, kind, metadata, spec, lifecycle."""
-    name = Annotated[str, Field(pattern=f"^{kind.name_pattern}$", description="Name of the resource.")]
+    name = Annotated[
+        str, Field(pattern=f"^{kind.name_pattern}$", description="Name of the resource, as in its address.")
+    ]
     app = Annotated[str, Field(pattern=f"^{Kind.name_pattern}$", description="The app it belongs to.")]
-    labels = Annotated[dict[str, str], Field(description="Free labels, for selectors.")]
-    id = Annotated[str, Field(min_length=1, pattern=_ID, description="Adopt exactly this existing object.")]
+    labels = Annotated[
+        dict[str, str], Field(description="Free labels, for selectors.", examples=[{"tier": "prod"}])
+    ]
+    id = Annotated[
+        str,
+        Field(
+            min_length=1,
+            pattern=_ID,
+            description="Adopt exactly this existing object.",
+            examples=["vol_123"],
+        ),
+    ]
     metadata: dict[str, Any] = {
         "name": (name, ...),
         "labels": (labels, Field(default_factory=dict)),
@@ -52,11 +64,14 @@ def manifest_model(kind: Kind) -> type[BaseModel]:
         metadata["app"] = (app, ...)
     Metadata = create_model(f"{kind.name}Metadata", __base__=Spec, **metadata)  # noqa: N806 (a class)
     fields: dict[str, Any] = {
-        "apiVersion": (Literal[API_VERSION], ...),
-        "kind": (Literal[kind.name], ...),
-        "metadata": (Metadata, ...),
-        "spec": (kind.Spec, ...),
-        "lifecycle": (LifecycleBlock | None, None),  # pydantic would copy any other default
+        "apiVersion": (Literal[API_VERSION], Field(description="Version of the manifest format.")),
+        "kind": (Literal[kind.name], Field(description="What the manifest describes.")),
+        "metadata": (Metadata, Field(description="What it is called, and where it belongs.")),
+        "spec": (kind.Spec, Field(description="What is wanted; only fields that are written are managed.")),
+        "lifecycle": (  # pydantic would copy any other default
+            LifecycleBlock | None,
+            Field(None, description="How the object may be treated.", examples=[{"deletion": "retain"}]),
+        ),
     }
     return create_model(kind.name, __base__=Spec, __doc__=kind.Spec.__doc__, **fields)
 

@@ -8,7 +8,7 @@ from pydantic_core import core_schema
 
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.manifests.envelope import API_VERSION, manifest_models
+from reconciler.manifests.envelope import API_VERSION, manifest_model, manifest_models
 
 
 class _Written(GenerateJsonSchema):
@@ -47,3 +47,15 @@ def json_schema(kinds: Mapping[str, Kind] | None = None) -> dict[str, Any]:
         ],
         "$defs": generated["$defs"],
     }
+
+
+class _AsDeclared(_Written):
+    """Examples keep the order in which they are written."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        return value
+
+
+def kind_schema(kind: Kind) -> dict[str, Any]:
+    """The schema of manifests of one kind, with its named parts under `$defs`."""
+    return manifest_model(kind).model_json_schema(by_alias=True, schema_generator=_AsDeclared)

@@ -1,15 +1,16 @@
 """Diagnostics as text with the source line and a caret, and as JSON."""
 
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, Span
+from reconciler.diagnostics import Diagnostic, Severity, Span
 
 _WIDEST = 100  # columns of a source line
 _BEFORE_CARET = 40  # columns kept before the caret of a clipped line
 _TAB = "    "
 _DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "remark"}
 _HIDDEN = "(not shown: it may hold a secret)"
 
 
@@ -20,6 +21,12 @@ def render(diagnostics: Iterable[Diagnostic], read_line: Callable[[str, int], st
     direction characters of names, values and source lines are made visible.
     """
     return "\n".join(f"{_render(item, read_line)}\n" for item in diagnostics)
+
+
+def pointer(diagnostics: Sequence[Diagnostic]) -> str:
+    """Where more about the gravest of `diagnostics` is to be read: one line."""
+    gravest = min(diagnostics, key=lambda item: list(Severity).index(item.severity))
+    return f"more about this {_NOUNS[gravest.severity]}: reconcile explain {gravest.code}\n"
 
 
 def diagnostic_documents(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:

@@ -221,8 +221,21 @@ def play(case: Mapping[str, Any], folder: Path) -> Played:
     loaded = load([str(folder / MANIFEST)], root=folder)
     if has_errors(loaded.diagnostics):
         return Played(None, loaded.diagnostics, platform)
-    clock = CaseClock(now)
-    project = Project(
+    project = project_of(case, folder, loaded.policies, platform)
+    desired = Desired(
+        loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST, loaded.policies
+    )
+    work = find_drift if case.get("verb") == "drift" else make_plan
+    plan = anyio.run(work, project, desired)
+    return Played(plan, plan.diagnostics, platform)
+
+
+def project_of(
+    case: Mapping[str, Any], folder: Path, policies: Sequence[Resource], platform: LivePlatform
+) -> Project:
+    """What a verb works with; its files lie in `folder`."""
+    clock = CaseClock(platform.now)
+    return Project(
         store=ReadOnlyStore(_state(case)),
         platform=Platform(platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
         capabilities=frozenset(case.get("capabilities", ())),
@@ -233,14 +246,8 @@ def play(case: Mapping[str, Any], folder: Path) -> Played:
         root=folder,
         new_id=lambda: "plan-1",
         holder="test",
-        providers={each.address.name: _provider(each, platform, clock) for each in loaded.policies},
+        providers={each.address.name: _provider(each, platform, clock) for each in policies},
     )
-    desired = Desired(
-        loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST, loaded.policies
-    )
-    work = find_drift if case.get("verb") == "drift" else make_plan
-    plan = anyio.run(work, project, desired)
-    return Played(plan, plan.diagnostics, platform)
 
 
 def _provider(policy: Resource, platform: LivePlatform, clock: CaseClock) -> ProviderClient:

@@ -1,0 +1,67 @@
+"""`reconcile explain`: what a field means, and what a diagnostic's code means."""
+
+import os
+from typing import Any
+
+import click
+
+from reconciler.cli import options
+
+
+@click.command("explain", short_help="Explain a kind, a field of it, or the code of an error.")
+@click.argument("topic", required=False)
+@click.option("--codes", is_flag=True, help="List the codes of all errors, warnings and remarks.")
+@options.output
+def command(topic: str | None, codes: bool, output: str) -> None:
+    """Explain a kind, a field of it, or the code of an error, a warning or a remark.
+
+    TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, or a
+    CODE such as volume-shrink. Without it, the kinds are listed.
+    """
+    if codes and topic is not None:
+        raise click.UsageError("--codes lists all codes, and takes no topic")
+    document, text = _about(topic) if topic is not None else _codes() if codes else _kinds()
+    if output == "json":
+        from reconciler.cli.failures import echo_json
+
+        echo_json(document)
+    else:
+        click.echo(text, nl=False)
+
+
+def _about(topic: str) -> tuple[Any, str]:
+    """The page as a JSON document and as text."""
+    from reconciler.explanations import Explanation
+    from reconciler.pipeline.explain import UnknownTopic, find_topic
+    from reconciler.reports import explain
+
+    try:
+        found = find_topic(topic)
+    except UnknownTopic as unknown:
+        raise click.UsageError(f"{unknown.message}; {unknown.help}") from None
+    if isinstance(found, Explanation):
+        return explain.code_document(found), explain.code_text(found, _heading)
+    if isinstance(found, tuple):
+        return explain.field_document(*found), explain.field_text(*found, _heading)
+    return explain.kind_document(found), explain.kind_text(found, _heading)
+
+
+def _codes() -> tuple[Any, str]:
+    from reconciler.pipeline.explain import all_explanations
+    from reconciler.reports.explain import codes_document, codes_text
+
+    found = all_explanations()
+    return codes_document(found), codes_text(found, _heading)
+
+
+def _kinds() -> tuple[Any, str]:
+    from reconciler.pipeline.explain import all_kinds
+    from reconciler.reports.explain import kinds_document, kinds_text
+
+    found = all_kinds()
+    return kinds_document(found), kinds_text(found, _heading)
+
+
+def _heading(text: str) -> str:
+    """Bold, except where no colours are wanted; click takes it off what is no terminal."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, bold=True)

@@ -1,0 +1,200 @@
+"""What manifests of a kind may hold: every field with its type, bounds, meaning and an example.
+
+Read from the JSON Schema of the kind's model, which comes from the model itself, and from `Kind.fields`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from reconciler.kinds.base import Field, Kind
+from reconciler.manifests.envelope import API_VERSION
+from reconciler.manifests.schema import kind_schema
+from reconciler.model import Effect
+
+_TYPES = {"integer": "integer", "string": "text", "boolean": "true or false", "number": "number"}
+_EFFECTS = {
+    Effect.IN_PLACE: "carried out in place",
+    Effect.GROW: "a larger value is carried out in place; a smaller one is refused",
+    Effect.RESTART: "carried out; needs a restart",
+    Effect.WRITE_ONLY: "sent again",
+    Effect.REFUSED: "refused",
+}
+_SOURCES = {
+    "live": "compared with what the platform shows",
+    "record": "compared with what was sent, as the platform never shows it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPage:
+    """One field. `path` leads from the manifest's root; `[]` in it stands for each item of a list.
+
+    `type` and `limits` are words. `change` says what changing the field means, and after a colon what
+    to do about that: "" where nothing on the platform changes by it. `examples` are YAML, from the
+    manifest's root. `fields` are those below; `names`: the names below are free.
+    """
+
+    path: str
+    type: str
+    required: bool
+    default: Any
+    limits: tuple[str, ...]
+    description: str
+    change: str
+    examples: tuple[str, ...]
+    fields: tuple["FieldPage", ...]
+    names: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KindPage:
+    """One kind. `example` is a whole manifest, in YAML; `fields` are those of the manifest's root."""
+
+    name: str
+    description: str
+    example: str
+    fields: tuple[FieldPage, ...]
+
+    def all_fields(self) -> Iterator[FieldPage]:
+        """Each field, before those below it."""
+        left = [*self.fields]
+        while left:
+            page = left.pop(0)
+            yield page
+            left[:0] = page.fields
+
+
+def kind_page(kind: Kind) -> KindPage:
+    schema = kind_schema(kind)
+    example = example_manifest(kind)
+    pages = _Reader(schema["$defs"], example, _changes(kind)).fields(schema, ())
+    description = schema["$defs"][kind.Spec.__name__].get("description", "")
+    return KindPage(kind.name, _flat(description), _dump(example), pages)
+
+
+def example_manifest(kind: Kind) -> dict[str, Any]:
+    metadata = {"name": "example", "app": "shop"} if kind.in_app else {"name": "example"}
+    return {"apiVersion": API_VERSION, "kind": kind.name, "metadata": metadata, "spec": dict(kind.example)}
+
+
+def _changes(kind: Kind) -> dict[tuple[str, ...], str]:
+    """What changing a field of the spec means, by path."""
+    told = {field.name: _change(field) for field in kind.fields} | dict(kind.remarks)
+    fields = kind.Spec.model_fields
+    paths = {name: name.split(".") for name in told}
+    return {("spec", fields[top].alias or top, *below): told[name] for name, (top, *below) in paths.items()}
+
+
+def _change(field: Field) -> str:
+    recipe = f": {field.help}" if field.help else ""
+    return f"{_EFFECTS[field.effect]}{recipe} ({_SOURCES[field.source]})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads pages out of one schema. `defs` are its named parts."""
+
+    defs: Mapping[str, Any]
+    example: Mapping[str, Any]
+    changes: Mapping[tuple[str, ...], str]
+
+    def fields(self, node: Mapping[str, Any], path: tuple[str, ...]) -> tuple[FieldPage, ...]:
+        """The fields that may be written at `path`, by any form that its value may take."""
+        return tuple(
+            self.page(inner, (*path, name), name in form.get("required", ()))
+            for form in self.forms(node)
+            for name, inner in form.get("properties", {}).items()
+        )
+
+    def page(self, node: Mapping[str, Any], path: tuple[str, ...], required: bool) -> FieldPage:
+        forms = self.forms(node)
+        items = [form["items"] for form in forms if "items" in form]
+        below = [page for item in items for page in self.fields(item, (*path[:-1], f"{path[-1]}[]"))]
+        description = node.get("description") or self.defs_of(node).get("description", "")
+        return FieldPage(
+            path=".".join(path),
+            type=" or ".join(self.type_of(form, with_limits=len(forms) > 1) for form in forms),
+            required=required,
+            default=node.get("default"),
+            limits=_limits(forms[0]) if len(forms) == 1 else (),
+            description=_flat(description),
+            change=self.changes.get(path) or self.changes.get(path[:2], ""),
+            examples=tuple(_dump(_nested(path, value)) for value in self.examples(node, path)),
+            fields=(*self.fields(node, path), *below),
+            names=any(form.get("additionalProperties") for form in forms),
+        )
+
+    def defs_of(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.defs[node["$ref"].rpartition("/")[2]] if "$ref" in node else node
+        return found
+
+    def forms(self, node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """The forms that a value may take. Of a text, choices say more than the spellings beside them."""
+        node = self.defs_of(node)
+        branches = node.get("oneOf") or node.get("anyOf") or ()
+        choices = [branch for branch in branches if "enum" in branch]
+        return choices or [form for branch in branches for form in self.forms(branch)] or [node]
+
+    def type_of(self, form: Mapping[str, Any], *, with_limits: bool = False) -> str:
+        if "const" in form:
+            return f"`{form['const']}`"
+        if "enum" in form:
+            return f"one of {', '.join(f'`{value}`' for value in form['enum'])}"
+        if "items" in form:
+            return f"list of {' or '.join(self.type_of(item) for item in self.forms(form['items']))}"
+        if "properties" in form:
+            return f"mapping {{{', '.join(form['properties'])}}}" if with_limits else "mapping"
+        if "additionalProperties" in form:
+            return f"mapping of names to {self.type_of(form['additionalProperties'])}"
+        limits = f" ({', '.join(_limits(form))})" if with_limits and _limits(form) else ""
+        return f"{_TYPES[form['type']]}{limits}"
+
+    def examples(self, node: Mapping[str, Any], path: tuple[str, ...]) -> list[Any]:
+        """The field's own, or what stands in the kind's, or else what its type tells."""
+        if node.get("examples"):
+            return list(node["examples"])
+        found: Any = self.example
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if found is not None:
+            return [found]
+        return [value for form in self.forms(node) for value in _obvious(form)][:1]
+
+
+def _obvious(form: Mapping[str, Any]) -> list[Any]:
+    if "default" in form:
+        return [form["default"]]
+    if form.get("type") == "boolean":
+        return [True]
+    return [*form.get("enum", ())][:1]
+
+
+def _limits(form: Mapping[str, Any]) -> tuple[str, ...]:
+    words = []
+    if "minimum" in form:
+        words.append(f"at least {form['minimum']}")
+    if "maximum" in form:
+        words.append(f"at most {form['maximum']}")
+    if form.get("minLength"):
+        words.append("not empty")
+    if "pattern" in form:
+        words.append(f"matches `{form['pattern'].removeprefix('^').removesuffix('$')}`")
+    return tuple(words)
+
+
+def _nested(path: tuple[str, ...], value: Any) -> Any:
+    for name in reversed(path):
+        value = {name[:-2]: [value]} if name.endswith("[]") else {name: value}
+    return value
+
+
+def _dump(value: Any) -> str:
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())

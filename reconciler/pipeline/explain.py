@@ -1,0 +1,87 @@
+"""Explaining: from a word that somebody typed to the page about it.
+
+Kinds are imported only for topics that are no codes: that takes longer than all the rest.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from reconciler.errors import ReconcilerError
+from reconciler.explanations import Explanation, known_codes, read_explanation
+
+if TYPE_CHECKING:
+    from reconciler.manifests.reference import FieldPage, KindPage
+
+_ROOT = "spec."  # may be left out of a path
+
+
+class UnknownTopic(ReconcilerError):
+    """There is no such kind, field or code. `help` names the nearest one."""
+
+
+def find_topic(topic: str) -> "Explanation | KindPage | tuple[KindPage, FieldPage]":
+    """The page of a diagnostic code, a kind, or a field (`Volume.spec.size_gb` or `Volume.size_gb`).
+
+    Letter case matters in fields only. Raises UnknownTopic.
+    """
+    codes = known_codes()
+    if topic.lower() in codes:
+        return read_explanation(topic.lower())
+    from reconciler.kinds import find_kinds
+    from reconciler.manifests.reference import kind_page
+
+    name, _, path = topic.partition(".")
+    kinds = {kind.name.lower(): kind for kind in find_kinds().values()}
+    if name.lower() not in kinds:
+        raise UnknownTopic(f"no kind and no code is called `{topic}`", help=_nearest_topic(topic, codes))
+    page = kind_page(kinds[name.lower()])
+    return (page, find_field(page, path)) if path else page
+
+
+def find_field(page: "KindPage", path: str) -> "FieldPage":
+    """The field at `path`, which begins at the manifest's root or below `spec`. Raises UnknownTopic.
+
+    Indices of list items and names within a mapping of names are passed over.
+    """
+    fields = {field.path.replace("[]", ""): field for field in page.all_fields()}
+    wanted = ".".join(part.partition("[")[0] for part in path.split("."))
+    for full in (wanted, _ROOT + wanted):
+        parent = fields.get(full.rpartition(".")[0])
+        found = fields.get(full) or (parent if parent is not None and parent.names else None)
+        if found is not None:
+            return found
+    near = _nearest(wanted, [*fields, *(name.removeprefix(_ROOT) for name in fields)])
+    raise UnknownTopic(
+        f"{page.name} has no field `{path}`",
+        help=f"did you mean `{page.name}.{near}`?" if near else f"see `reconcile explain {page.name}`",
+    )
+
+
+def all_explanations() -> list[Explanation]:
+    return [read_explanation(code) for code in known_codes()]
+
+
+def all_kinds() -> "list[KindPage]":
+    from reconciler.kinds import find_kinds
+    from reconciler.manifests.reference import kind_page
+
+    return [kind_page(kind) for kind in find_kinds().values()]
+
+
+def _nearest_topic(topic: str, codes: Iterable[str]) -> str:
+    pages = all_kinds()
+    near = _nearest(topic, [*(page.name for page in pages), *codes])
+    if near:
+        return f"did you mean `{near}`?"
+    for page in pages:
+        for field in page.all_fields():
+            if field.path.rpartition(".")[2] == topic:
+                return f"did you mean the field `{page.name}.{field.path}`?"
+    return "`reconcile explain` lists the kinds, `reconcile explain --codes` the codes"
+
+
+def _nearest(word: str, candidates: Iterable[str]) -> str:
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    near = get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[near[0]] if near else ""

@@ -1,0 +1,212 @@
+"""Pages about kinds, fields and diagnostic codes: as text for a terminal, as Markdown and as JSON."""
+
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reconciler.explanations import Explanation
+from reconciler.reports.documents import FORMAT_VERSION
+
+if TYPE_CHECKING:  # importing the models of manifests takes longer than all the rest
+    from reconciler.manifests.reference import FieldPage, KindPage
+
+Heading = Callable[[str], str]  # marks a heading, such as by bold type
+
+_WIDTH = 100
+_INDENT = "  "
+_FENCE = re.compile(r"^```\w*$")
+_TITLE = re.compile(r"^#+ ")
+_RECIPE = re.compile(
+    r": | \("
+)  # begins what a list of fields has no room for: what to do, how it is compared
+
+
+# --- text ---
+
+
+def kinds_text(pages: Sequence["KindPage"], heading: Heading = str) -> str:
+    lines = [heading("Kinds")]
+    for page in pages:
+        lines += [f"{_INDENT}{page.name}", *_wrapped(page.description, 6)]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "More: `reconcile explain KIND`, `reconcile explain KIND.FIELD`, such as Volume.size_gb.",
+            "About errors: `reconcile explain CODE`; `reconcile explain --codes` lists the codes.",
+            "",
+        ]
+    )
+
+
+def codes_text(explanations: Sequence[Explanation], heading: Heading = str) -> str:
+    width = max(len(each.code) for each in explanations)
+    lines = [f"{_INDENT}{each.code.ljust(width)}{_INDENT}{each.title}" for each in explanations]
+    return "\n".join([heading("Codes"), *lines, "", "More: `reconcile explain CODE`.", ""])
+
+
+def code_text(explanation: Explanation, heading: Heading = str) -> str:
+    lines = [heading(f"{explanation.code}: {explanation.title}"), ""]
+    fenced = False
+    for line in explanation.text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif fenced:
+            lines.append(f"    {line}".rstrip())
+        else:
+            lines.append(heading(_TITLE.sub("", line)) if _TITLE.match(line) else line)
+    return "\n".join([*lines, ""])
+
+
+def kind_text(page: "KindPage", heading: Heading = str) -> str:
+    lines = [heading(page.name), *_wrapped(page.description, 2), "", heading("Example")]
+    lines += [textwrap.indent(page.example.rstrip(), "    "), "", heading("Fields")]
+    for field in page.fields:
+        shown = field.fields or (field,)
+        lines += [line for each in shown for line in _field_lines(each, each.path)]
+    return "\n".join([*lines, "", f"More: `reconcile explain {page.name}.FIELD`.", ""])
+
+
+def field_text(page: "KindPage", field: "FieldPage", heading: Heading = str) -> str:
+    lines = [heading(f"{page.name}.{field.path}"), f"{_INDENT}{_signature(field)}"]
+    lines += _wrapped(field.description, 2)
+    if field.change:
+        lines += ["", heading("When it changes"), *_wrapped(field.change, 2)]
+    if field.fields:
+        below = (
+            line
+            for each in field.fields
+            for line in _field_lines(each, _under(field, each), known=field.change)
+        )
+        lines += ["", heading("Fields"), *below]
+    if field.examples:
+        lines += ["", heading("Example"), textwrap.indent(_alternatives(field), "    ")]
+    return "\n".join([*lines, ""])
+
+
+def _field_lines(field: "FieldPage", name: str, known: str = "") -> Iterator[str]:
+    """`known`: a change that is not said again."""
+    yield f"{_INDENT}{name}{_INDENT}{_signature(field)}"
+    yield from _wrapped(field.description, 6)
+    if field.change and field.change != known:
+        yield from _wrapped(f"When it changes: {_RECIPE.split(field.change)[0]}.", 6)
+    if field.fields:
+        yield from _wrapped(f"Fields: {', '.join(_under(field, each) for each in field.fields)}.", 6)
+
+
+def _under(field: "FieldPage", below: "FieldPage") -> str:
+    return below.path.removeprefix(field.path).removeprefix(".")
+
+
+def _signature(field: "FieldPage") -> str:
+    """`integer, at least 1, required`."""
+    default = _words(field.default)
+    return ", ".join(
+        [
+            field.type,
+            *field.limits,
+            *(["required"] if field.required else []),
+            *([f"default {default}"] if default else []),
+        ]
+    )
+
+
+def _words(default: Any) -> str:
+    if isinstance(default, list):
+        return f"[{', '.join(map(str, default))}]"
+    return "" if default is None else str(default)
+
+
+def _alternatives(field: "FieldPage") -> str:
+    return "\n# or\n".join(example.rstrip() for example in field.examples)
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    margin = " " * indent
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+# --- Markdown ---
+
+
+def kind_markdown(page: "KindPage") -> str:
+    """A section of second level with a table of all fields."""
+    rows = [_row(field) for field in page.all_fields() if not field.path.startswith(("apiVersion", "kind"))]
+    table = ["| field | type | meaning | when it changes |", "|---|---|---|---|", *rows]
+    return "\n".join(
+        [f"## {page.name}", "", page.description, "", f"```yaml\n{page.example}```", "", *table, ""]
+    )
+
+
+def _row(field: "FieldPage") -> str:
+    cells = (f"`{field.path}`", _signature(field), field.description, field.change)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def code_markdown(explanation: Explanation) -> str:
+    """A section of second level; the headings of the page are one level deeper."""
+    lines = []
+    fenced = False
+    for line in explanation.text.splitlines():
+        fenced ^= bool(_FENCE.match(line))
+        lines.append(f"#{line}" if _TITLE.match(line) and not fenced else line)
+    return "\n".join([f"## {explanation.code}", "", f"{explanation.title}.", "", *lines, ""])
+
+
+# --- JSON ---
+
+
+def kinds_document(pages: Sequence["KindPage"]) -> dict[str, Any]:
+    kinds = [{"kind": page.name, "description": page.description} for page in pages]
+    return {"format_version": FORMAT_VERSION, "kinds": kinds}
+
+
+def codes_document(explanations: Sequence[Explanation]) -> dict[str, Any]:
+    codes = [{"code": each.code, "title": each.title} for each in explanations]
+    return {"format_version": FORMAT_VERSION, "codes": codes}
+
+
+def code_document(explanation: Explanation) -> dict[str, Any]:
+    """`text` is Markdown."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "code": explanation.code,
+        "title": explanation.title,
+        "text": explanation.text,
+    }
+
+
+def kind_document(page: "KindPage") -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "kind": page.name,
+        "description": page.description,
+        "example": page.example,
+        "fields": [_field_document(field) for field in page.fields],
+    }
+
+
+def field_document(page: "KindPage", field: "FieldPage") -> dict[str, Any]:
+    return {"format_version": FORMAT_VERSION, "kind": page.name, "field": _field_document(field)}
+
+
+def _field_document(field: "FieldPage") -> dict[str, Any]:
+    return {
+        "path": field.path,
+        "type": field.type,
+        "required": field.required,
+        "default": field.default,
+        "limits": list(field.limits),
+        "description": field.description,
+        "change": field.change,
+        "examples": list(field.examples),
+        "fields": [_field_document(below) for below in field.fields],
+    }

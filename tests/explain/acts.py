@@ -1,0 +1,200 @@
+"""Situations of pages that no case file can hold: bytes, paths, documents, and what only an apply says."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from reconciler.cli import apply as apply_verb
+from reconciler.cli.main import run
+from reconciler.cli.signals import Interrupted
+from reconciler.diagnostics import Diagnostic, Severity
+from reconciler.errors import ManifestError, Refused
+from reconciler.manifests.load import load
+from reconciler.model import Address
+from reconciler.pipeline.apply import run_saved
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired, Project
+from reconciler.settings import find_settings
+from reconciler.state.store import LOST_ROWS, Event, JournalEntry, Lease, State
+from reconciler.steps import Plan
+from tests.explain.pages import situation
+from tests.kinds.case import MANIFEST, NOW, LivePlatform, ReadOnlyStore, play, project_of
+
+Act = Callable[[str, Path], Sequence[Diagnostic]]  # from the page's manifest and an empty folder
+
+VOLUME = "apiVersion: reconciler/v1\nkind: Volume\nmetadata: {name: %s, app: shop}\nspec: {size_gb: 10}\n"
+
+
+# --- files and paths ---
+
+
+def of_bytes(data: bytes) -> Act:
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        (folder / MANIFEST).write_bytes(data)
+        return load([str(folder / MANIFEST)], root=folder).diagnostics
+
+    return act
+
+
+def of_path(given: str, prepare: Callable[[Path], None] = lambda folder: None) -> Act:
+    """What `reconcile validate` says of the path `given`, in a folder that has an empty `manifests`."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        (folder / "manifests").mkdir()
+        prepare(folder)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            return load([given], root=folder).diagnostics
+
+    return act
+
+
+def link_out(folder: Path) -> None:
+    (folder / "shared.yaml").write_text(VOLUME % "data", encoding="utf-8")
+    (folder / "manifests/logs.yaml").write_text(VOLUME % "logs", encoding="utf-8")
+    (folder / "manifests/shared.yaml").symlink_to(folder / "shared.yaml")
+
+
+def settings(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    (folder / "reconcile.yaml").write_text(manifest, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with pytest.raises(ManifestError) as failure:
+            find_settings(Path(), {})
+    return failure.value.diagnostics
+
+
+# --- JSON documents ---
+
+
+def plan_without_settings(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        (folder / "manifests").mkdir()
+        (folder / "manifests/volume.yaml").write_text(VOLUME % "data", encoding="utf-8")
+        patch.delenv("RECONCILE_BASE_URL", raising=False)
+        return of_document(lambda: run(["plan", "--output", "json"]))
+
+
+def interrupted_apply(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    return of_document(lambda: apply_verb._report_interrupted(Interrupted(2), "json"))
+
+
+def of_document(work: Callable[[], int]) -> Sequence[Diagnostic]:
+    """The diagnostics of the JSON document that `work` prints."""
+    stdout = StringIO()
+    with redirect_stdout(stdout), redirect_stderr(StringIO()):
+        assert work() != 0
+    return [
+        Diagnostic(item["code"], Severity(item["severity"]), item["message"], help=item.get("help", ""))
+        for item in json.loads(stdout.getvalue())["diagnostics"]
+    ]
+
+
+# --- what an apply says ---
+
+
+@dataclass(frozen=True, slots=True)
+class LeasingStore(ReadOnlyStore):
+    """Gives the leases that an apply asks for; what is refused afterwards never gets to write."""
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        return Lease(holder, dict.fromkeys(scopes, 1))
+
+    async def release(self, lease: Lease) -> None:
+        """Nothing is held."""
+
+
+def apply_of(code: str, change: Mapping[str, Any] = {}) -> Act:
+    """What the apply of a saved plan refuses, when `change` of the situation came after the plan."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        case = {"manifests": manifest, **(situation(code) or {})}
+        plan = play(case, folder).plan
+        assert plan is not None
+        after = {**case, **change}
+        (folder / MANIFEST).write_text(after["manifests"], encoding="utf-8")
+        policies = load([str(folder / MANIFEST)], root=folder).policies
+        platform = LivePlatform(after.get("live", {}), datetime.fromisoformat(NOW))
+        project = project_of(after, folder, policies, platform)
+        store = LeasingStore(anyio.run(project.store.load))
+        (folder / MANIFEST).write_text(case["manifests"], encoding="utf-8")
+        with pytest.raises(Refused) as refused:
+            anyio.run(run_saved, replace(project, store=store), plan, ())
+        return refused.value.diagnostics
+
+    return act
+
+
+def of_unclaimed(id: str, because: str) -> Act:
+    """What a plan says while the state holds an object, or lost rows, that no record tracks."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+        loaded = load([str(folder / MANIFEST)], root=folder)
+        case: dict[str, Any] = {"live": {"/v1/apps/shop/volumes": []}}
+        platform = LivePlatform(case["live"], datetime.fromisoformat(NOW))
+        entry = JournalEntry(
+            "run-0",
+            Event.DECIDED,
+            datetime(2026, 5, 1, tzinfo=UTC),
+            Address("Volume", "old", "shop"),
+            data={"unclaimed": id, "because": because},
+        )
+        state = State("lineage-1", {}, (), frozenset(), unclaimed=(entry,))
+        project = replace(project_of(case, folder, (), platform), store=ReadOnlyStore(state))
+        return anyio.run(_plan, project, Desired(loaded.resources)).diagnostics
+
+    return act
+
+
+async def _plan(project: Project, desired: Desired) -> Plan:
+    return await make_plan(project, desired)
+
+
+PROVIDER = """\
+apiVersion: reconciler/v1
+kind: ExtensionProvider
+metadata: {name: db}
+spec:
+  base_url: https://other.example.com
+  signing_secret_from: {env: DB_PROVIDER_SECRET}
+"""
+
+ACTS: dict[str, Act] = {
+    "bad-setting": settings,
+    "control-character": of_bytes((VOLUME % "data\a").encode()),
+    "delete-not-approved": apply_of("delete-not-approved"),
+    "failed": plan_without_settings,
+    "file-too-large": of_bytes(b"-- dump\n" * (1 << 20)),
+    "interrupted": interrupted_apply,
+    "line-too-long": of_bytes(b"[" + b"data, " * 200_000 + b"]"),
+    "missing-path": of_path("manifest"),
+    "moved": apply_of(
+        "moved",
+        {
+            "live": {
+                "/v1/apps/shop/volumes": [{"id": "vol_2", "name": "data", "state": "created", "size_gb": 10}]
+            }
+        },
+    ),
+    "no-manifests": of_path("manifests"),
+    "not-utf8": of_bytes((VOLUME % "caf\xe9").encode("latin-1")),
+    "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),
+    "state-incomplete": of_unclaimed(LOST_ROWS, "the journal from 10:00 to 11:00 could not be read"),
+    "symlink-outside": of_path("manifests", link_out),
+    "too-deep": of_bytes((VOLUME % "data").encode() + b"---\n" + b"[" * 70 + b"]" * 70),
+    "too-large": of_bytes((VOLUME % "data").encode() + b"---" + b"\n- 1" * 20_001),
+    "too-many-problems": of_bytes("---\n".join([VOLUME.replace(", app: shop", "") % "data"] * 101).encode()),
+    "unclaimed-object": of_unclaimed("vol_7", "its answer came after the call was settled"),
+    "unknown-provider": apply_of("unknown-provider", {"manifests": VOLUME % "other"}),
+    "unreadable-file": of_path("/dev/null"),
+}
