@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from reconciler.kinds.base import Kind, Spec
+from reconciler.manifests.ignores import ignore_type
 from reconciler.model import Deletion, Lifecycle
 
 API_VERSION = "reconciler/v1"
@@ -36,6 +37,17 @@ class LifecycleBlock(Spec):
         return Lifecycle(Deletion(self.deletion), tuple(self.snapshot_before), self.timeout_s, self.restart)
 
 
+def _lifecycle_model(kind: Kind) -> type[LifecycleBlock]:
+    """With `ignore`, where there are fields that can differ."""
+    if not kind.fields:
+        return LifecycleBlock
+    described = "Fields whose differences are neither drift nor put back."
+    ignore: Any = (ignore_type(kind), Field(default_factory=list, description=described))
+    return create_model(
+        f"{kind.name}Lifecycle", __base__=LifecycleBlock, __doc__=LifecycleBlock.__doc__, ignore=ignore
+    )
+
+
 def manifest_model(kind: Kind) -> type[BaseModel]:
     """The model of a whole manifest of `kind`: apiVersion, kind, metadata, spec, lifecycle."""
     name = Annotated[str, Field(pattern=f"^{kind.name_pattern}$", description="Name of the resource.")]
@@ -56,7 +68,7 @@ def manifest_model(kind: Kind) -> type[BaseModel]:
         "kind": (Literal[kind.name], ...),
         "metadata": (Metadata, ...),
         "spec": (kind.Spec, ...),
-        "lifecycle": (LifecycleBlock | None, None),  # pydantic would copy any other default
+        "lifecycle": (_lifecycle_model(kind) | None, None),  # pydantic would copy any other default
     }
     return create_model(kind.name, __base__=Spec, __doc__=kind.Spec.__doc__, **fields)
 

@@ -20,6 +20,7 @@ from reconciler.manifests.compose import Document, compose
 from reconciler.manifests.defaults import Defaults
 from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
 from reconciler.manifests.files import read_files
+from reconciler.manifests.ignores import ignores_of
 from reconciler.manifests.nulls import mark_nulls
 from reconciler.manifests.partial import valid_part
 from reconciler.manifests.problems import (
@@ -279,6 +280,7 @@ class _Loader:
             metadata.labels,
             adopt_id,
             tuple(kind.references(spec, address)),
+            ignores=ignores_of(getattr(manifest.lifecycle, "ignore", ())),
         )
         yield from kind.check(spec, resource.span)
         first = self.resources.get(address)

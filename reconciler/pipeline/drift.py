@@ -1,22 +1,52 @@
 """Drift: what moved on the platform without us."""
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from reconciler.diagnostics import Diagnostic, Severity, error
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.model import Change, Observation, StateRecord, owed_work
+from reconciler.model import Address, Change, Observation, Resource, StateRecord, owed_work
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
 from reconciler.planning.drift import drift_of
+from reconciler.planning.ignores import in_force
 from reconciler.steps import Plan, Read
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """An object with a change: as the manifest wants it, as it is recorded, and as it is (None: nowhere)."""
+
+    resource: Resource
+    record: StateRecord
+    live: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A plan without steps, and behind each of its changes what was compared."""
+
+    plan: Plan
+    drifted: Mapping[Address, Drifted]
 
 
 async def find_drift(project: Project, desired: Desired) -> Plan:
     """A plan without steps: what differs between the records and the platform. Sends nothing but GET."""
+    return (await look_for_drift(project, desired)).plan
+
+
+async def look_for_drift(project: Project, desired: Desired) -> Drift:
+    """As `find_drift`, with what it found."""
     state = await project.store.load()
     kinds = find_kinds()
-    wanted = {resource.address: resource for resource in desired.resources}
+    wanted: dict[Address, Resource] = {}
+    problems: list[Diagnostic] = []
+    for resource in desired.resources:
+        wanted[resource.address], expired = in_force(resource, project.clock.now())
+        problems += expired
     by_read: dict[Read, list[StateRecord]] = {}
     unseen: Counter[Kind] = Counter()
     for record in state.records.values():
@@ -29,7 +59,7 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
         else:
             unseen[kind] += 1
     changes: list[Change] = []
-    problems: list[Diagnostic] = []
+    drifted: dict[Address, Drifted] = {}
     missing: list[StateRecord] = []
 
     def compare(read: Read, observation: Observation) -> None:
@@ -38,22 +68,24 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
             return
         by_id = {item.id: item for item in observation.objects}
         for record in by_read[read]:
-            kind = kinds[record.address.kind]
+            kind, resource = kinds[record.address.kind], wanted[record.address]
             live = by_id.get(record.id)
             if live is None and may_be_invisible(record, project.clock.now()):
                 continue
             if live is None:
                 missing.append(record)
-            change = drift_of(kind, record, wanted[record.address], live)
+            change, ignored = drift_of(kind, record, resource, live)
+            problems.extend(ignored)
             if change is not None:
                 changes.append(change)
+                drifted[record.address] = Drifted(resource, record, live)
 
     await read_all(project, list(by_read), compare)
     compared = sum(map(len, by_read.values()))
     wave = many_missing(missing, compared)
     if wave is not None:
         problems.append(wave)
-    return Plan(
+    plan = Plan(
         id=project.new_id(),
         lineage=state.lineage,
         created_at=project.clock.now(),
@@ -65,6 +97,7 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
         diagnostics=(*desired.diagnostics, *problems, *map(_not_compared, unseen.items())),
         unchanged=compared - len(changes),
     )
+    return Drift(plan, drifted)
 
 
 def _not_compared(unseen: tuple[Kind, int]) -> Diagnostic:
