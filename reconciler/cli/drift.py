@@ -65,7 +65,7 @@ def command(
     if accept:
         return _accept(drift, desired, found, addresses, output)
     if save_baseline:
-        return _save(drift.plan, found, output)
+        return _save(drift.plan, desired if paths else None, found, output)
     if only_new:
         return _only_new(drift, found, output)
     return _report(drift.plan, output)
@@ -112,7 +112,9 @@ def _look(found: Found, reporter: Any, desired: "Desired", sandbox: bool, state_
     return anyio.run(work)
 
 
-def _report(plan: Plan, output: str, told: str = "", more: dict[str, Any] | None = None) -> int:
+def _report(
+    plan: Plan, output: str, told: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
+) -> int:
     """Print the drift of `plan`; its exit code. `told` (text) or `more` (JSON) goes with it."""
     from reconciler.reports.documents import drift_document
     from reconciler.reports.text import render_drift
@@ -120,7 +122,7 @@ def _report(plan: Plan, output: str, told: str = "", more: dict[str, Any] | None
     if output == "json":
         echo_json(drift_document(plan) | (more or {}))
     else:
-        click.echo(render_drift(plan) + told, nl=False)
+        click.echo(render_drift(plan, only_new=only_new) + told, nl=False)
         echo_diagnostics(plan.diagnostics)
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if plan.changes else DONE)
@@ -142,11 +144,14 @@ def _accept(
     return first_of(failed, CHANGES if done.remaining else DONE)
 
 
-def _save(plan: Plan, found: Found, output: str) -> int:
-    from reconciler.pipeline.baseline import FILE_NAME, save_baseline
+def _save(plan: Plan, part: "Desired | None", found: Found, output: str) -> int:
+    """`part`: the manifests given, if those are not all: what is known of others stays known."""
+    from reconciler.pipeline.baseline import FILE_NAME, load_baseline, save_baseline
 
     file = found.private / FILE_NAME
-    known = save_baseline(file, plan)
+    before = load_baseline(file, plan.lineage) if part is not None else None
+    ours = [resource.address for resource in part.resources] if part is not None else []
+    known = save_baseline(file, plan, before.about_others(ours) if before is not None else ())
     saved = {"baseline": {"file": str(file), "saved_at": plan.created_at.isoformat(), "known": known}}
     _report(plan, output, f"Saved {known} drifted values as known: see --only-new.\n", saved)
     return DONE
@@ -165,4 +170,4 @@ def _only_new(drift: "Drift", found: Found, output: str) -> int:
     saved_at = baseline.saved_at
     more = {"baseline": {"file": str(file), "saved_at": saved_at.isoformat(), "known": known}}
     told = f"Left out: {known} known since {saved_at:%Y-%m-%d %H:%M} UTC.\n" if known else ""
-    return _report(plan, output, told, more)
+    return _report(plan, output, told, more, only_new=True)

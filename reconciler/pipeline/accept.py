@@ -4,6 +4,7 @@ Only files change. The record still holds what was last applied, so that an edit
 being drift; the next apply records the new value, and sends nothing.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -95,7 +96,7 @@ def _edit(found: Drifted, field: FieldChange) -> Edit | Diagnostic:
     problem = (
         _unwritable(resource, field)
         if field.path not in {each.name for each in kind.fields}
-        else _written_elsewhere(resource, path, live) or _no_single_value(resource, path, live)
+        else _another_place(resource, path, live)
     )
     if problem is not None:
         return problem
@@ -123,17 +124,9 @@ def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
     return replace(why, hide_source=True)
 
 
-def _written_elsewhere(resource: Resource, path: tuple[str, ...], live: Any) -> Diagnostic | None:
-    """A refusal for a value that several objects share, or that another file gave."""
-    address, name = resource.address, ".".join(path[1:])
-    count = getattr(resource.spec, "count", None) or 1
-    if count > 1 or address.ordinal:
-        return cannot_accept(
-            f"`{address}`: `{name}` is one value for the {count} objects of `spec.count`",
-            resource.span("spec", "count"),
-            f"write {written(live)} at {_at(resource.span(*path))} if it shall hold for all of them, or one "
-            "manifest for each",
-        )
+def _another_place(resource: Resource, path: tuple[str, ...], live: Any) -> Diagnostic | None:
+    """A refusal for a value that another file gave, that is none, or that several objects share."""
+    address, name, want = resource.address, ".".join(path[1:]), getattr(resource.spec, path[-1], None)
     source = next((resource.inherited[path[:n]] for n in (2, 1, 0) if path[:n] in resource.inherited), None)
     if source is not None:
         return cannot_accept(
@@ -142,20 +135,23 @@ def _written_elsewhere(resource: Resource, path: tuple[str, ...], live: Any) -> 
             f"edit it here for all that share it, or write `{name}: {written(live)}` into the manifest at "
             f"{_at(resource.span('metadata', 'name'))}",
         )
+    if not isinstance(live, str | int | float) or isinstance(want, BaseModel):
+        shown = want.model_dump(exclude_none=True) if isinstance(want, BaseModel) else want
+        return cannot_accept(
+            f"`{address}`: `{name}` is not a single value but {json.dumps(shown)}: how that shall change is "
+            "yours to say",
+            resource.span(*path),
+            f"edit it so that it allows {live}",
+        )
+    count = getattr(resource.spec, "count", None) or 1
+    if count > 1 or address.ordinal:
+        return cannot_accept(
+            f"`{address}`: `{name}` is one value for the {count} objects of `spec.count`",
+            resource.span("spec", "count"),
+            f"write {written(live)} at {_at(resource.span(*path))} if it shall hold for all of them, or one "
+            "manifest for each",
+        )
     return None
-
-
-def _no_single_value(resource: Resource, path: tuple[str, ...], live: Any) -> Diagnostic | None:
-    want, name = getattr(resource.spec, path[-1], None), ".".join(path[1:])
-    if isinstance(live, str | int | float) and not isinstance(want, BaseModel):
-        return None
-    shown = want.model_dump(exclude_none=True) if isinstance(want, BaseModel) else want
-    return cannot_accept(
-        f"`{resource.address}`: `{name}` is not a single value but {shown}: how that shall change is yours "
-        "to say",
-        resource.span(*path),
-        f"edit it so that it allows {live}",
-    )
 
 
 def _left_to_do(kind: Kind, found: Drifted, field: FieldChange) -> Diagnostic | None:

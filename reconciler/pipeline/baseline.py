@@ -6,17 +6,17 @@ object with another id, is new.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from reconciler.diagnostics import has_errors
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ReconcilerError, Refused
 from reconciler.kinds import find_kinds
 from reconciler.manifests.replace import Replacement, replace_files
-from reconciler.model import Change, Effect, FieldChange
+from reconciler.model import Address, Change, Effect, FieldChange
 from reconciler.pipeline.drift import Drift
 from reconciler.planning.drift import change_of
 from reconciler.steps import Plan
@@ -33,19 +33,25 @@ class Baseline:
     saved_at: datetime
     entries: frozenset[str]
 
+    def about_others(self, addresses: Collection[Address]) -> list[Mapping[str, Any]]:
+        """The entries of all addresses but these."""
+        ours = {str(address) for address in addresses}
+        return [entry for entry in map(json.loads, sorted(self.entries)) if entry["address"] not in ours]
 
-def save_baseline(file: Path, plan: Plan) -> int:
-    """Store what drifts now, and return how many values. Raises ReconcilerError, and stores nothing."""
+
+def save_baseline(file: Path, plan: Plan, keep: Collection[Mapping[str, Any]] = ()) -> int:
+    """Store what drifts now, and return how many values. Raises ReconcilerError, and stores nothing.
+
+    `keep`: entries of an earlier baseline that stay known.
+    """
     if has_errors(plan.diagnostics):
-        raise ReconcilerError(
-            "no baseline is saved while not all can be seen", help="see the errors, and run it again then"
-        )
+        raise Refused("no baseline is saved while not all can be seen", plan.diagnostics)
     entries = list(_entries(plan))
     document = {
         "format_version": FORMAT_VERSION,
         "lineage": plan.lineage,
         "saved_at": plan.created_at.isoformat(),
-        "drift": entries,
+        "drift": [*keep, *entries],
     }
     text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
     try:
