@@ -35,7 +35,7 @@ def replaceable(path: Path) -> str:
         return "is no regular file"
     if status.st_nlink > 1:
         return f"is one of {status.st_nlink} hard links to one file, which would come apart"
-    if not os.access(path, os.W_OK):
+    if not status.st_mode & 0o222 or not os.access(path, os.W_OK):  # the first also counts for root
         return "is read-only"
     return ""
 
