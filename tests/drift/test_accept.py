@@ -11,6 +11,7 @@ import pytest
 from reconciler.diagnostics import error
 from reconciler.errors import ReconcilerError, Refused
 from reconciler.manifests import replace as replacing
+from reconciler.manifests import rewrite as rewriting
 from reconciler.manifests.load import load
 from reconciler.model import Action, Address, Change, Effect, FieldChange, Lifecycle, StateRecord
 from reconciler.pipeline import accept as accepting
@@ -420,3 +421,15 @@ def test_a_second_file_that_cannot_be_written_takes_the_first_back(
     assert first.read_text() == VOLUME
     assert second.read_text() == VOLUME.replace("name: data", "name: logs")
     assert sorted(each.name for each in first.parent.iterdir()) == ["a.yaml", "b.yaml"]
+
+
+def test_an_edit_that_would_change_its_neighbours_is_not_written(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = stage.write(VOLUME)
+    stage.moved = {str(DATA): {"size_gb": 20}}
+    monkeypatch.setattr(
+        rewriting, "splice", lambda text, changes: text.replace("10, snapshot_retention: 14", "20")
+    )
+    assert "without changing something else" in only_refusal(stage.accept()).message
+    assert file.read_text() == VOLUME
