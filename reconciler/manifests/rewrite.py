@@ -22,6 +22,7 @@ from reconciler.model import Path, Resource, unpack_span
 CANNOT_ACCEPT = "cannot-accept"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NAMES: Sequence[Path] = (("kind",), ("metadata", "name"), ("metadata", "app"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +124,20 @@ def _place(edit: Edit) -> Place:
 
 
 def _document(edit: Edit, documents: Sequence[Document]) -> int | None:
-    """The index of the edit's document, if what was loaded from it still stands there."""
-    spans = edit.resource.spans
-    found = [number for number, each in enumerate(documents) if each.spans[()] == spans[()]]
-    if not found or documents[found[0]].spans != spans:
-        return None
-    value = documents[found[0]].value
-    for part in edit.path:
+    """The index of the edit's document, if it is the one that was loaded, with the same value there."""
+    spans, address = edit.resource.spans, edit.resource.address
+    for number, document in enumerate(documents):
+        if document.spans[()] == spans[()] and document.spans.get(edit.path) == spans.get(edit.path):
+            named = [_inside(document.value, path) for path in _NAMES]
+            same = named == [address.kind, address.name, address.app]
+            return number if same and _read_as_loaded(edit, _inside(document.value, edit.path)) else None
+    return None
+
+
+def _inside(value: Any, path: Path) -> Any:
+    for part in path:
         value = value.get(part) if isinstance(value, dict) else None
-    return found[0] if _read_as_loaded(edit, value) else None
+    return value
 
 
 def _read_as_loaded(edit: Edit, value: Any) -> bool:

@@ -55,7 +55,7 @@ def save_baseline(file: Path, plan: Plan, keep: Collection[Mapping[str, Any]] = 
     }
     text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
     try:
-        file.parent.mkdir(mode=0o700, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as failure:
         raise ReconcilerError(f"cannot make {file.parent}: {failure.strerror}") from failure
     replace_files([Replacement(file, f"{text}\n".encode())], mode=0o600)

@@ -1,13 +1,14 @@
 """Drift: what moved on the platform without us."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.diagnostics import Diagnostic, Severity, error
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
+from reconciler.manifests.envelope import holds_secrets
 from reconciler.model import Address, Change, Observation, Resource, StateRecord, owed_work
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
@@ -44,9 +45,10 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     kinds = find_kinds()
     wanted: dict[Address, Resource] = {}
     problems: list[Diagnostic] = []
+    remarks: list[Diagnostic] = []
     for resource in desired.resources:
         wanted[resource.address], expired = in_force(resource, project.clock.now())
-        problems += expired
+        problems += _shown(kinds[resource.address.kind], expired)
     by_read: dict[Read, list[StateRecord]] = {}
     unseen: Counter[Kind] = Counter()
     for record in state.records.values():
@@ -75,7 +77,7 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             if live is None:
                 missing.append(record)
             change, ignored = drift_of(kind, record, resource, live)
-            problems.extend(ignored)
+            remarks.extend(_shown(kind, ignored))
             if change is not None:
                 changes.append(change)
                 drifted[record.address] = Drifted(resource, record, live)
@@ -94,10 +96,20 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
         expectations=(),
         bindings=(),
         owed=owed_work(state.records),
-        diagnostics=(*desired.diagnostics, *problems, *map(_not_compared, unseen.items())),
+        diagnostics=(
+            *desired.diagnostics,
+            *problems,
+            *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
+            *map(_not_compared, unseen.items()),
+        ),
         unchanged=compared - len(changes),
     )
     return Drift(plan, drifted)
+
+
+def _shown(kind: Kind, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Without source lines of manifests that may hold a secret."""
+    return [replace(item, hide_source=item.hide_source or holds_secrets(kind)) for item in found]
 
 
 def _not_compared(unseen: tuple[Kind, int]) -> Diagnostic:
