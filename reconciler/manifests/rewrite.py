@@ -19,8 +19,6 @@ from reconciler.manifests.splice import Place, Scalar, Token, find_tokens, splic
 from reconciler.manifests.text import decode
 from reconciler.model import Path, Resource, unpack_span
 
-CANNOT_ACCEPT = "cannot-accept"
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NAMES: Sequence[Path] = (("kind",), ("metadata", "name"), ("metadata", "app"))
 
@@ -51,8 +49,8 @@ class Rewritten:
     problems: Mapping[int, Diagnostic]
 
 
-def cannot_accept(message: str, span: Span | None, help: str, *, label: str = "") -> Diagnostic:
-    return error(CANNOT_ACCEPT, message, span, help=help, label=label)
+def cannot_accept(message: str, span: Span | None, help: str) -> Diagnostic:
+    return error("cannot-accept", message, span, help=help)
 
 
 def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:

@@ -46,12 +46,15 @@ def accept(drift: Drift, desired: Desired, root: Path, addresses: Collection[Add
     edits: list[Edit] = []
     refused: list[Refusal] = [Refusal(address, "", why) for address, why in unknown.items()]
     for change in chosen:
+        found = drift.drifted[change.address]
         for field in change.fields:
-            edit = _edit(drift.drifted[change.address], field)
-            if isinstance(edit, Diagnostic):
-                refused.append(Refusal(change.address, field.path, edit))
+            made = _edit(found, field)
+            if isinstance(made, Diagnostic):
+                refused.append(Refusal(change.address, field.path, made))
             else:
+                edit, edited = made
                 edits.append(edit)
+                found = replace(found, resource=edited)  # all of its fields have to be valid together
     accepted, replacements = _rewritten(edits, root, refused)
     if refused:
         blocked = {each.address for each in refused}
@@ -88,8 +91,11 @@ def _unknown(desired: Desired, addresses: Collection[Address]) -> Mapping[Addres
 # --- from a drifted field to an edit ---
 
 
-def _edit(found: Drifted, field: FieldChange) -> Edit | Diagnostic:
-    """The edit that makes the manifest ask for what is there, if such an edit leaves nothing to do."""
+def _edit(found: Drifted, field: FieldChange) -> tuple[Edit, Resource] | Diagnostic:
+    """The edit that makes the manifest ask for what is there, and what it then declares.
+
+    Or why there is none that leaves nothing to do.
+    """
     resource, live = found.resource, field.after
     kind = find_kinds()[resource.address.kind]
     path = ("spec", field.path)
@@ -104,7 +110,7 @@ def _edit(found: Drifted, field: FieldChange) -> Edit | Diagnostic:
     edited = with_value(edit, kind)
     if isinstance(edited, Diagnostic):
         return edited
-    return _left_to_do(kind, replace(found, resource=edited), field) or edit
+    return _left_to_do(kind, replace(found, resource=edited), field) or (edit, edited)
 
 
 def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
