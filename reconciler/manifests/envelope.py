@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from reconciler.kinds.base import Kind, Spec
-from reconciler.manifests.ignores import ignore_type
+from reconciler.manifests.ignores import Ignored
 from reconciler.model import Deletion, Lifecycle
 
 API_VERSION = "reconciler/v1"
@@ -32,20 +32,10 @@ class LifecycleBlock(Spec):
         "ask",
         description="auto: restart the machine when an extend leaves that owed (capability machine.restart).",
     )
+    ignore: Ignored = Field([], description="Fields whose differences are neither drift nor put back.")
 
     def lifecycle(self) -> Lifecycle:
         return Lifecycle(Deletion(self.deletion), tuple(self.snapshot_before), self.timeout_s, self.restart)
-
-
-def _lifecycle_model(kind: Kind) -> type[LifecycleBlock]:
-    """With `ignore`, where there are fields that can differ."""
-    if not kind.fields:
-        return LifecycleBlock
-    described = "Fields whose differences are neither drift nor put back."
-    ignore: Any = (ignore_type(kind), Field(default_factory=list, description=described))
-    return create_model(
-        f"{kind.name}Lifecycle", __base__=LifecycleBlock, __doc__=LifecycleBlock.__doc__, ignore=ignore
-    )
 
 
 def manifest_model(kind: Kind) -> type[BaseModel]:
@@ -68,7 +58,7 @@ def manifest_model(kind: Kind) -> type[BaseModel]:
         "kind": (Literal[kind.name], ...),
         "metadata": (Metadata, ...),
         "spec": (kind.Spec, ...),
-        "lifecycle": (_lifecycle_model(kind) | None, None),  # pydantic would copy any other default
+        "lifecycle": (LifecycleBlock | None, None),  # pydantic would copy any other default
     }
     return create_model(kind.name, __base__=Spec, __doc__=kind.Spec.__doc__, **fields)
 
