@@ -8,7 +8,7 @@ resource needs; the calls that carry it out are `steps.Step`.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -74,6 +74,19 @@ class Reference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Ignore:
+    """A field of `spec` whose difference is left alone, through the day `until` (UTC; None: for good).
+
+    `path`: where in the manifest that is said.
+    """
+
+    field: str
+    reason: str
+    until: date | None
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One desired object: a validated manifest (one of `count` of them).
 
@@ -93,6 +106,7 @@ class Resource:
     references: tuple[Reference, ...] = ()
     objectives: Mapping[str, int] = field(default_factory=dict)
     inherited: Mapping[Path, Span] = field(default_factory=dict)
+    ignores: tuple[Ignore, ...] = ()
 
     def span(self, *path: str | int) -> Span | None:
         """Where the value at `path` stands, or else its nearest enclosing value that has a position."""

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import anyio
 
-from reconciler.errors import Lost, NotSent, ReconcilerError, TooLarge
+from reconciler.errors import Lost, NotSent, ReconcilerError, Refused, TooLarge
 
 if TYPE_CHECKING:
     import ssl
@@ -57,6 +57,27 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class GetOnly:
+    """A transport that cannot send anything but GET: the last door of a command that only reads.
+
+    Whatever above it goes wrong or is added later, such a command changes nothing.
+    """
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Answer:
+        """As `Transport.request`. Raises Refused, and sends nothing, for all but a GET without a body."""
+        if method != "GET" or body is not None:
+            raise Refused(f"this command only reads: {method} {urlsplit(url).path} is not sent")
+        return await self._inner.request(method, url, headers=headers, body=None, deadline_s=deadline_s)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 def is_loopback(url: str) -> bool:

@@ -1,6 +1,8 @@
-"""`reconcile drift`: what changed on the platform without us."""
+"""`reconcile drift`: what changed on the platform without us, and into the manifests with what is right."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,38 +16,158 @@ from reconciler.cli.failures import (
     first_of,
     reports_failures,
 )
-from reconciler.diagnostics import has_errors
+from reconciler.diagnostics import Diagnostic, has_errors
+from reconciler.model import Address
+from reconciler.settings import Found
 from reconciler.steps import Plan
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.drift import Drift
+    from reconciler.pipeline.project import Desired
 
 
 @click.command("drift", short_help="Show what changed on the platform without us.")
-@options.paths
+@click.argument("arguments", nargs=-1, metavar="[PATH]... [ADDRESS]...")
+@click.option(
+    "--accept",
+    is_flag=True,
+    help="Write what the platform shows into the manifests, of the ADDRESSes given or of all: those values, "
+    "and no other byte.",
+)
+@click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
+@click.option("--save-baseline", is_flag=True, help="Save what drifts now as known, for --only-new.")
 @options.platform
 @reports_failures
-def command(paths: Sequence[str], output: str, state_url: str | None, sandbox: bool) -> int:
-    """Compare the platform with what was last applied. Sends nothing but GET. Exit 2 when something moved."""
-    import anyio
+def command(
+    arguments: Sequence[str],
+    accept: bool,
+    only_new: bool,
+    save_baseline: bool,
+    output: str,
+    state_url: str | None,
+    sandbox: bool,
+) -> int:
+    """Compare the platform with what was last applied. Sends nothing but GET. Exit 2 when something moved.
 
+    With --accept, only manifests change; exit 0 once nothing drifts any more, 1 when a value cannot be
+    accepted: then no file was changed. An ADDRESS is taken with --accept only.
+    """
+    if accept + only_new + save_baseline > 1:
+        raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
+    paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, open_project
+    from reconciler.cli.project import load_desired
     from reconciler.cli.sources import settings_here
-    from reconciler.pipeline.drift import find_drift
-    from reconciler.reports.documents import drift_document
-    from reconciler.reports.text import render_drift
 
     found, reporter = settings_here(), make_reporter()
     desired = load_desired(paths, found, reporter)
+    drift = _look(found, reporter, desired, sandbox, state_url)
+    if accept:
+        return _accept(drift, desired, found, addresses, output)
+    if save_baseline:
+        return _save(drift.plan, desired if paths else None, found, output)
+    if only_new:
+        return _only_new(drift, found, output)
+    return _report(drift.plan, output)
 
-    async def work() -> Plan:
+
+def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
+    """PATHs and ADDRESSes: what is there is a PATH. Raises UsageError for what is neither, or may be both."""
+    from reconciler.kinds import find_kinds
+
+    paths: list[str] = []
+    addresses: dict[Address, None] = {}
+    for given in arguments:
+        try:
+            address = Address.parse(given)
+        except ValueError:
+            address = None
+        if address is not None and address.kind not in find_kinds():
+            address = None
+        there = given == "-" or Path(given).exists()
+        if address is not None and there:
+            raise click.UsageError(f"`{given}` is an address and a path: write ./{given} for the path")
+        if there:
+            paths.append(given)
+        elif address is not None:
+            addresses[address] = None
+        else:
+            raise click.UsageError(
+                f"`{given}` is neither a path nor an address; one looks like Volume/shop/data"
+            )
+    return paths, list(addresses)
+
+
+def _look(found: Found, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None) -> "Drift":
+    import anyio
+
+    from reconciler.cli.project import Options, open_project
+    from reconciler.pipeline.drift import Drift, look_for_drift
+
+    async def work() -> Drift:
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
-            return await find_drift(project, desired)
+            return await look_for_drift(project, desired)
 
-    found_drift = anyio.run(work)
+    return anyio.run(work)
+
+
+def _report(
+    plan: Plan, output: str, told: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
+) -> int:
+    """Print the drift of `plan`; its exit code. `told` (text) or `more` (JSON) goes with it."""
+    from reconciler.reports.documents import drift_document
+    from reconciler.reports.text import render_drift
+
     if output == "json":
-        echo_json(drift_document(found_drift))
+        echo_json(drift_document(plan) | (more or {}))
     else:
-        click.echo(render_drift(found_drift), nl=False)
-        echo_diagnostics(found_drift.diagnostics)
-    failed = FAILED if has_errors(found_drift.diagnostics) else DONE
-    return first_of(failed, CHANGES if found_drift.changes else DONE)
+        click.echo(render_drift(plan, only_new=only_new) + told, nl=False)
+        echo_diagnostics(plan.diagnostics)
+    failed = FAILED if has_errors(plan.diagnostics) else DONE
+    return first_of(failed, CHANGES if plan.changes else DONE)
+
+
+def _accept(
+    drift: "Drift", desired: "Desired", found: Found, addresses: Sequence[Address], output: str
+) -> int:
+    from dataclasses import replace
+
+    from reconciler.pipeline.accept import accept
+    from reconciler.reports.drift import acceptance_document, render_acceptance
+
+    done = accept(drift, desired, found.root, addresses)
+    refusals: list[Diagnostic] = list(dict.fromkeys(each.why for each in done.refused))
+    plan = replace(drift.plan, diagnostics=(*drift.plan.diagnostics, *refusals))
+    _report(plan, output, render_acceptance(done), acceptance_document(done))
+    failed = FAILED if has_errors(plan.diagnostics) else DONE
+    return first_of(failed, CHANGES if done.remaining else DONE)
+
+
+def _save(plan: Plan, part: "Desired | None", found: Found, output: str) -> int:
+    """`part`: the manifests given, if those are not all: what is known of others stays known."""
+    from reconciler.pipeline.baseline import FILE_NAME, load_baseline, save_baseline
+
+    file = found.private / FILE_NAME
+    before = load_baseline(file, plan.lineage) if part is not None else None
+    ours = [resource.address for resource in part.resources] if part is not None else []
+    known = save_baseline(file, plan, before.about_others(ours) if before is not None else ())
+    saved = {"baseline": {"file": str(file), "saved_at": plan.created_at.isoformat(), "known": known}}
+    _report(plan, output, f"Saved {known} drifted values as known: see --only-new.\n", saved)
+    return DONE
+
+
+def _only_new(drift: "Drift", found: Found, output: str) -> int:
+    from reconciler.pipeline.baseline import FILE_NAME, load_baseline, only_new
+
+    file = found.private / FILE_NAME
+    baseline = load_baseline(file, drift.plan.lineage)
+    if baseline is None:
+        more = {"baseline": {"file": str(file), "saved_at": None, "known": 0}}
+        told = "No baseline yet: all of it is new. To make one: reconcile drift --save-baseline\n"
+        return _report(drift.plan, output, told, more)
+    plan, known = only_new(drift, baseline)
+    saved_at = baseline.saved_at
+    more = {"baseline": {"file": str(file), "saved_at": saved_at.isoformat(), "known": known}}
+    told = f"Left out: {known} known since {saved_at:%Y-%m-%d %H:%M} UTC.\n" if known else ""
+    return _report(plan, output, told, more, only_new=True)

@@ -37,7 +37,7 @@ from reconciler.platform.trace import trace
 from reconciler.secrets.redaction import SECRET_FIELDS, redact
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.signing import HEADER, Encoding, sign
-from reconciler.transport import Answer, Transport
+from reconciler.transport import Answer, GetOnly, Transport
 from reconciler.wire.extension import SETTLED_STATUSES, Extension
 from reconciler.wire.shapes import read_shape
 
@@ -70,7 +70,7 @@ class ProviderClient:
     ) -> None:
         self.name = name
         self.base_url = base_url.rstrip("/")
-        self._transport = transport
+        self._transport = GetOnly(transport) if read_only else transport
         self._secret = secret
         self._clock = clock
         self._new_nonce = new_nonce

@@ -265,6 +265,18 @@ class Kind(ABC):
         managed = resource.spec.model_fields_set
         return {name: value for name, value in record.applied.items() if name in managed}
 
+    def as_found(self, subject: Subject, names: Collection[str]) -> Any:
+        """The spec that wants the fields `names` as they are, so that no call puts them back."""
+        recorded = subject.record.applied if subject.record is not None else {}
+        found = {}
+        for each in self.fields:
+            known = (
+                getattr(subject.live, each.name, None) if each.source == "live" else recorded.get(each.name)
+            )
+            if each.name in names and known is not None:
+                found[each.name] = known
+        return subject.spec.model_copy(update=found)
+
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         """The object exists; `fields` differ: none refused, possibly none at all (waits, objectives)."""
         return Moves(Action.NOOP)

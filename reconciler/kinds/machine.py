@@ -5,7 +5,7 @@ it, that is unknown, and a call is planned when the record does not hold that it
 Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from operator import eq
 from typing import Annotated, Any, ClassVar, Literal
@@ -108,6 +108,10 @@ class MachineKind(Kind):
         if want is None or want == _recorded(subject) or (want, _recorded(subject)) == _SUSPENDING:
             return ()
         return (FieldChange("power", UNKNOWN, want, Effect.IN_PLACE),)
+
+    def as_found(self, subject: Subject, names: Collection[str]) -> Any:
+        """Without `power`, nothing is waited for either."""
+        return subject.spec.model_copy(update={"power": None}) if "power" in names else subject.spec
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         want = subject.spec.power

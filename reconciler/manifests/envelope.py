@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from reconciler.kinds.base import Kind, Spec
+from reconciler.manifests.ignores import Ignored
 from reconciler.model import Deletion, Lifecycle
 
 API_VERSION = "reconciler/v1"
@@ -31,6 +32,7 @@ class LifecycleBlock(Spec):
         "ask",
         description="auto: restart the machine when an extend leaves that owed (capability machine.restart).",
     )
+    ignore: Ignored = Field([], description="Fields whose differences are neither drift nor put back.")
 
     def lifecycle(self) -> Lifecycle:
         return Lifecycle(Deletion(self.deletion), tuple(self.snapshot_before), self.timeout_s, self.restart)

@@ -20,6 +20,7 @@ from reconciler.manifests.compose import Document, compose
 from reconciler.manifests.defaults import Defaults
 from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
 from reconciler.manifests.files import read_files
+from reconciler.manifests.ignores import context, ignores_of
 from reconciler.manifests.nulls import mark_nulls
 from reconciler.manifests.partial import valid_part
 from reconciler.manifests.problems import (
@@ -156,6 +157,7 @@ class _Loader:
     def __init__(self, kinds: Mapping[str, Kind]) -> None:
         self.kinds = kinds
         self.models = _models(tuple(kinds.values()))
+        self.contexts = {name: context(kind) for name, kind in kinds.items()}
         self.secret_kinds = [name.encode() for name, kind in kinds.items() if holds_secrets(kind)]
         self.table = SpanTable()
         self.problems: list[Diagnostic] = []
@@ -201,7 +203,7 @@ class _Loader:
         value = mark_nulls(document.value) if document.has_nulls else document.value
         problems: list[Diagnostic] = []
         try:
-            manifest: Any = self.models[kind.name].model_validate(value)
+            manifest: Any = self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
         except ValidationError as failure:
             place = Place(document, file, secret)
             problems = explain(failure, self.models[kind.name], place)
@@ -279,6 +281,7 @@ class _Loader:
             metadata.labels,
             adopt_id,
             tuple(kind.references(spec, address)),
+            ignores=ignores_of(manifest.lifecycle.ignore) if manifest.lifecycle else (),
         )
         yield from kind.check(spec, resource.span)
         first = self.resources.get(address)

@@ -1,22 +1,54 @@
 """Drift: what moved on the platform without us."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from reconciler.diagnostics import Diagnostic, Severity, error
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.model import Change, Observation, StateRecord, owed_work
+from reconciler.manifests.envelope import holds_secrets
+from reconciler.model import Address, Change, Observation, Resource, StateRecord, owed_work
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
 from reconciler.planning.drift import drift_of
+from reconciler.planning.ignores import in_force
 from reconciler.steps import Plan, Read
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """An object with a change: as the manifest wants it, as it is recorded, and as it is (None: nowhere)."""
+
+    resource: Resource
+    record: StateRecord
+    live: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A plan without steps, and behind each of its changes what was compared."""
+
+    plan: Plan
+    drifted: Mapping[Address, Drifted]
 
 
 async def find_drift(project: Project, desired: Desired) -> Plan:
     """A plan without steps: what differs between the records and the platform. Sends nothing but GET."""
+    return (await look_for_drift(project, desired)).plan
+
+
+async def look_for_drift(project: Project, desired: Desired) -> Drift:
+    """As `find_drift`, with what it found."""
     state = await project.store.load()
     kinds = find_kinds()
-    wanted = {resource.address: resource for resource in desired.resources}
+    wanted: dict[Address, Resource] = {}
+    problems: list[Diagnostic] = []
+    remarks: list[Diagnostic] = []
+    for resource in desired.resources:
+        wanted[resource.address], expired = in_force(resource, project.clock.now())
+        problems += _shown(kinds[resource.address.kind], expired)
     by_read: dict[Read, list[StateRecord]] = {}
     unseen: Counter[Kind] = Counter()
     for record in state.records.values():
@@ -29,7 +61,7 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
         else:
             unseen[kind] += 1
     changes: list[Change] = []
-    problems: list[Diagnostic] = []
+    drifted: dict[Address, Drifted] = {}
     missing: list[StateRecord] = []
 
     def compare(read: Read, observation: Observation) -> None:
@@ -38,22 +70,24 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
             return
         by_id = {item.id: item for item in observation.objects}
         for record in by_read[read]:
-            kind = kinds[record.address.kind]
+            kind, resource = kinds[record.address.kind], wanted[record.address]
             live = by_id.get(record.id)
             if live is None and may_be_invisible(record, project.clock.now()):
                 continue
             if live is None:
                 missing.append(record)
-            change = drift_of(kind, record, wanted[record.address], live)
+            change, ignored = drift_of(kind, record, resource, live)
+            remarks.extend(_shown(kind, ignored))
             if change is not None:
                 changes.append(change)
+                drifted[record.address] = Drifted(resource, record, live)
 
     await read_all(project, list(by_read), compare)
     compared = sum(map(len, by_read.values()))
     wave = many_missing(missing, compared)
     if wave is not None:
         problems.append(wave)
-    return Plan(
+    plan = Plan(
         id=project.new_id(),
         lineage=state.lineage,
         created_at=project.clock.now(),
@@ -62,9 +96,20 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
         expectations=(),
         bindings=(),
         owed=owed_work(state.records),
-        diagnostics=(*desired.diagnostics, *problems, *map(_not_compared, unseen.items())),
+        diagnostics=(
+            *desired.diagnostics,
+            *problems,
+            *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
+            *map(_not_compared, unseen.items()),
+        ),
         unchanged=compared - len(changes),
     )
+    return Drift(plan, drifted)
+
+
+def _shown(kind: Kind, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Without source lines of manifests that may hold a secret."""
+    return [replace(item, hide_source=item.hide_source or holds_secrets(kind)) for item in found]
 
 
 def _not_compared(unseen: tuple[Kind, int]) -> Diagnostic:

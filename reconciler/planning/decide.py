@@ -16,6 +16,7 @@ from reconciler.model import (
     Resource,
     StateRecord,
 )
+from reconciler.planning.ignores import ignored_fields, split_ignored
 from reconciler.planning.match import Matched
 from reconciler.steps import Step
 
@@ -152,12 +153,18 @@ def _adopt(kind: Kind, subject: Subject) -> Moves:
 
 
 def _compare(kind: Kind, subject: Subject) -> Moves:
-    fields = tuple(kind.compare(subject))
+    differing, remarks = split_ignored(subject.resource, kind.compare(subject))
+    fields = tuple(differing)
     if fields:
         refused = [kind.refusal(subject, change) for change in fields if change.effect is Effect.REFUSED]
         if refused:
-            return _refuse(*refused, fields=fields)
-    return kind.change(subject, fields)
+            return _refuse(*refused, *remarks, fields=fields)
+    ignored = ignored_fields(subject.resource)
+    if ignored and subject.resource is not None:
+        resource = replace(subject.resource, spec=kind.as_found(subject, ignored))
+        subject = replace(subject, resource=resource)
+    moves = kind.change(subject, fields)
+    return replace(moves, diagnostics=(*moves.diagnostics, *remarks)) if remarks else moves
 
 
 def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from reconciler.diagnostics import Diagnostic
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.model import Action, Address, Change
 from reconciler.planning.fingerprint import digest_object
+from reconciler.planning.ignores import ignored_fields
 from reconciler.steps import Binding, Expectation, Read, Step
 
 
@@ -60,7 +62,7 @@ class Draft:
         if subject.live is not None:
             fields = list(kind.guards(subject, action))
             if subject.resource is not None:
-                fields += [name for name in kind.managed(subject) if name not in fields]
+                fields += [name for name in _managed(kind, subject) if name not in fields]
             digest = digest_object(subject.live, fields)
             expected = Expectation(subject.address, read, subject.live.id, {}, tuple(fields), digest, serial)
         else:
@@ -75,7 +77,7 @@ class Draft:
         assert resource is not None
         if record is None and subject.live is None and not moves.steps:
             return  # nothing is known that could be recorded
-        managed = kind.managed(subject) if subject.live is not None else {}
+        managed = _managed(kind, subject) if subject.live is not None else {}
         if (
             record is not None
             and not moves.steps
@@ -96,3 +98,9 @@ class Draft:
                 moves.settles,
             )
         )
+
+
+def _managed(kind: Kind, subject: Subject) -> dict[str, Any]:
+    """Without what is ignored: the record keeps what was wanted, so that it is drift once that is over."""
+    ignored = ignored_fields(subject.resource)
+    return {name: value for name, value in kind.managed(subject).items() if name not in ignored}

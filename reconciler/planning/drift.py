@@ -2,20 +2,40 @@
 
 from typing import Any
 
+from reconciler.diagnostics import Diagnostic
 from reconciler.kinds.base import Kind
 from reconciler.model import Action, Change, Effect, FieldChange, Resource, StateRecord
+from reconciler.planning.ignores import split_ignored
 
 
-def drift_of(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> Change | None:
-    """The change that brings the object back to its record; None when nothing moved.
+def drift_of(
+    kind: Kind, record: StateRecord, resource: Resource | None, live: Any
+) -> tuple[Change | None, list[Diagnostic]]:
+    """The change that brings the object back to its record (None: nothing moved), and what is ignored of it.
 
-    `before` is the record, `after` is live. Growth inside the manifest's range is not drift,
-    nor is what the manifest no longer says.
+    `before` is the record, `after` is live. Growth inside the manifest's range is not drift, nor is what the
+    manifest no longer says, nor a value that it asks for by now: the next apply only records that one.
     """
     if live is None or not live.present:
         state = "not on the platform" if live is None else (getattr(live, "state", None) or live.status)
         gone = FieldChange("id", record.id, None, Effect.REFUSED)
-        return Change(record.address, Action.REFUSED, (gone,), reason=f"{state}", id=record.id)
+        return Change(record.address, Action.REFUSED, (gone,), reason=f"{state}", id=record.id), []
+    fields, remarks = split_ignored(resource, _moved(kind, record, resource, live))
+    if not fields:
+        return None, remarks
+    return change_of(kind, record, fields), remarks
+
+
+def change_of(kind: Kind, record: StateRecord, fields: list[FieldChange]) -> Change:
+    """The change that puts `fields` back."""
+    actions = [kind.action_of(change) for change in fields]
+    action = Action.REFUSED if Action.REFUSED in actions else min(actions, key=list(Action).index)
+    return Change(
+        record.address, action, tuple(fields), reason="changed on the platform, not by us", id=record.id
+    )
+
+
+def _moved(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> list[FieldChange]:
     fields = []
     held = kind.held(record, resource)
     for field in kind.fields:
@@ -24,6 +44,8 @@ def drift_of(kind: Kind, record: StateRecord, resource: Resource | None, live: A
         if recorded is None or now is None or now == recorded:
             continue
         want = getattr(resource.spec, field.name) if resource is not None else None
+        if now == want:
+            continue
         if field.equal is not None and field.equal(recorded if want is None else want, now):
             continue
         effect = field.effect
@@ -34,10 +56,4 @@ def drift_of(kind: Kind, record: StateRecord, resource: Resource | None, live: A
     live_digest = getattr(live, "digest", None)
     if digest is not None and live_digest is not None and digest != live_digest:
         fields.append(FieldChange("digest", digest, live_digest, Effect.WRITE_ONLY))
-    if not fields:
-        return None
-    actions = [kind.action_of(change) for change in fields]
-    action = Action.REFUSED if Action.REFUSED in actions else min(actions, key=list(Action).index)
-    return Change(
-        record.address, action, tuple(fields), reason="changed on the platform, not by us", id=record.id
-    )
+    return fields

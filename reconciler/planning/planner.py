@@ -37,6 +37,7 @@ from reconciler.planning.decide import (
 )
 from reconciler.planning.draft import Draft
 from reconciler.planning.fingerprint import digest_absence
+from reconciler.planning.ignores import in_force
 from reconciler.planning.known import fill_known
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.order import order_steps, referenced_first
@@ -85,6 +86,8 @@ class Planner:
         self._records = records
         self._capabilities = capabilities
         self._now = now
+        checked = [in_force(resource, now) for resource in resources]
+        resources = [resource for resource, _ in checked]
         self._resources = {resource.address: resource for resource in resources}
         self._referenced = {to.address for resource in resources for to in resource.references}
         self._owned = {
@@ -108,6 +111,8 @@ class Planner:
         self._powers = self._wanted_powers(selected)
         self._sets = self._secret_setters()
         self._draft = Draft(kinds)
+        for resource, expired in checked:
+            self._draft.report(resource.address, *expired)
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
         for address, question in (undecided or {}).items():

@@ -36,7 +36,7 @@ from reconciler.platform.refusals import Refusal, recognise
 from reconciler.platform.retrying import answer_to_get, time_of
 from reconciler.platform.secrecy import harmless, without_token, without_values
 from reconciler.platform.trace import trace
-from reconciler.transport import Answer, Transport, is_loopback
+from reconciler.transport import Answer, GetOnly, Transport, is_loopback
 from reconciler.wire.shapes import read_shape
 
 
@@ -60,7 +60,7 @@ class Platform:
         read_only: bool = False,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._transport = transport
+        self._transport = GetOnly(transport) if read_only else transport
         self._base_url = base_url.rstrip("/")
         self._token = token
         self._clock = clock

@@ -48,7 +48,8 @@ def render_plan(plan: Plan) -> str:
     return _joined(lines)
 
 
-def render_drift(plan: Plan) -> str:
+def render_drift(plan: Plan, *, only_new: bool = False) -> str:
+    """`only_new`: what is known was left out of the plan."""
     lines: list[str] = []
     for change in plan.changes:
         lines.append(f"  ! {change.address}  {change.reason}")
@@ -60,9 +61,12 @@ def render_drift(plan: Plan) -> str:
     lines += _owed_lines(plan.owed)
     compared = plan.unchanged + len(plan.changes)
     if plan.changes:
-        lines.append(f"Drift in {len(plan.changes)} of {compared} objects.")
+        drift = "New drift" if only_new else "Drift"
+        lines.append(f"{drift} in {len(plan.changes)} of {compared} objects.")
     elif has_errors(plan.diagnostics):
         lines.append("Drift: not complete, see the errors.")
+    elif only_new:
+        lines.append(f"No new drift in {compared} objects.")
     else:
         lines.append(f"No drift: {compared} objects are as recorded.")
     return _joined(lines)

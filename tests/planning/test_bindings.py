@@ -40,3 +40,11 @@ def test_a_refused_change_records_nothing() -> None:
 
 def test_no_secret_value_is_bound() -> None:
     assert binding_of("kinds/secret/set_from_the_environment").applied == {}
+
+
+def test_an_ignored_field_stays_recorded_as_it_was_wanted_and_blocks_no_apply_when_it_moves() -> None:
+    plan = plan_of("planning/ignores/an_ignored_field_is_not_put_back")
+    (binding,), (expectation,) = plan.bindings, plan.expectations
+    assert binding.applied == {"region": "ams", "snapshot_retention": 7}
+    assert "size_gb" not in expectation.fields
+    assert "snapshot_retention" in expectation.fields

@@ -150,7 +150,7 @@ def _plan_that_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     honest: Any = vars(manifests)["make_plan"]
 
     async def sends(project: Project, desired: Any) -> Any:
-        request = project.platform._transport.request
+        request = vars(project.platform._transport)["_inner"].request  # around the door of what only reads
         await request("POST", "http://127.0.0.1:9/v1/apps/shop/volumes", headers={}, body=b"{}", deadline_s=1)
         return await honest(project, desired)
 

@@ -1,0 +1,75 @@
+"""`lifecycle.ignore`: fields whose differences a manifest leaves alone, why, and until when."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic_core import PydanticKnownError
+
+from reconciler.kinds.base import Kind, Spec
+from reconciler.model import Ignore
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+def context(kind: Kind) -> Mapping[str, Any]:
+    """What validation has to know of the manifest's kind: one model for each kind would cost 10 ms apiece."""
+    return {"fields": [field.name for field in kind.fields]}
+
+
+def _known(name: str, info: ValidationInfo) -> str:
+    fields = (info.context or {}).get("fields")
+    if fields is None or name in fields:
+        return name
+    if not fields:
+        raise ValueError("this kind has no field that can differ")
+    *most, last = (f"'{field}'" for field in fields)
+    raise PydanticKnownError(
+        "literal_error", {"expected": " or ".join([", ".join(most)] * bool(most) + [last])}
+    )
+
+
+def _day(text: str) -> str:
+    try:
+        if not _DATE.fullmatch(text):
+            raise ValueError
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be a day, such as 2026-12-31") from None
+    return text
+
+
+class IgnoredField(Spec):
+    """A field whose difference is neither drift nor put back."""
+
+    field: Annotated[str, AfterValidator(_known)] = Field(description="Name of the field in `spec`.")
+    reason: str = Field(min_length=1, description="Why: shown wherever the difference is.")
+    until: Annotated[str, AfterValidator(_day)] | None = Field(
+        None, description="The last day that it holds for (UTC), as YYYY-MM-DD; default: for good."
+    )
+
+
+def _each_once(items: list[IgnoredField]) -> list[IgnoredField]:
+    fields = [item.field for item in items]
+    twice = next((field for field in fields if fields.count(field) > 1), None)
+    if twice is not None:
+        raise ValueError(f"`{twice}` stands here twice")
+    return items
+
+
+Ignored = Annotated[list[IgnoredField], AfterValidator(_each_once)]
+
+
+def ignores_of(items: Sequence[IgnoredField]) -> tuple[Ignore, ...]:
+    """What the validated list says."""
+    return tuple(
+        Ignore(
+            item.field,
+            item.reason,
+            date.fromisoformat(item.until) if item.until is not None else None,
+            ("lifecycle", "ignore", number),
+        )
+        for number, item in enumerate(items)
+    )

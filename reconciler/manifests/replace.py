@@ -1,0 +1,111 @@
+"""Files that get a new content whole or not at all, several of them together."""
+
+import os
+import stat
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.errors import ReconcilerError
+
+_UNCHANGED = "nothing was changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """`data` for the file at `path`, which must still hold `before` (None: whatever)."""
+
+    path: Path
+    data: bytes
+    before: bytes | None = None
+
+
+def replaceable(path: Path) -> str:
+    """Why the file at `path` cannot be replaced as people expect it; "" when it can.
+
+    A symbolic link is followed: its target is what would be replaced.
+    """
+    try:
+        status = path.stat()
+    except OSError as failure:
+        return f"cannot be looked at: {failure.strerror}"
+    if not stat.S_ISREG(status.st_mode):
+        return "is no regular file"
+    if status.st_nlink > 1:
+        return f"is one of {status.st_nlink} hard links to one file, which would come apart"
+    if not status.st_mode & 0o222 or not os.access(path, os.W_OK):  # the first also counts for root
+        return "is read-only"
+    return ""
+
+
+def replace_files(replacements: Sequence[Replacement], *, mode: int | None = None) -> None:
+    """Put each `data` in its place, durably. `mode`: None keeps each file's own.
+
+    Everything is written aside first. Raises ReconcilerError when a file cannot be written or no longer
+    holds `before`; then, as after an interrupt, all files are as they were.
+    """
+    with ExitStack() as aside:
+        ready: list[tuple[Path, Path]] = []
+        done: list[tuple[Path, Replacement]] = []
+        try:
+            for each in replacements:
+                target = each.path.resolve()  # what a symbolic link leads to, not the link
+                new = _written_aside(target, each.data, mode)
+                aside.callback(new.unlink, missing_ok=True)
+                ready.append((new, target))
+            for each in replacements:
+                if each.before is not None and each.path.read_bytes() != each.before:
+                    raise ReconcilerError(
+                        f"{each.path} changed meanwhile; {_UNCHANGED}", help="run the command again"
+                    )
+            for (new, target), each in zip(ready, replacements, strict=True):
+                done.append((target, each))
+                new.replace(target)
+                _sync_folder(target.parent)
+        except OSError as failure:
+            _take_back(done, mode)
+            raise ReconcilerError(
+                f"cannot write {failure.filename or 'a file'}: {failure.strerror}; {_UNCHANGED}"
+            ) from failure
+        except BaseException:
+            _take_back(done, mode)
+            raise
+
+
+def _take_back(done: Sequence[tuple[Path, Replacement]], mode: int | None) -> None:
+    """Unless somebody has written to it since."""
+    for target, each in done:
+        with suppress(OSError):
+            if each.before is not None and target.read_bytes() == each.data:
+                _written_aside(target, each.before, mode).replace(target)
+
+
+def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:
+    """A complete file beside `target`, hidden, so that nobody takes it for a manifest."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            else:
+                status = target.stat()
+                with suppress(PermissionError):
+                    os.fchown(file.fileno(), status.st_uid, status.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+            os.fsync(file.fileno())
+    except BaseException:
+        Path(name).unlink()
+        raise
+    return Path(name)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,196 @@
+"""One manifest file with other values in it: written at their places, and read again to prove it.
+
+Nothing here touches the disk. What cannot be written is said with the place that a person has to edit.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from reconciler.diagnostics import Diagnostic, Severity, Span, error
+from reconciler.kinds.base import Kind
+from reconciler.manifests.compose import Document, compose
+from reconciler.manifests.problems import describe
+from reconciler.manifests.scalars import written
+from reconciler.manifests.splice import Place, Scalar, Token, find_tokens, splice
+from reconciler.manifests.text import decode
+from reconciler.model import Path, Resource, unpack_span
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NAMES: Sequence[Path] = (("kind",), ("metadata", "name"), ("metadata", "app"))
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """`value` shall stand at `path` of the manifest of `resource`."""
+
+    resource: Resource
+    path: Path
+    value: Scalar
+
+    @property
+    def name(self) -> str:
+        return ".".join(map(str, self.path[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The file's new bytes, and for each edit where it stands and what stood there before.
+
+    `problems`: why an edit cannot be made, by its index; then `data` is what the file held.
+    """
+
+    data: bytes
+    spans: Sequence[Span]
+    before: Sequence[Any]
+    problems: Mapping[int, Diagnostic]
+
+
+def cannot_accept(message: str, span: Span | None, help: str) -> Diagnostic:
+    return error("cannot-accept", message, span, help=help)
+
+
+def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
+    """`data`, which `file` holds now, with all of `edits`, or the problems of those that cannot be made."""
+    problems: dict[int, Diagnostic] = {}
+    text = decode(data, file)
+    composed = compose(data, file)
+    if isinstance(text, Diagnostic) or not composed.complete:
+        return Rewritten(data, (), (), {index: _changed(edit) for index, edit in enumerate(edits)})
+    tokens = find_tokens(text, {_place(edit) for edit in edits})
+    wanted = [copy.deepcopy(document.value) for document in composed.documents]
+    changes: list[tuple[Token, Scalar]] = []
+    before: list[Any] = []
+    for index, edit in enumerate(edits):
+        number = _document(edit, composed.documents)
+        token = tokens.get(_place(edit))
+        problem = _changed(edit) if number is None or token is None else _obstacle(edit, token)
+        if problem is not None or number is None or token is None:
+            problems[index] = problem or _changed(edit)
+            continue
+        holder = wanted[number]
+        for part in edit.path[:-1]:
+            holder = holder[part]
+        before.append(holder[edit.path[-1]])
+        holder[edit.path[-1]] = edit.value
+        changes.append((token, edit.value))
+    if problems:
+        return Rewritten(data, (), (), problems)
+    new_text = splice(text, changes)
+    new = (_BYTE_ORDER_MARK if data.startswith(_BYTE_ORDER_MARK) else b"") + new_text.encode()
+    again = compose(new, file)
+    # Types too: `True == 1`. Whatever a value's text does to its neighbours, it is found here.
+    if not again.complete or repr([each.value for each in again.documents]) != repr(wanted):
+        return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
+    return Rewritten(new, [_new_span(edit, again.documents) for edit in edits], before, {})
+
+
+def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
+    """The edit's resource as the edited manifest declares it, or why such a manifest would not be valid."""
+    resource = edit.resource
+    field = str(edit.path[-1])
+    given = resource.spec.model_dump(by_alias=True, exclude_unset=True)
+    span = resource.span(*edit.path)
+    try:
+        spec = kind.Spec.model_validate({**given, field: edit.value})
+    except ValidationError:
+        return cannot_accept(
+            f"`{resource.address}`: {describe(edit.value)} is no `{edit.name}` that a manifest may hold",
+            span,
+            "no manifest can ask for it: let the next apply put it back, or leave the field to others "
+            "with `lifecycle.ignore`",
+        )
+    others = spec.model_dump(by_alias=True, exclude_unset=True)
+    if {**given, field: None} != {**others, field: None}:
+        return _unsound(edit)
+    broken = [each for each in kind.check(spec, resource.span) if each.severity is Severity.ERROR]
+    if broken:
+        return cannot_accept(f"`{resource.address}`: {broken[0].message}", span, broken[0].help)
+    return replace(resource, spec=spec)
+
+
+def _place(edit: Edit) -> Place:
+    """Of the value, or of the nearest that holds it and has a position: then it came by an alias."""
+    path = edit.path
+    while path and path not in edit.resource.spans:
+        path = path[:-1]
+    span = unpack_span("", edit.resource.spans[path])
+    return (span.line, span.column)
+
+
+def _document(edit: Edit, documents: Sequence[Document]) -> int | None:
+    """The index of the edit's document, if it is the one that was loaded, with the same value there."""
+    spans, address = edit.resource.spans, edit.resource.address
+    for number, document in enumerate(documents):
+        if document.spans[()] == spans[()] and document.spans.get(edit.path) == spans.get(edit.path):
+            named = [_inside(document.value, path) for path in _NAMES]
+            same = named == [address.kind, address.name, address.app]
+            return number if same and _read_as_loaded(edit, _inside(document.value, edit.path)) else None
+    return None
+
+
+def _inside(value: Any, path: Path) -> Any:
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _read_as_loaded(edit: Edit, value: Any) -> bool:
+    """Whether `value` means what the resource holds: other words may mean the same, such as `running`."""
+    spec, field = edit.resource.spec, str(edit.path[-1])
+    given = spec.model_dump(by_alias=True, exclude_unset=True)
+    loaded = given.pop(field, None)
+    if value is None or value == loaded:
+        return bool(value == loaded)
+    try:
+        again = type(spec).model_validate({**given, field: value})
+    except ValidationError:
+        return False
+    return bool(again.model_dump(by_alias=True, exclude_unset=True)[field] == loaded)
+
+
+def _obstacle(edit: Edit, token: Token) -> Diagnostic | None:
+    resource = edit.resource
+    if edit.path not in resource.spans and token.see is None:
+        return cannot_accept(
+            f"`{resource.address}`: `{edit.name}` does not stand in its manifest",
+            resource.span(*edit.path),
+            f"add `{edit.path[-1]!s}: {written(edit.value)}` there by hand",
+        )
+    if not token.obstacle:
+        return None
+    span = resource.span(*edit.path)
+    if token.see is not None and span is not None:
+        line, column = token.see
+        span = Span(span.file, line, column, column + 1)
+    return cannot_accept(
+        f"`{resource.address}`: the value of `{edit.name}` {token.obstacle}",
+        span,
+        f"edit it there by hand; the live value is {written(edit.value)}",
+    )
+
+
+def _changed(edit: Edit) -> Diagnostic:
+    return cannot_accept(
+        f"`{edit.resource.file}` changed while the platform was read",
+        edit.resource.span(*edit.path),
+        "run the command again",
+    )
+
+
+def _unsound(edit: Edit) -> Diagnostic:
+    return cannot_accept(
+        f"`{edit.resource.address}`: the value {written(edit.value)} cannot be put in the place of "
+        f"`{edit.name}` without changing something else",
+        edit.resource.span(*edit.path),
+        "edit it by hand",
+    )
+
+
+def _new_span(edit: Edit, documents: Sequence[Document]) -> Span:
+    first = edit.resource.spans[()] >> 40
+    document = next(each for each in documents if each.spans[()] >> 40 == first)
+    return unpack_span(edit.resource.file, document.spans[edit.path])

@@ -1,0 +1,153 @@
+"""New values in the place of old ones: every other character of the text stays as somebody wrote it.
+
+    tokens = find_tokens(text, {(7, 12)})
+    text = splice(text, [(tokens[7, 12], 20)])
+
+A place is a line and a column, both from 1, columns in characters, as in `Span`.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from reconciler.manifests.scalars import resolve, written
+
+Place = tuple[int, int]
+Scalar = str | int | float | bool
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_ANCHOR = re.compile(r"&\S+[ \t]+")
+_LINE_BREAK = re.compile("\r\n|\r|\n")
+_OPENING = (MappingStartEvent, SequenceStartEvent)
+_CLOSING = (MappingEndEvent, SequenceEndEvent)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What stands at a place. `start` and `end`: offsets of a scalar, in characters, without its anchor.
+
+    `style`: "" for a plain scalar, else its quotes. `obstacle`: why nothing may be put in its place
+    ("" when something may), which completes "the value …"; `see`: the place that it is about.
+    """
+
+    start: int
+    end: int
+    style: str
+    obstacle: str = ""
+    see: Place | None = None
+
+
+def find_tokens(text: str, places: Collection[Place]) -> Mapping[Place, Token]:
+    """The values that begin at `places`, of a text that `compose` has read without a complaint."""
+    starts = [0, *(found.end() for found in _LINE_BREAK.finditer(text))]
+    found: dict[Place, Token] = {}
+    inside: list[str | None] = []  # the anchors of the open lists and mappings
+    reach: dict[Place, list[str]] = {}  # the anchors by which a token can be read elsewhere
+    anchored: dict[str, Place] = {}
+    uses: dict[str, Place] = {}
+    event: Any
+    for event in yaml.parse(text, Loader=_LOADER):
+        kind = type(event)
+        if kind is DocumentStartEvent:
+            reach, anchored, uses = {}, {}, {}
+        elif kind is DocumentEndEvent:
+            found |= _shared(found, reach, uses)
+        elif kind in _CLOSING:
+            inside.pop()
+        elif kind in (AliasEvent, ScalarEvent, *_OPENING):
+            place = (event.start_mark.line + 1, event.start_mark.column + 1)
+            if kind is AliasEvent:
+                uses.setdefault(event.anchor, place)
+            elif event.anchor is not None:
+                anchored[event.anchor] = place
+            if place in places and place not in found:
+                found[place] = _token(event, text, starts, anchored)
+                reach[place] = [name for name in (*inside, getattr(event, "anchor", None)) if name]
+            if kind in _OPENING:
+                inside.append(event.anchor)
+    return found
+
+
+def _token(event: Any, text: str, starts: Sequence[int], anchored: Mapping[str, Place]) -> Token:
+    start = starts[event.start_mark.line] + event.start_mark.column
+    end = starts[event.end_mark.line] + event.end_mark.column
+    kind = type(event)
+    if kind is AliasEvent:
+        return Token(start, end, "", f"comes from the anchor `&{event.anchor}`", anchored.get(event.anchor))
+    if kind is not ScalarEvent:
+        return Token(start, end, "", "comes by a merge key")
+    if event.start_mark.line != event.end_mark.line:
+        return Token(start, end, "", "stands on several lines")
+    if event.anchor is not None and (found := _ANCHOR.match(text, start)):
+        start = found.end()
+    return Token(start, end, event.style or "")
+
+
+def _shared(
+    found: Mapping[Place, Token], reach: Mapping[Place, Sequence[str]], uses: Mapping[str, Place]
+) -> dict[Place, Token]:
+    """The tokens of one document that an alias repeats somewhere else."""
+    shared = {}
+    for place, names in reach.items():
+        name = next((each for each in names if each in uses), None)
+        if name is not None and not found[place].obstacle:
+            shared[place] = replace(
+                found[place], obstacle=f"is read a second time, as `*{name}`", see=uses[name]
+            )
+    return shared
+
+
+def splice(text: str, changes: Sequence[tuple[Token, Scalar]]) -> str:
+    """`text` with each value in the place of its token, quoted as that one was."""
+    for token, value in sorted(changes, key=lambda change: change[0].start, reverse=True):
+        text = text[: token.start] + _as_yaml(value, token.style) + text[token.end :]
+    return text
+
+
+def _as_yaml(value: Scalar, style: str) -> str:
+    if not isinstance(value, str):
+        return written(value)
+    if style == "" and _needs_no_quotes(value):
+        return value
+    if style == "'" and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    return '"' + "".join(_escaped(value)) + '"'
+
+
+def _needs_no_quotes(value: str) -> bool:
+    """Whether `value` means itself also inside `{…}`, where more characters have a meaning."""
+    if not value.isprintable() or resolve(value) != (value, False):
+        return False
+    try:
+        events = list(yaml.parse(f"{{key: {value}}}", Loader=_LOADER))
+    except yaml.YAMLError:
+        return False
+    scalars = [event for event in events if isinstance(event, ScalarEvent)]
+    plain = [event.value for event in scalars if not event.style and event.tag is None and not event.anchor]
+    return plain == ["key", value] and len(events) == len(scalars) + 6  # no more structure than one mapping
+
+
+def _escaped(value: str) -> Iterator[str]:
+    for character in value:
+        code = ord(character)
+        if character in '\\"':
+            yield f"\\{character}"
+        elif character.isprintable():
+            yield character
+        elif code <= 0xFF:
+            yield f"\\x{code:02x}"
+        else:
+            yield f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

@@ -1,0 +1,230 @@
+"""Accepting drift: what the platform shows is written into the manifests. All of it, or nothing.
+
+Only files change. The record still holds what was last applied, so that an edit that is never merged goes on
+being drift; the next apply records the new value, and sends nothing.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from reconciler.diagnostics import Diagnostic, Severity, Span
+from reconciler.errors import Refused
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import Kind, Subject
+from reconciler.manifests.files import STDIN
+from reconciler.manifests.problems import did_you_mean
+from reconciler.manifests.replace import Replacement, replace_files, replaceable
+from reconciler.manifests.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
+from reconciler.manifests.scalars import written
+from reconciler.model import Address, FieldChange, Resource
+from reconciler.pipeline.drift import Drift, Drifted
+from reconciler.pipeline.project import Desired
+from reconciler.planning.acceptance import Acceptance, Accepted, Refusal
+from reconciler.planning.drift import drift_of
+
+
+def accept(drift: Drift, desired: Desired, root: Path, addresses: Collection[Address]) -> Acceptance:
+    """Write the drift of `addresses` (none: all of it) into the manifests below `root`.
+
+    Raises ReconcilerError, with all files as they were, when one cannot be written.
+    """
+    plan = drift.plan
+    unknown = _unknown(desired, addresses)
+    chosen = [change for change in plan.changes if not addresses or change.address in addresses]
+    errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
+    if errors and (chosen or addresses):
+        raise Refused(
+            "nothing is accepted while not all can be seen; no file was changed",
+            errors,
+            help="see the errors; or give the PATHs of manifests whose objects can all be read",
+        )
+    edits: list[Edit] = []
+    refused: list[Refusal] = [Refusal(address, "", why) for address, why in unknown.items()]
+    for change in chosen:
+        found = drift.drifted[change.address]
+        for field in change.fields:
+            made = _edit(found, field)
+            if isinstance(made, Diagnostic):
+                refused.append(Refusal(change.address, field.path, made))
+            else:
+                edit, edited = made
+                edits.append(edit)
+                found = replace(found, resource=edited)  # all of its fields have to be valid together
+    accepted, replacements = _rewritten(edits, root, refused)
+    if refused:
+        blocked = {each.address for each in refused}
+        others = [change.address for change in chosen if change.address not in blocked]
+        return Acceptance((), sorted(refused, key=_order), plan.changes, others)
+    replace_files(replacements)
+    moved = {change.address for change in chosen}
+    return Acceptance(
+        sorted(accepted, key=lambda item: (item.span.file, item.span.line, item.span.column)),
+        (),
+        tuple(change for change in plan.changes if change.address not in moved),
+        quiet=[address for address in addresses if address not in moved],
+    )
+
+
+def _order(refusal: Refusal) -> tuple[str, str]:
+    return str(refusal.address), refusal.path
+
+
+def _unknown(desired: Desired, addresses: Collection[Address]) -> Mapping[Address, Diagnostic]:
+    declared = {resource.address for resource in desired.resources}
+    names = [str(address) for address in declared] if set(addresses) - declared else []
+    return {
+        address: cannot_accept(
+            f"no manifest given declares `{address}`",
+            None,
+            did_you_mean(str(address), names) or "`reconcile drift` lists what has drifted",
+        )
+        for address in addresses
+        if address not in declared
+    }
+
+
+# --- from a drifted field to an edit ---
+
+
+def _edit(found: Drifted, field: FieldChange) -> tuple[Edit, Resource] | Diagnostic:
+    """The edit that makes the manifest ask for what is there, and what it then declares.
+
+    Or why there is none that leaves nothing to do.
+    """
+    resource, live = found.resource, field.after
+    kind = find_kinds()[resource.address.kind]
+    path = ("spec", field.path)
+    problem = (
+        _unwritable(resource, field)
+        if field.path not in {each.name for each in kind.fields}
+        else _another_place(resource, path, live)
+    )
+    if problem is not None:
+        return problem
+    edit = Edit(resource, path, live)
+    edited = with_value(edit, kind)
+    if isinstance(edited, Diagnostic):
+        return edited
+    return _left_to_do(kind, replace(found, resource=edited), field) or (edit, edited)
+
+
+def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
+    address = resource.address
+    if field.path == "id":
+        return cannot_accept(
+            f"`{address}` ({field.before}) is not there: there is no value to accept",
+            resource.span("metadata", "name"),
+            f"check the token and the app first; if it is gone for good, remove its manifest and run "
+            f"`reconcile state forget {address}`",
+        )
+    why = cannot_accept(
+        f"`{address}`: a secret's value cannot be read back, only that somebody has set another one",
+        resource.span("metadata", "name"),
+        "put the new value into its source, or let the next apply set yours again",
+    )
+    return replace(why, hide_source=True)
+
+
+def _another_place(resource: Resource, path: tuple[str, ...], live: Any) -> Diagnostic | None:
+    """A refusal for a value that another file gave, that is none, or that several objects share."""
+    address, name, want = resource.address, ".".join(path[1:]), getattr(resource.spec, path[-1], None)
+    source = next((resource.inherited[path[:n]] for n in (2, 1, 0) if path[:n] in resource.inherited), None)
+    if source is not None:
+        return cannot_accept(
+            f"`{address}`: `{name}` does not come from its own manifest",
+            source,
+            f"edit it here for all that share it, or write `{name}: {written(live)}` into the manifest at "
+            f"{_at(resource.span('metadata', 'name'))}",
+        )
+    if not isinstance(live, str | int | float) or isinstance(want, BaseModel):
+        shown = want.model_dump(exclude_none=True) if isinstance(want, BaseModel) else want
+        return cannot_accept(
+            f"`{address}`: `{name}` is not a single value but {json.dumps(shown)}: how that shall change is "
+            "yours to say",
+            resource.span(*path),
+            f"edit it so that it allows {live}",
+        )
+    count = getattr(resource.spec, "count", None) or 1
+    if count > 1 or address.ordinal:
+        return cannot_accept(
+            f"`{address}`: `{name}` is one value for the {count} objects of `spec.count`",
+            resource.span("spec", "count"),
+            f"write {written(live)} at {_at(resource.span(*path))} if it shall hold for all of them, or one "
+            "manifest for each",
+        )
+    return None
+
+
+def _left_to_do(kind: Kind, found: Drifted, field: FieldChange) -> Diagnostic | None:
+    """A refusal where drift or plan would go on about a field that the manifest asks for as it is."""
+    resource, record, live = found.resource, found.record, found.live
+    change, _ = drift_of(kind, record, resource, live)
+    subject = Subject(resource.address, resource, record, live, record.created_at)
+    left = [*(change.fields if change is not None else ()), *kind.compare(subject)]
+    if all(each.path.partition(".")[0] != field.path for each in left):
+        return None
+    return cannot_accept(
+        f"`{resource.address}`: with {written(field.after)} as `{field.path}` in its manifest, the next "
+        "apply would send a change all the same",
+        resource.span("spec", field.path),
+        "edit it by hand, and look at what `reconcile plan` says then",
+    )
+
+
+def _at(span: Span | None) -> str:
+    return f"{span.file}:{span.line}:{span.column}" if span is not None else "its manifest"
+
+
+# --- from edits to files ---
+
+
+def _rewritten(
+    edits: Sequence[Edit], root: Path, refused: list[Refusal]
+) -> tuple[list[Accepted], list[Replacement]]:
+    """The new files, in memory; what cannot be made is added to `refused`."""
+    by_file: dict[str, list[Edit]] = {}
+    for edit in edits:
+        by_file.setdefault(edit.resource.file, []).append(edit)
+    accepted: list[Accepted] = []
+    replacements: list[Replacement] = []
+    for file, group in by_file.items():
+        path = _path(file, root)
+        why, data = ("came from standard input", b"") if file == STDIN else _read(path)
+        if why:
+            problem = cannot_accept(
+                f"`{file}` {why}", group[0].resource.span(*group[0].path), "edit what it comes from by hand"
+            )
+            refused += (Refusal(edit.resource.address, edit.name, problem) for edit in group)
+            continue
+        made: Rewritten = rewrite(data, file, group)
+        refused += (
+            Refusal(group[index].resource.address, group[index].name, problem)
+            for index, problem in made.problems.items()
+        )
+        if not made.problems:
+            replacements.append(Replacement(path, made.data, data))
+            accepted += (
+                Accepted(edit.resource.address, edit.name, span, before, edit.value)
+                for edit, span, before in zip(group, made.spans, made.before, strict=True)
+            )
+    return accepted, replacements
+
+
+def _read(path: Path) -> tuple[str, bytes]:
+    """Why the file cannot be replaced ("" when it can), and what it holds."""
+    why = replaceable(path)
+    try:
+        return why, b"" if why else path.read_bytes()
+    except OSError as failure:
+        return f"cannot be read: {failure.strerror}", b""
+
+
+def _path(file: str, root: Path) -> Path:
+    """Of a manifest by its name in diagnostics: below `root`, or as it was given on the command line."""
+    given = Path(file).absolute()
+    return given if ".." in Path(file).parts or Path(file).is_absolute() else root / file

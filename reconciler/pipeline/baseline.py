@@ -1,0 +1,135 @@
+"""Drift that is known: kept beside the state, so that only what is new makes an alarm.
+
+One entry is one value of one object, with what it was and what it became: one that moves further, or an
+object with another id, is new.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from reconciler.diagnostics import has_errors
+from reconciler.errors import ReconcilerError, Refused
+from reconciler.kinds import find_kinds
+from reconciler.manifests.replace import Replacement, replace_files
+from reconciler.model import Address, Change, Effect, FieldChange
+from reconciler.pipeline.drift import Drift
+from reconciler.planning.drift import change_of
+from reconciler.steps import Plan
+
+FILE_NAME = "drift-baseline.json"
+FORMAT_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """`entries`: each value known to have drifted, as canonical JSON."""
+
+    lineage: str
+    saved_at: datetime
+    entries: frozenset[str]
+
+    def about_others(self, addresses: Collection[Address]) -> list[Mapping[str, Any]]:
+        """The entries of all addresses but these."""
+        ours = {str(address) for address in addresses}
+        return [entry for entry in map(json.loads, sorted(self.entries)) if entry["address"] not in ours]
+
+
+def save_baseline(file: Path, plan: Plan, keep: Collection[Mapping[str, Any]] = ()) -> int:
+    """Store what drifts now, and return how many values. Raises ReconcilerError, and stores nothing.
+
+    `keep`: entries of an earlier baseline that stay known.
+    """
+    if has_errors(plan.diagnostics):
+        raise Refused("no baseline is saved while not all can be seen", plan.diagnostics)
+    entries = list(_entries(plan))
+    document = {
+        "format_version": FORMAT_VERSION,
+        "lineage": plan.lineage,
+        "saved_at": plan.created_at.isoformat(),
+        "drift": [*keep, *entries],
+    }
+    text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as failure:
+        raise ReconcilerError(f"cannot make {file.parent}: {failure.strerror}") from failure
+    replace_files([Replacement(file, f"{text}\n".encode())], mode=0o600)
+    return len(entries)
+
+
+def load_baseline(file: Path, lineage: str) -> Baseline | None:
+    """The stored baseline; None when there is none. Raises ReconcilerError for one that cannot be relied on.
+
+    `lineage`: of the state that it must have been made with; "" for a state that is not there yet.
+    """
+    again = "`reconcile drift --save-baseline` makes a new one of what drifts now; look at that first"
+    try:
+        document = json.loads(file.read_bytes())
+        found = Baseline(
+            document["lineage"],
+            datetime.fromisoformat(document["saved_at"]),
+            frozenset(map(_canonical, document["drift"])),
+        )
+        version = document["format_version"]
+    except FileNotFoundError:
+        return None
+    except OSError as failure:
+        raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
+    except (ValueError, KeyError, TypeError, RecursionError) as damage:
+        raise ReconcilerError(f"the baseline {file} is damaged", help=again) from damage
+    if version != FORMAT_VERSION:
+        raise ReconcilerError(f"the baseline {file} was made by another version", help=again)
+    if lineage and found.lineage != lineage:
+        raise ReconcilerError(f"the baseline {file} was made with another state", help=again)
+    return found
+
+
+def only_new(drift: Drift, baseline: Baseline) -> tuple[Plan, int]:
+    """The plan without the values that the baseline knows, and how many those were."""
+    plan = drift.plan
+    changes: list[Change] = []
+    known = 0
+    for change in plan.changes:
+        new = [field for field in change.fields if _canonical(_entry(change, field)) not in baseline.entries]
+        known += len(change.fields) - len(new)
+        if len(new) == len(change.fields):
+            changes.append(change)
+        elif new:
+            kind = find_kinds()[change.address.kind]
+            changes.append(change_of(kind, drift.drifted[change.address].record, new))
+    left_out = len(plan.changes) - len(changes)
+    return replace(plan, changes=tuple(changes), unchanged=plan.unchanged + left_out), known
+
+
+def _entries(plan: Plan) -> Iterator[Mapping[str, Any]]:
+    for change in plan.changes:
+        for field in change.fields:
+            yield _entry(change, field)
+
+
+def _entry(change: Change, field: FieldChange) -> Mapping[str, Any]:
+    return {
+        "address": str(change.address),
+        "id": change.id,
+        "path": field.path,
+        "before": _kept(field, field.before),
+        "after": _kept(field, field.after),
+    }
+
+
+def _kept(field: FieldChange, value: Any) -> Any:
+    """What comes of a secret is not even kept as the platform's digest of it."""
+    if field.effect is not Effect.WRITE_ONLY:
+        return value
+    return f"sha256:{hashlib.sha256(str(value).encode()).hexdigest()}"
+
+
+def _canonical(entry: Any) -> str:
+    if not isinstance(entry, dict) or not entry.keys() >= {"address", "id", "path", "before", "after"}:
+        raise ValueError("no entry of a baseline")
+    return json.dumps(entry, sort_keys=True, default=str)

@@ -1,0 +1,43 @@
+"""What is written into manifests because the platform shows it, and what cannot be."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.diagnostics import Diagnostic, Span
+from reconciler.model import Address, Change
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One value that was written: where, and what the manifest said before."""
+
+    address: Address
+    path: str
+    span: Span
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One value that cannot be written, and where a person has to edit. `path`: "" for all of the address."""
+
+    address: Address
+    path: str
+    why: Diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What became of a wish to accept. With a refusal nothing was written.
+
+    `remaining`: the changes that still are drift. `others`: addresses that could be accepted without those
+    refused. `quiet`: addresses that were named and have not drifted.
+    """
+
+    accepted: Sequence[Accepted]
+    refused: Sequence[Refusal]
+    remaining: Sequence[Change]
+    others: Sequence[Address] = ()
+    quiet: Sequence[Address] = ()

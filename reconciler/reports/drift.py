@@ -1,0 +1,74 @@
+"""What became of accepting drift, as text and JSON."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.model import Address
+from reconciler.planning.acceptance import Acceptance, Accepted, Refusal
+from reconciler.reports.diagnostics import diagnostic_documents
+
+
+def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:
+    """`accepted: [{address, path, file, line, column, before, after}]`; `refused`: as diagnostics."""
+    return {
+        "accepted": [_accepted_document(each) for each in acceptance.accepted],
+        "refused": [_refusal_document(each) for each in acceptance.refused],
+    }
+
+
+def render_acceptance(acceptance: Acceptance) -> str:
+    return "".join(f"{line}\n" for line in _lines(acceptance))
+
+
+def _lines(acceptance: Acceptance) -> Iterator[str]:
+    for address in acceptance.quiet:
+        yield f"{address} has no drift to accept."
+    if acceptance.refused:
+        refused, others = _named({each.address for each in acceptance.refused}), acceptance.others
+        yield f"Not accepted: {refused}; no file was changed."
+        if others:
+            yield f"The others alone: reconcile drift --accept {' '.join(map(str, others))}"
+        return
+    for each in acceptance.accepted:
+        values = f"{_json(each.before)} -> {_json(each.after)}"
+        yield f"  {each.span.file}:{each.span.line}:{each.span.column}: {each.path}: {values}"
+    files = len({each.span.file for each in acceptance.accepted})
+    if acceptance.accepted:
+        objects = len({each.address for each in acceptance.accepted})
+        yield f"Accepted: {_count(objects, 'object')} in {_count(files, 'file')}; {_still(acceptance)}"
+    elif not acceptance.quiet:
+        yield "Nothing to accept."
+
+
+def _still(acceptance: Acceptance) -> str:
+    remaining = len(acceptance.remaining)
+    return f"{remaining} still drifting." if remaining else "nothing drifts any more."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _named(addresses: set[Address]) -> str:
+    return ", ".join(sorted(map(str, addresses)))
+
+
+def _accepted_document(each: Accepted) -> dict[str, Any]:
+    return {
+        "address": str(each.address),
+        "path": each.path,
+        "file": each.span.file,
+        "line": each.span.line,
+        "column": each.span.column,
+        "before": each.before,
+        "after": each.after,
+    }
+
+
+def _refusal_document(each: Refusal) -> dict[str, Any]:
+    return {"address": str(each.address), "path": each.path, **diagnostic_documents([each.why])[0]}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,109 @@
+"""A project whose records are as its first manifests said, and a platform where somebody edited since."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from reconciler.diagnostics import has_errors
+from reconciler.execution.limits import Limits
+from reconciler.kinds import find_kinds
+from reconciler.manifests.load import load
+from reconciler.model import Address, StateRecord
+from reconciler.pipeline.accept import accept
+from reconciler.pipeline.drift import Drift, look_for_drift
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired, Project
+from reconciler.planning.acceptance import Acceptance
+from reconciler.platform.client import Platform
+from reconciler.reporter import Reporter
+from reconciler.state.store import State
+from reconciler.steps import Plan
+from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform, ReadOnlyStore
+
+VOLUME = """\
+apiVersion: reconciler/v1
+kind: Volume
+metadata: {name: data, app: shop}
+spec: {region: ams, size_gb: 10, snapshot_retention: 14}
+"""
+DATA = Address("Volume", "data", "shop")
+
+
+@dataclass
+class Stage:
+    """`moved`: by address, the fields that somebody changed; None: the object is gone."""
+
+    root: Path
+    moved: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    capabilities: frozenset[str] = frozenset()
+
+    def write(self, text: str | bytes, name: str = "manifests/main.yaml") -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    def desired(self) -> Desired:
+        loaded = load([str(self.root / "manifests")], root=self.root)
+        assert not has_errors(loaded.diagnostics), loaded.diagnostics
+        return Desired(loaded.resources, loaded.diagnostics, policies=loaded.policies)
+
+    def drift(self) -> Drift:
+        return anyio.run(look_for_drift, self.project(), self.desired())
+
+    def plan(self) -> Plan:
+        return anyio.run(make_plan, self.project(), self.desired())
+
+    def accept(self, *addresses: str) -> Acceptance:
+        """Accept what was there before: records keep what the manifests said first."""
+        return accept(self.drift(), self.desired(), self.root, [Address.parse(each) for each in addresses])
+
+    def project(self) -> Project:
+        clock = CaseClock(datetime.fromisoformat(NOW))
+        records, live = self._world()
+        line = LivePlatform(live, clock.now())
+        return Project(
+            store=ReadOnlyStore(State("lineage-1", records, (), frozenset())),
+            platform=Platform(line, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
+            capabilities=self.capabilities,
+            limits=Limits(),
+            clock=clock,
+            reporter=Reporter(),
+            env={},
+            root=self.root,
+            new_id=lambda: "plan-1",
+            holder="test",
+        )
+
+    def _world(self) -> tuple[dict[Address, StateRecord], dict[str, Any]]:
+        """What was applied once, from the first manifests seen, and what is there by now."""
+        if not hasattr(self, "_first"):
+            self._first = self.desired().resources
+        kinds = find_kinds()
+        records: dict[Address, StateRecord] = {}
+        live: dict[str, Any] = {}
+        for number, resource in enumerate(self._first):
+            address = resource.address
+            id = getattr(resource.spec, "id", None) or f"obj_{number}"
+            applied = resource.spec.model_dump(exclude_unset=True, exclude={"id"})
+            if isinstance(applied.get("size_gb"), dict):
+                applied["size_gb"] = applied["size_gb"]["min"]
+            records[address] = StateRecord(
+                address, id, address.app or "-", applied, resource.lifecycle, datetime.fromisoformat(LONG_AGO)
+            )
+            read = kinds[address.kind].located(address, id, self.capabilities, record=records[address])
+            if read is None:
+                continue
+            moved = self.moved.get(str(address), {})
+            status = {"status": "ready"} if address.kind == "PostgresCluster" else {"state": "created"}
+            found = {"id": id, "name": address.name, **status, **applied, **(moved or {})}
+            if address.kind == "Volume":
+                listed = live.setdefault(str(read.path), [])
+                listed += [found] if moved is not None else []
+            else:
+                live[str(read.path)] = {"data": found} if address.kind == "PostgresCluster" else found
+        return records, live
