@@ -1,5 +1,6 @@
 """The project's settings: `reconcile.yaml`, found upwards from the working directory, and the environment."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import ManifestError, ReconcilerError
 from reconciler.manifests.compose import Document, compose
+from reconciler.manifests.problems import Place, did_you_mean, field_names, locate
 from reconciler.model import unpack_span
 
 FILE_NAME = "reconcile.yaml"
@@ -132,7 +134,11 @@ def _read(file: Path) -> Settings:
         raise ManifestError(f"{FILE_NAME} cannot be read", problems)
     if not composed.documents:
         return Settings()
-    document = composed.documents[0]
+    document, *others = composed.documents
+    if others:
+        span = unpack_span(name, others[0].spans[()])
+        problem = replace(error("bad-setting", "settings are one document", span), hide_source=True)
+        raise ManifestError(f"{FILE_NAME} is not valid", [problem])
     try:
         return Settings.model_validate(document.value)
     except ValidationError as failure:
@@ -141,12 +147,19 @@ def _read(file: Path) -> Settings:
 
 
 def _explain(problem: Any, document: Document, file: str) -> Diagnostic:
-    path = tuple(problem["loc"])
-    while path and path not in document.spans:
-        path = path[:-1]
-    span: Span | None = unpack_span(file, document.spans[path]) if path in document.spans else None
-    field = ".".join(map(str, problem["loc"]))
-    told = error("bad-setting", f"`{field}`: {problem['msg'].lower()}", span, help="see docs/settings.md")
+    place = Place(document, file)
+    path, _ = locate(problem, document.value)
+    help = ""
+    if problem["type"] == "extra_forbidden":
+        span = place.key(path)
+        message = f"there is no setting `{'.'.join(map(str, path))}`"
+        help = did_you_mean(str(path[-1]), field_names(Settings, problem["loc"][:-1]))
+    else:
+        span = place.value(path)
+        message = f"`{'.'.join(map(str, path)) or FILE_NAME}`: {problem['msg'].lower()}"
+        if problem["type"] == "literal_error" and isinstance(problem["input"], str):
+            help = did_you_mean(problem["input"], re.findall("'([^']*)'", problem["ctx"]["expected"]))
+    told = error("bad-setting", message, span, help=help or "see docs/settings.md")
     return replace(told, hide_source=True)  # somebody may have written a token or a password there
 
 
@@ -160,7 +173,8 @@ def _with_environment(settings: Settings, env: Mapping[str, str]) -> Settings:
         if unknown:
             raise ReconcilerError(
                 f"RECONCILE_CAPABILITIES names unknown capabilities: {', '.join(unknown)}",
-                help=f"known are: extended, {', '.join(sorted(EXTENDED))}",
+                help=did_you_mean(unknown[0], ["extended", *EXTENDED])
+                or f"known are: extended, {', '.join(sorted(EXTENDED))}",
             )
         platform = platform.model_copy(update={"capabilities": names})
     if env.get("RECONCILE_SETTLE_S"):

@@ -29,7 +29,9 @@ def unknown_references(
                 "unknown-reference",
                 f"no manifest declares {wanted}",
                 resource.span(*reference.span_path),
-                help=_nearest(wanted, resources) if suggestions <= _MOST_SUGGESTIONS else "",
+                help=_nearest(wanted, resource.address, resources)
+                if suggestions <= _MOST_SUGGESTIONS
+                else "",
             )
             yield resource.address, problem
 
@@ -65,8 +67,9 @@ def _cycle(resource: Resource, second: Address, loop: Sequence[Address]) -> Diag
     return error("reference-cycle", message, resource.span(*path), help="remove one of the references")
 
 
-def _nearest(wanted: Address, resources: Collection[Address]) -> str:
-    candidates = [
-        str(address) for address in resources if address.kind == wanted.kind and not address.ordinal
-    ]
+def _nearest(wanted: Address, referring: Address, resources: Collection[Address]) -> str:
+    """The one that may be meant: of the same app, and of the same kind unless there is none of that kind."""
+    known = [address for address in resources if not address.ordinal and address != referring]
+    alike = [address for address in known if address.kind == wanted.kind] or known
+    candidates = [str(address) for address in alike if address.app == wanted.app]
     return did_you_mean(str(wanted), candidates) if len(candidates) <= _MOST_CANDIDATES else ""

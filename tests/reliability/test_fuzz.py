@@ -140,8 +140,8 @@ def _dawdle(*arguments: Any, **named: Any) -> Any:
 def _points_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = syntax._span
 
-    def off(file: str, line: int, column: int) -> Any:
-        return honest(file, line + 7, column)
+    def off(file: str, line: int, column: int, width: int) -> Any:
+        return honest(file, line + 7, column, width)
 
     monkeypatch.setattr(syntax, "_span", off)
 
