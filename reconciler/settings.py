@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import ManifestError, ReconcilerError
-from reconciler.manifests.compose import Document, compose
-from reconciler.manifests.problems import Place, did_you_mean, field_names, locate
+from reconciler.manifests.compose import compose
+from reconciler.manifests.problems import EXPECTED, Place, describe, did_you_mean, field_names, locate
 from reconciler.model import unpack_span
 
 FILE_NAME = "reconcile.yaml"
@@ -112,8 +112,16 @@ class Found:
 
 
 def project_root(start: Path) -> Path:
-    """The nearest folder from `start` upwards that holds `reconcile.yaml`; `start` when none does."""
-    return next((folder for folder in (start, *start.parents) if (folder / FILE_NAME).is_file()), start)
+    """The nearest folder from `start` upwards that holds `reconcile.yaml`; `start` when none does.
+
+    Raises ReconcilerError where nobody can tell.
+    """
+    try:
+        return next((folder for folder in (start, *start.parents) if (folder / FILE_NAME).is_file()), start)
+    except OSError as failure:  # to go on without settings that are there would mean another state
+        raise ReconcilerError(
+            f"cannot look for {FILE_NAME}: {failure.strerror}: {failure.filename}"
+        ) from failure
 
 
 def find_settings(start: Path, env: Mapping[str, str]) -> Found:
@@ -142,23 +150,28 @@ def _read(file: Path) -> Settings:
     try:
         return Settings.model_validate(document.value)
     except ValidationError as failure:
-        problems = [_explain(problem, document, name) for problem in failure.errors(include_url=False)]
+        place = Place(document, name)
+        found = [_explain(problem, place) for problem in failure.errors(include_url=False)]
+        problems = list({problem.span: problem for problem in reversed(found)}.values())[::-1]
         raise ManifestError(f"{FILE_NAME} is not valid", problems) from None
 
 
-def _explain(problem: Any, document: Document, file: str) -> Diagnostic:
-    place = Place(document, file)
-    path, _ = locate(problem, document.value)
-    help = ""
-    if problem["type"] == "extra_forbidden":
+def _explain(problem: Any, place: Place) -> Diagnostic:
+    path, _ = locate(problem, place.document.value)
+    setting = ".".join(map(str, path)) or FILE_NAME
+    kind, help, span = problem["type"], "", place.value(path)
+    if kind == "extra_forbidden":
         span = place.key(path)
-        message = f"there is no setting `{'.'.join(map(str, path))}`"
+        message = f"there is no setting `{setting}`"
         help = did_you_mean(str(path[-1]), field_names(Settings, problem["loc"][:-1]))
+    elif kind in EXPECTED:
+        message = f"`{setting}`: expected {EXPECTED[kind]}, found {describe(problem['input'], secret=True)}"
+    elif kind == "literal_error":
+        message = f"this is not allowed for `{setting}`"
+        choices = re.findall("'([^']*)'", problem["ctx"]["expected"])
+        help = did_you_mean(str(problem["input"]), choices) or f"one of {', '.join(choices)}"
     else:
-        span = place.value(path)
-        message = f"`{'.'.join(map(str, path)) or FILE_NAME}`: {problem['msg'].lower()}"
-        if problem["type"] == "literal_error" and isinstance(problem["input"], str):
-            help = did_you_mean(problem["input"], re.findall("'([^']*)'", problem["ctx"]["expected"]))
+        message = f"`{setting}`: {problem['msg'].lower()}"
     told = error("bad-setting", message, span, help=help or "see docs/settings.md")
     return replace(told, hide_source=True)  # somebody may have written a token or a password there
 

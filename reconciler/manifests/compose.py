@@ -324,7 +324,7 @@ class _Composer:
     ) -> None:
         first = self.span(key_positions[nodes.index(key)])
         help = "remove one of the two"
-        if len(key.path) == 1:
+        if key.path in (("apiVersion",), ("kind",), ("metadata",), ("spec",)):
             help += ", or write `---` before a second manifest"
         self.report(
             error(
@@ -359,7 +359,7 @@ class _Composer:
                 "non-string-key",
                 "`{{` begins no value",
                 Span(self.file, span.line, span.column - 1, span.column + 1),
-                help="manifests are no templates: render them first, or quote the text",
+                help="templates are not rendered here: do that first, or quote the text",
             )
         return error("non-string-key", message, span, help="a key is text")
 

@@ -46,9 +46,10 @@ def read_files(
         if not os.path.isdir(given):  # noqa: PTH112 (plain strings: a tree has many thousand of them)
             found = iter([(given, name)])
         else:
+            known = len(problems)
             tree = list(_walk(given, name if name != "." else "", os.path.realpath(given), problems))
             found = iter(tree)
-            if not tree:
+            if not tree and len(problems) == known:
                 problems.append(
                     warning(
                         "no-manifests",
@@ -113,7 +114,7 @@ def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> I
         if entry.name.startswith(".") or entry.name == SETTINGS_FILE:
             continue
         shown = f"{name}/{entry.name}" if name else entry.name
-        if entry.is_symlink() and (entry.name.endswith(SUFFIXES) or entry.is_dir()):
+        if entry.is_symlink() and (entry.name.endswith(SUFFIXES) or stat.S_ISDIR(_mode(entry))):
             real = os.path.realpath(entry.path)
             if os.path.commonpath([real, tree]) != tree:
                 outside = error(
@@ -126,11 +127,17 @@ def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> I
                 continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, shown, tree, problems)
-        elif entry.name.endswith(SUFFIXES) and (entry.is_file() or _is_broken_link(entry)):
+        elif entry.name.endswith(SUFFIXES) and (
+            entry.is_file(follow_symlinks=False) or _mode(entry) == 0 or stat.S_ISREG(_mode(entry))
+        ):
             yield entry.path, shown
-        elif entry.name.endswith(SUFFIXES) and not entry.is_dir():
+        elif entry.name.endswith(SUFFIXES) and not stat.S_ISDIR(_mode(entry)):
             problems.append(_unreadable(shown, "is no file; pipes are read when they are named themselves"))
 
 
-def _is_broken_link(entry: os.DirEntry[str]) -> bool:
-    return entry.is_symlink() and not os.path.exists(entry.path)  # noqa: PTH110 (see above)
+def _mode(entry: os.DirEntry[str]) -> int:
+    """The mode of what a link leads to; 0 when that is nothing, or the link itself again."""
+    try:
+        return entry.stat().st_mode
+    except OSError:
+        return 0

@@ -18,7 +18,7 @@ from reconciler.manifests.compose import Document
 from reconciler.manifests.scalars import resolve, written
 from reconciler.model import Path, unpack_span
 
-_EXPECTED = {
+EXPECTED = {
     "bool_type": "true or false",
     "dict_type": "a mapping",
     "float_type": "a number",
@@ -79,7 +79,7 @@ def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> l
     for (path, _), items in problems.items():
         if len(found) > MOST_PROBLEMS:
             break
-        if path in deeper and all(in_branch and item["type"] in _EXPECTED for item, in_branch in items):
+        if path in deeper and all(in_branch and item["type"] in EXPECTED for item, in_branch in items):
             continue  # another branch of the union fits the value's shape and says more
         found.append(place.finish(_explain(path, [item for item, _ in items], model, place)))
     return found
@@ -118,10 +118,16 @@ def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnos
 
 
 def did_you_mean(word: str, candidates: Sequence[str]) -> str:
-    """A help text naming the candidate nearest to `word`, or "". Letter case and width do not matter."""
+    """A help text naming the candidate nearest to `word`, or ""."""
+    near = nearest(word, candidates)
+    return f"did you mean `{near}`?" if near else ""
+
+
+def nearest(word: str, candidates: Sequence[str]) -> str:
+    """The candidate that `word` may be a misspelling of, or "". Letter case and width do not matter."""
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     near = get_close_matches(normalize("NFKC", word).lower(), by_lower, n=1)
-    return f"did you mean `{by_lower[near[0]]}`?" if near else ""
+    return by_lower[near[0]] if near else ""
 
 
 def describe(value: Any, *, secret: bool = False) -> str:
@@ -179,7 +185,7 @@ def _explain(
         return error("missing-field", message, place.key(path[:-1]), help=f"add `{path[-1]}:`")
     if kind == "extra_forbidden":
         return _unknown_field(path, first["loc"], model, place)
-    expected = list(dict.fromkeys(_EXPECTED[item["type"]] for item in items if item["type"] in _EXPECTED))
+    expected = list(dict.fromkeys(EXPECTED[item["type"]] for item in items if item["type"] in EXPECTED))
     if expected and len(expected) == len({item["type"] for item in items}):
         return wrong_type(" or ".join(expected), path, place)
     span = place.value(path)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from graphlib import CycleError, TopologicalSorter
 
 from reconciler.diagnostics import Diagnostic, error
-from reconciler.manifests.problems import did_you_mean
+from reconciler.manifests.problems import nearest
 from reconciler.model import Address, Resource
 
 _MOST_CYCLES = 10
@@ -29,9 +29,7 @@ def unknown_references(
                 "unknown-reference",
                 f"no manifest declares {wanted}",
                 resource.span(*reference.span_path),
-                help=_nearest(wanted, resource.address, resources)
-                if suggestions <= _MOST_SUGGESTIONS
-                else "",
+                help=_help(wanted, resource.address, resources) if suggestions <= _MOST_SUGGESTIONS else "",
             )
             yield resource.address, problem
 
@@ -67,9 +65,27 @@ def _cycle(resource: Resource, second: Address, loop: Sequence[Address]) -> Diag
     return error("reference-cycle", message, resource.span(*path), help="remove one of the references")
 
 
-def _nearest(wanted: Address, referring: Address, resources: Collection[Address]) -> str:
-    """The one that may be meant: of the same app, and of the same kind unless there is none of that kind."""
-    known = [address for address in resources if not address.ordinal and address != referring]
-    alike = [address for address in known if address.kind == wanted.kind] or known
-    candidates = [str(address) for address in alike if address.app == wanted.app]
-    return did_you_mean(str(wanted), candidates) if len(candidates) <= _MOST_CANDIDATES else ""
+def nearest_address(wanted: Address, known: Collection[Address]) -> str:
+    """A help text naming the one of `known` that `wanted` misspells in one of its parts, or ""."""
+    if len(known) > _MOST_CANDIDATES:
+        return ""
+    for part in ("name", "app", "kind"):
+        blank = {part: ""}
+        alike = {
+            getattr(address, part) or "": address
+            for address in known
+            if address._replace(**blank) == wanted._replace(**blank)
+        }
+        if near := nearest(getattr(wanted, part) or "", list(alike)):
+            return f"did you mean `{alike[near]}`?"
+    return ""
+
+
+def _help(wanted: Address, referring: Address, resources: Collection[Address]) -> str:
+    """What may be meant: a name alone means one of the same app."""
+    known = [
+        address
+        for address in resources
+        if address.app == wanted.app and not address.ordinal and address != referring
+    ]
+    return nearest_address(wanted, known) or "correct the name, or write a manifest for it"

@@ -62,7 +62,7 @@ _FLOW_STARTS = (FlowSequenceStartToken, FlowMappingStartToken)
 _FLOW_ENDS = (FlowSequenceEndToken, FlowMappingEndToken)
 _PAIR = re.compile(r"[A-Za-z_]\w*\s*([:=])\s*\S")
 _LONGEST_KEY = 1024  # characters. Source: YAML 1.1, 4.5.1
-_RENDER_FIRST = "manifests are no templates: render them first"
+_RENDER_FIRST = "templates are not rendered here: do that first"
 
 
 @dataclass(frozen=True, slots=True)
