@@ -1,12 +1,16 @@
 """The `reconcile` command: finds the verb, turns failures into messages and exit codes."""
 
 import gc
+import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli.streams import OutputLost, open_streams
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 USAGE = 64
 
@@ -18,7 +22,9 @@ _VERBS = {
     "show": "show one resource: live fields, snapshots, what is owed",
     "resolve": "say what became of a call whose outcome is unknown",
     "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
+    "new": "print a commented manifest of a kind, to be filled in",
     "schema": "print the JSON Schema of the manifests",
+    "completion": "print the script for a shell's completion",
     "sandbox": "run the emulated platform",
     "provider": "build and prove extension providers: serve, check",
     "extension": "look at extensions: show, sso",
@@ -43,15 +49,22 @@ class Verbs(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_VERBS.items()))
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        from click.shell_completion import CompletionItem
+
+        verbs = [
+            CompletionItem(name, help=help) for name, help in _VERBS.items() if name.startswith(incomplete)
+        ]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
-            import difflib
+            from reconciler.manifests.problems import did_you_mean
 
-            close = difflib.get_close_matches(args[0], _VERBS, n=1)
-            hint = f"; did you mean `{close[0]}`?" if close else ""
-            ctx.fail(f"no such command `{args[0]}`{hint}")
+            hint = did_you_mean(args[0], list(_VERBS))
+            ctx.fail(f"no such command `{args[0]}`{hint and f'; {hint}'}")
         return super().resolve_command(ctx, args)
 
 
@@ -83,6 +96,10 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
+    if "_RECONCILE_COMPLETE" in os.environ:
+        from reconciler.cli.completion import answer
+
+        return answer(cli)
     try:
         code: Any = cli.main(arguments, prog_name="reconcile", standalone_mode=False)
     except click.UsageError as usage:

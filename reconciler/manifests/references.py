@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from operator import attrgetter
 
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.manifests.problems import nearest
@@ -70,11 +71,9 @@ def nearest_address(wanted: Address, known: Collection[Address]) -> str:
     if len(known) > _MOST_CANDIDATES:
         return ""
     for part in ("name", "app", "kind"):
-        blank = {part: ""}
+        others = attrgetter(*(name for name in Address._fields if name != part))
         alike = {
-            getattr(address, part) or "": address
-            for address in known
-            if address._replace(**blank) == wanted._replace(**blank)
+            getattr(address, part) or "": address for address in known if others(address) == others(wanted)
         }
         if near := nearest(getattr(wanted, part) or "", list(alike)):
             return f"did you mean `{alike[near]}`?"
