@@ -24,7 +24,16 @@ _NO_HYPHEN = "did not find expected '-' indicator"
 _NO_TOKEN = "found character that cannot start any token"  # noqa: S105 - a token of YAML
 _STRAY_COLON = "mapping values are not allowed in this context"
 _DIGITS = "`\\x`, `\\u` and `\\U` are followed by 2, 4 and 8 hexadecimal digits"
+_DIRECTIVE = ("a line that begins with `%` is a directive, but not this one", "remove it, or quote the text")
+_TAG = ("tags are not read from manifests", "remove the tag; quote a text that begins with `!`")
 _READABLE = {
+    "could not find expected directive name": _DIRECTIVE,
+    "did not find URI escaped octet": _TAG,
+    "did not find expected alphabetic or numeric character": ("a name is missing here", "quote the text"),
+    "did not find expected digit or '.' character": _DIRECTIVE,
+    "did not find expected tag URI": _TAG,
+    "did not find expected version number": _DIRECTIVE,
+    "did not find expected whitespace or line break": ("a space is missing here", ""),
     "did not find expected comment or line break": (
         "only a comment may stand here",
         "the text begins on the next line",
@@ -36,6 +45,11 @@ _READABLE = {
         "the escape names no character",
         "write the character itself",
     ),
+    "found unexpected ':'": (
+        "a `:` stands in a text without quotes",
+        "write a space after a key's `:`, or quote the text",
+    ),
+    "found unexpected non-alphabetical character": _DIRECTIVE,
     "found unknown directive name": ("unknown directive", "remove the line"),
     "found unknown escape character": (
         "unknown escape in double quotes",
@@ -180,7 +194,7 @@ def _open_bracket(it: _Complaint) -> Diagnostic | None:
             return None
         kind = _OPENED[it.lines[opened[0]][opened[1]]]
         return it.report(f"the {kind} is never closed", at=opened, label="opened here")
-    if not kind or it.context is None:
+    if not kind or it.context is None or it.what == _NO_COLON:
         return None
     begins = (f"the {kind} begins at {it.file}:{it.context[0] + 1}:{it.context[1] + 1}",)
     for number in range(it.context[0], it.line + 1):
