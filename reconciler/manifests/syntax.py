@@ -25,13 +25,13 @@ _NO_TOKEN = "found character that cannot start any token"  # noqa: S105 - a toke
 _STRAY_COLON = "mapping values are not allowed in this context"
 _DIGITS = "`\\x`, `\\u` and `\\U` are followed by 2, 4 and 8 hexadecimal digits"
 _DIRECTIVE = ("a line that begins with `%` is a directive, but not this one", "remove it, or quote the text")
-_TAG = ("tags are not read from manifests", "remove the tag; quote a text that begins with `!`")
 _READABLE = {
     "could not find expected directive name": _DIRECTIVE,
-    "did not find URI escaped octet": _TAG,
-    "did not find expected alphabetic or numeric character": ("a name is missing here", "quote the text"),
+    "did not find expected alphabetic or numeric character": (
+        "the name of an anchor holds letters, digits, `-` and `_`",
+        "write a space after it, or quote the text",
+    ),
     "did not find expected digit or '.' character": _DIRECTIVE,
-    "did not find expected tag URI": _TAG,
     "did not find expected version number": _DIRECTIVE,
     "did not find expected whitespace or line break": ("a space is missing here", ""),
     "did not find expected comment or line break": (
@@ -69,6 +69,17 @@ _READABLE = {
         "check the indentation, or begin the document with `---`",
     ),
 }
+_OF_TAGS = frozenset(
+    {
+        "did not find URI escaped octet",
+        "did not find expected '!'",
+        "did not find expected tag URI",
+        "did not find expected whitespace or line break",
+        "did not find the expected '>'",
+        "found undefined tag handle",
+    }
+)
+_TAG = re.compile(r"!\S*")
 _OPENED = {"[": "list", "{": "mapping"}
 _CLOSED_BY = {"list": "]", "mapping": "}"}
 _ESCAPED = {"'": "''", '"': '\\"'}
@@ -244,13 +255,14 @@ def _no_name(it: _Complaint) -> Diagnostic | None:
 
 
 def _tag(it: _Complaint) -> Diagnostic | None:
-    found = re.compile(r"!\S*").match(it.text, it.column)
-    if it.what != "found undefined tag handle" or found is None:
+    at = it.context if it.opening == "!" else (it.line, it.column) if it.character == "!" else None
+    found = _TAG.match(it.lines[at[0]], at[1]) if at is not None else None
+    if at is None or found is None or it.what not in _OF_TAGS:
         return None
     return error(
         "tag-refused",
         "tags are not read from manifests",
-        it.span(width=len(found[0])),
+        it.span(at, len(found[0])),
         help="remove the tag; quote a text that begins with `!`",
     )
 
