@@ -26,9 +26,10 @@ from yaml.events import (
 )
 
 from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.manifests.complaint import NO_DOCUMENT_START
 from reconciler.manifests.scalars import FIRST_CHARACTERS, resolve
 from reconciler.manifests.spans import PathNode, SpanTable
-from reconciler.manifests.syntax import NO_DOCUMENT_START, explain
+from reconciler.manifests.syntax import explain
 from reconciler.manifests.text import decode
 from reconciler.model import Path, pack_span, unpack_span
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import yaml
 from yaml.error import MarkedYAMLError
@@ -15,60 +14,17 @@ from yaml.tokens import (
 
 from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.manifests.advice import lookalike
+from reconciler.manifests.complaint import (
+    NO_COLON,
+    NO_DOCUMENT_START,
+    NO_HYPHEN,
+    NO_KEY,
+    NO_TOKEN,
+    READABLE,
+    STRAY_COLON,
+    Complaint,
+)
 
-NO_DOCUMENT_START = "did not find expected <document start>"
-
-_NO_COLON = "could not find expected ':'"
-_NO_KEY = "did not find expected key"
-_NO_HYPHEN = "did not find expected '-' indicator"
-_NO_TOKEN = "found character that cannot start any token"  # noqa: S105 - a token of YAML
-_STRAY_COLON = "mapping values are not allowed in this context"
-_DIGITS = "`\\x`, `\\u` and `\\U` are followed by 2, 4 and 8 hexadecimal digits"
-_DIRECTIVE = ("a line that begins with `%` is a directive, but not this one", "remove it, or quote the text")
-_READABLE = {
-    "could not find expected directive name": _DIRECTIVE,
-    "did not find expected alphabetic or numeric character": (
-        "the name of an anchor holds letters, digits, `-` and `_`",
-        "write a space after it, or quote the text",
-    ),
-    "did not find expected digit or '.' character": _DIRECTIVE,
-    "did not find expected version number": _DIRECTIVE,
-    "did not find expected whitespace or line break": ("a space is missing here", ""),
-    "did not find expected comment or line break": (
-        "only a comment may stand here",
-        "the text begins on the next line",
-    ),
-    "did not find expected hexdecimal number": ("an escape lacks digits", _DIGITS),
-    "found duplicate %YAML directive": ("a second `%YAML` line", "remove it"),
-    "found incompatible YAML document": ("only YAML 1.1 and 1.2 can be read", "remove the line"),
-    "found invalid Unicode character escape code": (
-        "the escape names no character",
-        "write the character itself",
-    ),
-    "found unexpected ':'": (
-        "a `:` stands in a text without quotes",
-        "write a space after a key's `:`, or quote the text",
-    ),
-    "found unexpected non-alphabetical character": _DIRECTIVE,
-    "found unknown directive name": ("unknown directive", "remove the line"),
-    "found unknown escape character": (
-        "unknown escape in double quotes",
-        "write `\\\\` for a backslash, or use single quotes",
-    ),
-    _STRAY_COLON: (
-        "a `:` stands where no mapping can begin",
-        "quote text that holds `: `; a nested mapping begins on its own line, indented",
-    ),
-    _NO_KEY: ("expected a key", "check the indentation"),
-    _NO_HYPHEN: ("expected `-`", "indent all items of a list alike"),
-    "did not find expected ',' or ']'": ("expected `,` or `]`", ""),
-    "did not find expected ',' or '}'": ("expected `,` or `}`", ""),
-    "did not find expected node content": ("expected a value", ""),
-    NO_DOCUMENT_START: (
-        "expected a new document",
-        "check the indentation, or begin the document with `---`",
-    ),
-}
 _OF_TAGS = frozenset(
     {
         "did not find URI escaped octet",
@@ -90,62 +46,6 @@ _LONGEST_KEY = 1024  # characters. Source: YAML 1.1, 4.5.1
 _RENDER_FIRST = "templates are not rendered here: do that first"
 
 
-@dataclass(frozen=True, slots=True)
-class _Complaint:
-    """What libyaml says, and where; lines and columns count from 0.
-
-    `context` is where the unfinished thing began, `opening` the character there.
-    """
-
-    what: str
-    file: str
-    lines: Sequence[str]
-    line: int
-    column: int
-    context: tuple[int, int] | None
-
-    @property
-    def text(self) -> str:
-        """The line."""
-        return self.lines[self.line]
-
-    @property
-    def character(self) -> str:
-        return self.text[self.column : self.column + 1]
-
-    @property
-    def opening(self) -> str:
-        if self.context is None or self.context[0] >= len(self.lines):
-            return ""
-        line, column = self.context
-        return self.lines[line][column : column + 1]
-
-    @property
-    def begins_line(self) -> bool:
-        return not self.text[: self.column].strip(" ")
-
-    @property
-    def above(self) -> int:
-        """The nearest line above that is not empty, or -1."""
-        return next((number for number in range(self.line - 1, -1, -1) if self.lines[number].strip()), -1)
-
-    def span(self, at: tuple[int, int] | None = None, width: int = 1) -> Span:
-        line, column = at or (self.line, self.column)
-        return _span(self.file, line, column, width)
-
-    def report(
-        self,
-        message: str,
-        help: str = "",
-        at: tuple[int, int] | None = None,
-        *,
-        width: int = 1,
-        label: str = "",
-        notes: tuple[str, ...] = (),
-    ) -> Diagnostic:
-        return error("yaml-syntax", message, self.span(at, width), label=label, notes=notes, help=help)
-
-
 def explain(problem: MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagnostic:
     """The first syntax error of a file; what follows it cannot be read."""
     mark = problem.problem_mark or problem.context_mark
@@ -156,29 +56,29 @@ def explain(problem: MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagno
     if line >= len(lines):  # libyaml ends a text without a final line break on the line after it
         line, column = len(lines) - 1, len(lines[-1])
     context = problem.context_mark
-    complaint = _Complaint(
+    complaint = Complaint(
         what, file, lines, line, column, (context.line, context.column) if context else None
     )
     for recognise in _RECOGNISED:
         found = recognise(complaint)
         if found is not None:
             return found
-    message, help = _READABLE.get(what, (_lower(what), ""))
+    message, help = READABLE.get(what, (_lower(what), ""))
     return complaint.report(message, help)
 
 
-def _tab(it: _Complaint) -> Diagnostic | None:
+def _tab(it: Complaint) -> Diagnostic | None:
     indentation = re.match(r"[ \t]*", it.text)
     if indentation and "\t" in indentation[0] and it.column <= indentation.end():
         span = it.span((it.line, it.text.index("\t")))
         return error("tab-indentation", "a tab cannot indent YAML", span, help="indent with spaces")
-    if it.what == _NO_TOKEN and it.character == "\t":
+    if it.what == NO_TOKEN and it.character == "\t":
         message = "a tab stands where only spaces can"
         return error("tab-indentation", message, it.span(), help="use a space")
     return None
 
 
-def _merge_conflict(it: _Complaint) -> Diagnostic | None:
+def _merge_conflict(it: Complaint) -> Diagnostic | None:
     marks = [number for number in range(it.line + 1) if it.lines[number].startswith("<<<<<<< ")]
     if not marks or not any(line.startswith("=======") for line in it.lines[marks[-1] :]):
         return None
@@ -190,13 +90,13 @@ def _merge_conflict(it: _Complaint) -> Diagnostic | None:
     )
 
 
-def _open_quote(it: _Complaint) -> Diagnostic | None:
+def _open_quote(it: Complaint) -> Diagnostic | None:
     if it.opening in ('"', "'") and it.what.startswith("found unexpected"):
         return it.report("the quoted text is never closed", at=it.context, label="opened here")
     return None
 
 
-def _open_bracket(it: _Complaint) -> Diagnostic | None:
+def _open_bracket(it: Complaint) -> Diagnostic | None:
     """The text ends inside of brackets, or something else stands where they should go on."""
     kind = _OPENED.get(it.opening, "")
     if not any(it.lines[it.line :]) and (kind or it.what == "did not find expected node content"):
@@ -205,14 +105,14 @@ def _open_bracket(it: _Complaint) -> Diagnostic | None:
             return None
         kind = _OPENED[it.lines[opened[0]][opened[1]]]
         return it.report(f"the {kind} is never closed", at=opened, label="opened here")
-    if not kind or it.context is None or it.what == _NO_COLON:
+    if not kind or it.context is None or it.what == NO_COLON:
         return None
     begins = (f"the {kind} begins at {it.file}:{it.context[0] + 1}:{it.context[1] + 1}",)
     for number in range(it.context[0], it.line + 1):
         if it.lines[number].lstrip().startswith("//"):
             column = it.lines[number].index("//")
             return it.report("a comment begins with `#`", "", (number, column), width=2)
-    message, help = _READABLE.get(it.what, (_lower(it.what), ""))
+    message, help = READABLE.get(it.what, (_lower(it.what), ""))
     if it.character in ("]", "}") and it.character != _CLOSED_BY[kind]:
         message, help = f"`{it.character}` does not close the {kind}", f"close it with `{_CLOSED_BY[kind]}`"
     elif it.what.startswith("did not find expected ','"):
@@ -236,8 +136,8 @@ def _innermost_open(lines: Sequence[str]) -> tuple[int, int] | None:
     return opened[-1] if opened else None
 
 
-def _no_token(it: _Complaint) -> Diagnostic | None:
-    if it.what != _NO_TOKEN:
+def _no_token(it: Complaint) -> Diagnostic | None:
+    if it.what != NO_TOKEN:
         return None
     if it.character == "%" and it.text[: it.column].endswith("{"):
         return it.report("`{%` begins no value", _RENDER_FIRST, (it.line, it.column - 1), width=2)
@@ -247,14 +147,14 @@ def _no_token(it: _Complaint) -> Diagnostic | None:
     return it.report(f"{shown} cannot begin a value", "quote the text")
 
 
-def _no_name(it: _Complaint) -> Diagnostic | None:
+def _no_name(it: Complaint) -> Diagnostic | None:
     sign = it.text[: it.column][-1:]
     if it.what != "did not find expected alphabetic or numeric character" or sign not in ("&", "*"):
         return None
     return it.report(f"a name is missing after `{sign}`", "quote the text", (it.line, it.column - 1))
 
 
-def _tag(it: _Complaint) -> Diagnostic | None:
+def _tag(it: Complaint) -> Diagnostic | None:
     at = it.context if it.opening == "!" else (it.line, it.column) if it.character == "!" else None
     found = _TAG.match(it.lines[at[0]], at[1]) if at is not None else None
     if at is None or found is None or it.what not in _OF_TAGS:
@@ -267,20 +167,20 @@ def _tag(it: _Complaint) -> Diagnostic | None:
     )
 
 
-def _directive(it: _Complaint) -> Diagnostic | None:
-    if it.text.startswith("%") and it.what in _READABLE:
-        message, help = _READABLE[it.what]
+def _directive(it: Complaint) -> Diagnostic | None:
+    if it.text.startswith("%") and it.what in READABLE:
+        message, help = READABLE[it.what]
         return it.report(message, help, (it.line, 0), width=len(it.text.split()[0]))
     if it.what == NO_DOCUMENT_START and not it.text.strip() and it.above >= 0:
-        message, help = _READABLE[it.what]
+        message, help = READABLE[it.what]
         return it.report(message, help, (it.above, 0), width=len(it.lines[it.above].rstrip()))
     return None
 
 
-def _missing_colon(it: _Complaint) -> Diagnostic | None:
-    if it.what == _NO_COLON and it.context is not None:
+def _missing_colon(it: Complaint) -> Diagnostic | None:
+    if it.what == NO_COLON and it.context is not None:
         return _without_colon(it, *it.context)
-    if it.what != _STRAY_COLON or it.character != ":":
+    if it.what != STRAY_COLON or it.character != ":":
         return None
     key = it.text[: it.column]
     if ": " in key or not key.strip():
@@ -296,7 +196,7 @@ def _missing_colon(it: _Complaint) -> Diagnostic | None:
     return _without_colon(it, it.above, before) if above else None
 
 
-def _too_deep(it: _Complaint, column: int, above: int) -> Diagnostic:
+def _too_deep(it: Complaint, column: int, above: int) -> Diagnostic:
     return it.report(
         f"the line is indented by {column}, but the one above, by {above}, has its value already",
         "indent the two alike",
@@ -305,7 +205,7 @@ def _too_deep(it: _Complaint, column: int, above: int) -> Diagnostic:
     )
 
 
-def _without_colon(it: _Complaint, line: int, column: int) -> Diagnostic:
+def _without_colon(it: Complaint, line: int, column: int) -> Diagnostic:
     """The line that starts a key and never comes to a colon. It may hold a secret, so nothing repeats it."""
     text = it.lines[line][column:].rstrip()
     width = len(text) or 1
@@ -319,8 +219,8 @@ def _without_colon(it: _Complaint, line: int, column: int) -> Diagnostic:
     return it.report("a `:` is missing after this key", lookalike(text), (line, column), width=width)
 
 
-def _no_key(it: _Complaint) -> Diagnostic | None:
-    if it.what not in (_NO_KEY, _NO_HYPHEN):
+def _no_key(it: Complaint) -> Diagnostic | None:
+    if it.what not in (NO_KEY, NO_HYPHEN):
         return None
     before = it.text[: it.column].rstrip()
     if before[-1:] in _ESCAPED and before.count(before[-1]) > 1:
@@ -333,7 +233,7 @@ def _no_key(it: _Complaint) -> Diagnostic | None:
     if not it.begins_line or it.context is None:
         return None
     if it.column == it.context[1]:
-        if it.what == _NO_HYPHEN:
+        if it.what == NO_HYPHEN:
             return it.report("a key stands among the items of a list", "put `- ` before it, or indent it")
         if re.match(r"-(\s|$)", it.text[it.column :]):
             return it.report("an item of a list stands among keys", "indent it below its own key")
@@ -345,7 +245,7 @@ def _no_key(it: _Complaint) -> Diagnostic | None:
     )
 
 
-_RECOGNISED: tuple[Callable[[_Complaint], Diagnostic | None], ...] = (
+_RECOGNISED: tuple[Callable[[Complaint], Diagnostic | None], ...] = (
     _tab,
     _merge_conflict,
     _open_quote,
@@ -357,10 +257,6 @@ _RECOGNISED: tuple[Callable[[_Complaint], Diagnostic | None], ...] = (
     _missing_colon,
     _no_key,
 )
-
-
-def _span(file: str, line: int, column: int, width: int) -> Span:
-    return Span(file, line + 1, column + 1, column + 1 + width)
 
 
 def _lower(text: str) -> str:
