@@ -1,5 +1,6 @@
 """The project's settings: `reconcile.yaml`, found upwards from the working directory, and the environment."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import ManifestError, ReconcilerError
-from reconciler.manifests.compose import Document, compose
+from reconciler.manifests.compose import compose
+from reconciler.manifests.problems import EXPECTED, Place, describe, did_you_mean, field_names, locate
 from reconciler.model import unpack_span
 
 FILE_NAME = "reconcile.yaml"
@@ -110,8 +112,16 @@ class Found:
 
 
 def project_root(start: Path) -> Path:
-    """The nearest folder from `start` upwards that holds `reconcile.yaml`; `start` when none does."""
-    return next((folder for folder in (start, *start.parents) if (folder / FILE_NAME).is_file()), start)
+    """The nearest folder from `start` upwards that holds `reconcile.yaml`; `start` when none does.
+
+    Raises ReconcilerError where nobody can tell.
+    """
+    try:
+        return next((folder for folder in (start, *start.parents) if (folder / FILE_NAME).is_file()), start)
+    except OSError as failure:  # to go on without settings that are there would mean another state
+        raise ReconcilerError(
+            f"cannot look for {FILE_NAME}: {failure.strerror}: {failure.filename}"
+        ) from failure
 
 
 def find_settings(start: Path, env: Mapping[str, str]) -> Found:
@@ -132,21 +142,37 @@ def _read(file: Path) -> Settings:
         raise ManifestError(f"{FILE_NAME} cannot be read", problems)
     if not composed.documents:
         return Settings()
-    document = composed.documents[0]
+    document, *others = composed.documents
+    if others:
+        span = unpack_span(name, others[0].spans[()])
+        problem = replace(error("bad-setting", "settings are one document", span), hide_source=True)
+        raise ManifestError(f"{FILE_NAME} is not valid", [problem])
     try:
         return Settings.model_validate(document.value)
     except ValidationError as failure:
-        problems = [_explain(problem, document, name) for problem in failure.errors(include_url=False)]
+        place = Place(document, name)
+        found = [_explain(problem, place) for problem in failure.errors(include_url=False)]
+        problems = list({problem.span: problem for problem in reversed(found)}.values())[::-1]
         raise ManifestError(f"{FILE_NAME} is not valid", problems) from None
 
 
-def _explain(problem: Any, document: Document, file: str) -> Diagnostic:
-    path = tuple(problem["loc"])
-    while path and path not in document.spans:
-        path = path[:-1]
-    span: Span | None = unpack_span(file, document.spans[path]) if path in document.spans else None
-    field = ".".join(map(str, problem["loc"]))
-    told = error("bad-setting", f"`{field}`: {problem['msg'].lower()}", span, help="see docs/settings.md")
+def _explain(problem: Any, place: Place) -> Diagnostic:
+    path, _ = locate(problem, place.document.value)
+    setting = ".".join(map(str, path)) or FILE_NAME
+    kind, help, span = problem["type"], "", place.value(path)
+    if kind == "extra_forbidden":
+        span = place.key(path)
+        message = f"there is no setting `{setting}`"
+        help = did_you_mean(str(path[-1]), field_names(Settings, problem["loc"][:-1]))
+    elif kind in EXPECTED:
+        message = f"`{setting}`: expected {EXPECTED[kind]}, found {describe(problem['input'], secret=True)}"
+    elif kind == "literal_error":
+        message = f"this is not allowed for `{setting}`"
+        choices = re.findall("'([^']*)'", problem["ctx"]["expected"])
+        help = did_you_mean(str(problem["input"]), choices) or f"one of {', '.join(choices)}"
+    else:
+        message = f"`{setting}`: {problem['msg'].lower()}"
+    told = error("bad-setting", message, span, help=help or "see docs/settings.md")
     return replace(told, hide_source=True)  # somebody may have written a token or a password there
 
 
@@ -160,7 +186,8 @@ def _with_environment(settings: Settings, env: Mapping[str, str]) -> Settings:
         if unknown:
             raise ReconcilerError(
                 f"RECONCILE_CAPABILITIES names unknown capabilities: {', '.join(unknown)}",
-                help=f"known are: extended, {', '.join(sorted(EXTENDED))}",
+                help=did_you_mean(unknown[0], ["extended", *EXTENDED])
+                or f"known are: extended, {', '.join(sorted(EXTENDED))}",
             )
         platform = platform.model_copy(update={"capabilities": names})
     if env.get("RECONCILE_SETTLE_S"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import options
+from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import (
     DECIDE,
     DONE,
@@ -22,6 +23,7 @@ from reconciler.cli.failures import (
     reports_failures,
 )
 from reconciler.errors import ReconcilerError
+from reconciler.model import Address
 from reconciler.steps import Plan
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
     "approved_deletes",
     multiple=True,
     metavar="ADDRESS",
+    type=ADDRESS,
     help="Allow the deletion of exactly this resource; may be repeated.",
 )
 @options.lock_timeout
@@ -55,7 +58,7 @@ def command(
     paths: Sequence[str],
     plan_file: Path | None,
     auto_approve: bool,
-    approved_deletes: Sequence[str],
+    approved_deletes: Sequence[Address],
     lock_timeout: float,
     output: str,
     state_url: str | None,
@@ -74,6 +77,7 @@ def command(
         raise click.UsageError("--plan runs a saved plan; it takes no PATH")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
+    approved = [str(address) for address in approved_deletes]
     found, reporter = settings_here(), make_reporter()
     saved = _load(plan_file) if plan_file is not None else None
     if saved is None:
@@ -86,12 +90,12 @@ def command(
         async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             if saved is not None:
                 _show(saved, output)
-                return await run_saved(project, saved, approved_deletes, on_executor=watch.follow)
+                return await run_saved(project, saved, approved, on_executor=watch.follow)
             return await apply(
                 project,
                 desired,
                 approve=_approver(output, auto_approve=auto_approve),
-                approved_deletes=approved_deletes,
+                approved_deletes=approved,
                 on_executor=watch.follow,
             )
 

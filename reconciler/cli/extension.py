@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from reconciler.cli import options
+from reconciler.cli.addresses import AddressType
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
-from reconciler.cli.state import parse_address
+from reconciler.model import Address
 
 if TYPE_CHECKING:
     from reconciler.extensions.client import ProviderClient
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from reconciler.state.store import Store
 
 T = TypeVar("T")
+EXTENSION = AddressType("Extension")
 
 
 @click.group("extension", short_help="Look at extensions: show, sso.")
@@ -25,17 +27,16 @@ def command() -> None:
 
 
 @command.command("show")
-@click.argument("address")
+@click.argument("address", type=EXTENSION)
 @options.output
 @options.state
 @reports_failures
-def show(address: str, output: str, state_url: str | None) -> int:
+def show(address: Address, output: str, state_url: str | None) -> int:
     """Show one extension: status, plan, names, the secrets that it sets, costs."""
     from reconciler.pipeline.extension import look_at_extension
 
-    parsed = parse_address(address)
     shown = _with_providers(
-        state_url, lambda store, clients, costs: look_at_extension(store, clients, costs, parsed)
+        state_url, lambda store, clients, costs: look_at_extension(store, clients, costs, address)
     )
     found = _document(shown)
     if output == "json":
@@ -52,16 +53,15 @@ def show(address: str, output: str, state_url: str | None) -> int:
 
 
 @command.command("sso")
-@click.argument("address")
+@click.argument("address", type=EXTENSION)
 @click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
 @options.state
 @reports_failures
-def sso(address: str, only_print: bool, state_url: str | None) -> int:
+def sso(address: Address, only_print: bool, state_url: str | None) -> int:
     """Open the page where the provider signs a person in; print it where there is no browser or terminal."""
     from reconciler.pipeline.extension import sign_in_address
 
-    parsed = parse_address(address)
-    url = _with_providers(state_url, lambda store, clients, costs: sign_in_address(store, clients, parsed))
+    url = _with_providers(state_url, lambda store, clients, costs: sign_in_address(store, clients, address))
     if only_print or not sys.stdout.isatty() or not _opened(url):
         click.echo(url)
     return DONE

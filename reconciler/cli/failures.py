@@ -23,7 +23,9 @@ def first_of(*codes: int) -> int:
 
 
 def echo_json(document: Any) -> None:
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2, default=str))
+    text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
+    # A file's name may be no text; half a surrogate pair is written as JSON escapes it.
+    click.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Group(click.Group):
@@ -31,14 +34,21 @@ class Group(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([*self._late.items(), *own])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        from click.shell_completion import CompletionItem
+
+        late = [CompletionItem(name, help=help) for name, help in self._late.items()]
+        own = [CompletionItem(name, help=each.get_short_help_str()) for name, each in self.commands.items()]
+        verbs = [item for item in [*late, *own] if item.value.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-"):
-            import difflib
+            from reconciler.manifests.problems import did_you_mean
 
-            close = difflib.get_close_matches(args[0], names, n=1)
-            hint = f"; did you mean `{close[0]}`?" if close else ""
-            ctx.fail(f"no such command `{args[0]}`{hint}")
+            hint = did_you_mean(args[0], names)
+            ctx.fail(f"no such command `{args[0]}`{hint and f'; {hint}'}")
         return super().resolve_command(ctx, args)

@@ -1,6 +1,7 @@
 """The `reconcile` command: finds the verb, turns failures into messages and exit codes."""
 
 import gc
+import os
 import sys
 from typing import Any
 
@@ -19,8 +20,10 @@ _VERBS = {
     "show": "show one resource: live fields, snapshots, what is owed",
     "resolve": "say what became of a call whose outcome is unknown",
     "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
+    "new": "print a commented manifest of a kind, to be filled in",
     "schema": "print the JSON Schema of the manifests",
     "explain": "explain a kind, a field, or the code of an error",
+    "completion": "print the script for a shell's completion",
     "sandbox": "run the emulated platform",
     "provider": "build and prove extension providers: serve, check",
     "extension": "look at extensions: show, sso",
@@ -56,6 +59,10 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
+    if "_RECONCILE_COMPLETE" in os.environ:
+        from reconciler.cli.completion import answer
+
+        return answer(cli)
     try:
         code: Any = cli.main(arguments, prog_name="reconcile", standalone_mode=False)
     except click.UsageError as usage:

@@ -25,7 +25,9 @@ state = click.option("--state", "state_url", metavar="URL", help="State to use, 
 
 
 def paths(function: Function) -> Function:
-    return click.argument("paths", nargs=-1, metavar="[PATH]...")(function)
+    # Whether it can be read, the manifests' own diagnostics say.
+    path = click.Path(readable=False, allow_dash=True)
+    return click.argument("paths", nargs=-1, metavar="[PATH]...", type=path)(function)
 
 
 def platform(function: Function) -> Function:

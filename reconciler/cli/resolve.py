@@ -3,12 +3,13 @@
 import click
 
 from reconciler.cli import options
+from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.state import parse_address
+from reconciler.model import Address
 
 
 @click.command("resolve", short_help="Say what became of a call whose outcome is unknown.")
-@click.argument("address")
+@click.argument("address", type=ADDRESS)
 @click.option("--adopt", metavar="ID", help="The call made this object; or: yes, an inferred id is ours.")
 @click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
 @click.option("--restarted", is_flag=True, help="The restart that was owed is done.")
@@ -16,7 +17,7 @@ from reconciler.cli.state import parse_address
 @options.platform
 @reports_failures
 def command(
-    address: str,
+    address: Address,
     adopt: str | None,
     not_created: bool,
     restarted: bool,
@@ -37,23 +38,21 @@ def command(
         raise click.UsageError("give exactly one of --adopt ID, --not-created and --restarted")
     if adopt is not None and not adopt.strip():
         raise click.UsageError("--adopt is empty: an object has an id")
-    parsed = parse_address(address)
-
     found, reporter = settings_here(), make_reporter()
 
     async def work() -> str:
         chosen = Options(sandbox, state_url, lock_timeout, read_only=True)
-        policies = load_policies(found, reporter) if parsed.kind == "Extension" else ()
+        policies = load_policies(found, reporter) if address.kind == "Extension" else ()
         async with open_project(found, chosen, reporter, policies=policies) as project:
             if restarted:
-                return await settle_restart(project, parsed)
-            return await resolve_unknown(project, parsed, adopt=adopt)
+                return await settle_restart(project, address)
+            return await resolve_unknown(project, address, adopt=adopt)
 
     told = anyio.run(work)
     if output == "json":
         from reconciler.cli.failures import echo_json
 
-        echo_json({"format_version": "1", "address": address, "resolved": told})
+        echo_json({"format_version": "1", "address": str(address), "resolved": told})
     else:
         click.echo(f"{address}: {told}")
     return DONE

@@ -1,14 +1,53 @@
 """`reconcile schema`: the manifests' JSON Schema, for editors."""
 
+import json
+import os
+from pathlib import Path
+from typing import Any
+
 import click
 
-from reconciler.cli.failures import DONE, echo_json
+from reconciler.cli.failures import DONE, echo_json, reports_failures
 
 
 @click.command("schema", short_help="Print the JSON Schema of the manifests.")
-def command() -> int:
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it, such as to reconcile.schema.json, where new manifests say that it is.",
+)
+@reports_failures
+def command(out: Path | None) -> int:
     """Print the JSON Schema of the manifests, which editors' YAML language servers complete by."""
     from reconciler.manifests.schema import json_schema
 
-    echo_json(json_schema())
+    schema = json_schema()
+    if out is None:
+        echo_json(schema)
+    else:
+        _write(out, schema)
+        click.echo(f"Wrote {out}")
     return DONE
+
+
+def _write(out: Path, schema: dict[str, Any]) -> None:
+    """Replace an earlier schema of ours, and nothing else. Raises ReconcilerError."""
+    from reconciler.errors import ReconcilerError
+
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        if out.exists() and not _is_ours(out, schema["title"]):
+            raise ReconcilerError(f"{out} is something else than this schema", help="name another file")
+        beside.write_text(f"{json.dumps(schema, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
+        beside.replace(out)
+    except OSError as failure:
+        beside.unlink(missing_ok=True)
+        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure
+
+
+def _is_ours(out: Path, title: str) -> bool:
+    try:
+        found = json.loads(out.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("title") == title

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
-from reconciler.cli.state import document, parse_address
-from reconciler.model import owed_work
+from reconciler.cli.state import document
+from reconciler.model import Address, owed_work
 
 if TYPE_CHECKING:
     from reconciler.pipeline.show import Shown
 
 
 @click.command("show", short_help="Show one resource: live fields, snapshots, what is owed.")
-@click.argument("address")
+@click.argument("address", type=ADDRESS)
 @options.platform
 @reports_failures
-def command(address: str, output: str, state_url: str | None, sandbox: bool) -> int:
+def command(address: Address, output: str, state_url: str | None, sandbox: bool) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
     import anyio
 
@@ -27,15 +28,13 @@ def command(address: str, output: str, state_url: str | None, sandbox: bool) -> 
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.show import look_at
 
-    parsed = parse_address(address)
-
     found, reporter = settings_here(), make_reporter()
 
     async def work() -> "Shown":
         chosen = Options(sandbox, state_url, read_only=True)
-        policies = load_policies(found, reporter) if parsed.kind == "Extension" else ()
+        policies = load_policies(found, reporter) if address.kind == "Extension" else ()
         async with open_project(found, chosen, reporter, policies=policies) as project:
-            return await look_at(project, parsed)
+            return await look_at(project, address)
 
     shown = anyio.run(work)
     if output == "json":

@@ -6,10 +6,13 @@ import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.errors import ReconcilerError
 from reconciler.manifests.text import MOST_BYTES
-from reconciler.settings import Found, find_settings, project_root
+
+if TYPE_CHECKING:  # models take long to import, and `--help` and completion need none
+    from reconciler.settings import Found
 
 STDIN = "<stdin>"
 _LONGEST_SHOWN = 10_000  # characters: clipping and measuring an excerpt takes time with its line
@@ -27,6 +30,8 @@ def _lines(file: str) -> list[str]:
 
     File names in diagnostics are relative to the project's root.
     """
+    from reconciler.settings import project_root
+
     try:
         data = read_stdin() if file == STDIN else _read_file(project_root(Path.cwd()) / file)
     except OSError:
@@ -51,7 +56,9 @@ def read_line(file: str, line: int) -> str | None:
     return found if found is None or len(found) <= _LONGEST_SHOWN else None
 
 
-def settings_here() -> Found:
+def settings_here() -> "Found":
+    from reconciler.settings import find_settings
+
     try:
         here = Path.cwd()
     except FileNotFoundError:
@@ -59,5 +66,5 @@ def settings_here() -> Found:
     return find_settings(here, os.environ)
 
 
-def given_paths(paths: Sequence[str], found: Found) -> list[str]:
+def given_paths(paths: Sequence[str], found: "Found") -> list[str]:
     return list(paths) or [os.path.relpath(found.root / path) for path in found.settings.manifests]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.model import Address, StateRecord, owed_work
 from reconciler.state.store import JournalEntry, Restored, State, Store
@@ -75,15 +76,18 @@ def list_records(output: str, state_url: str | None) -> int:
 
 
 @command.command("show")
-@click.argument("address")
+@click.argument("address", type=ADDRESS)
 @options.output
 @options.state
 @reports_failures
-def show(address: str, output: str, state_url: str | None) -> int:
+def show(address: Address, output: str, state_url: str | None) -> int:
     """All that is recorded of one address. Secrets stand there as keyed fingerprints only."""
-    record = _load(state_url).records.get(parse_address(address))
+    from reconciler.pipeline.unrecorded import not_recorded
+
+    records = _load(state_url).records
+    record = records.get(address)
     if record is None:
-        raise _not_recorded(address)
+        raise not_recorded(address, records)
     found = document(record)
     if output == "json":
         echo_json({"format_version": "1", "record": found})
@@ -94,37 +98,37 @@ def show(address: str, output: str, state_url: str | None) -> int:
 
 
 @command.command("mv")
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
+@click.argument("source", metavar="FROM", type=ADDRESS)
+@click.argument("target", metavar="TO", type=ADDRESS)
 @options.output
 @options.state
 @options.lock_timeout
 @reports_failures
-def mv(source: str, target: str, output: str, state_url: str | None, lock_timeout: float) -> int:
+def mv(source: Address, target: Address, output: str, state_url: str | None, lock_timeout: float) -> int:
     """Record an object under another address, when its manifest got another name."""
     from reconciler.pipeline.resolve import move
 
-    before, after = parse_address(source), parse_address(target)
     moved: StateRecord = _with_store(
-        state_url, lambda store: move(store, before, after, *_whoever(), lock_timeout)
+        state_url, lambda store: move(store, source, target, *_whoever(), lock_timeout)
     )
     if output == "json":
-        echo_json({"format_version": "1", "from": source, "record": document(moved)})
+        echo_json({"format_version": "1", "from": str(source), "record": document(moved)})
     else:
         click.echo(f"{source} ({moved.id}) is now recorded as {target}")
     return DONE
 
 
 @command.command("forget")
-@click.argument("address", required=False)
+@click.argument("address", required=False, type=ADDRESS)
 @click.option("--unclaimed", metavar="ID", help="Tell no more of this object, which is in no record.")
 @options.state
 @options.lock_timeout
 @reports_failures
-def forget(address: str | None, unclaimed: str | None, state_url: str | None, lock_timeout: float) -> int:
+def forget(address: Address | None, unclaimed: str | None, state_url: str | None, lock_timeout: float) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
     from reconciler.pipeline.resolve import claim
     from reconciler.pipeline.resolve import forget as forget_record
+    from reconciler.pipeline.unrecorded import not_recorded
 
     if (address is None) == (unclaimed is None):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
@@ -134,12 +138,12 @@ def forget(address: str | None, unclaimed: str | None, state_url: str | None, lo
         click.echo(f"no more told of: {unclaimed}")
         return DONE
     assert address is not None
-    parsed = parse_address(address)
-    record = _load(state_url).records.get(parsed)
-    if not _with_store(state_url, lambda store: forget_record(store, parsed, *_whoever(), lock_timeout)):
-        raise _not_recorded(address)
+    records = _load(state_url).records
+    record = records.get(address)
+    if not _with_store(state_url, lambda store: forget_record(store, address, *_whoever(), lock_timeout)):
+        raise not_recorded(address, records)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
-    for owed in owed_work({parsed: record}) if record is not None else ():
+    for owed in owed_work({address: record}) if record is not None else ():
         click.echo(f"  with it: {owed.work} owed ({owed.certainty}), because {owed.because}")
     return DONE
 
@@ -259,13 +263,6 @@ def document(record: StateRecord) -> dict[str, Any]:
     }
 
 
-def parse_address(text: str) -> Address:
-    try:
-        return Address.parse(text)
-    except ValueError as failure:
-        raise click.UsageError(str(failure)) from failure
-
-
 def _load(state_url: str | None) -> State:
     found: State = _with_store(state_url, lambda store: store.load())
     return found
@@ -304,10 +301,6 @@ def _with_store(state_url: str | None, work: Callable[[Store], Awaitable[Any]]) 
             await store.close()
 
     return anyio.run(main)
-
-
-def _not_recorded(address: str) -> Exception:
-    return _nothing(f"`{address}` is not recorded")
 
 
 def _nothing(message: str) -> Exception:

@@ -26,6 +26,7 @@ from yaml.events import (
 )
 
 from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.manifests.complaint import NO_DOCUMENT_START
 from reconciler.manifests.scalars import FIRST_CHARACTERS, resolve
 from reconciler.manifests.spans import PathNode, SpanTable
 from reconciler.manifests.syntax import explain
@@ -91,6 +92,8 @@ def compose(data: bytes, file: str, table: SpanTable | None = None) -> Composed:
     except _Stop as stop:
         composed.diagnostics.append(stop.diagnostic)
     except yaml.MarkedYAMLError as problem:
+        if problem.problem == NO_DOCUMENT_START and composed.documents:
+            composed.documents.pop()  # it was not at its end: what could be said of it would be wrong
         composed.diagnostics.append(explain(problem, file, composer.lines))
     return composed
 
@@ -271,10 +274,16 @@ class _Composer:
         if text == "<<" and plain:
             return node.child(_MERGE, "<<", _MERGE)
         if plain and not _is_text(text):
+            is_boolean = isinstance(resolve(text)[0], bool)
+            message = (
+                f"the key `{text}` is a boolean in YAML 1.1"
+                if is_boolean
+                else f"the key `{text}` is not text"
+            )
             self.report(
                 error(
                     "non-string-key",
-                    f"the key `{text}` is not text" if text else "a key is empty",
+                    message if text else "a key is empty",
                     self.span(position),
                     help=f'quote it: "{text}"' if text else "",
                 )
@@ -315,13 +324,16 @@ class _Composer:
         self, key: PathNode, position: int, nodes: list[PathNode], key_positions: list[int]
     ) -> None:
         first = self.span(key_positions[nodes.index(key)])
+        help = "remove one of the two"
+        if key.path in (("apiVersion",), ("kind",), ("metadata",), ("spec",)):
+            help += ", or write `---` before a second manifest"
         self.report(
             error(
                 "duplicate-key",
                 f"the key `{key.path[-1]}` stands here twice",
                 self.span(position),
                 notes=(f"first at {first.file}:{first.line}:{first.column}",),
-                help="remove one of the two",
+                help=help,
             )
         )
 
@@ -341,7 +353,16 @@ class _Composer:
         )
 
     def bad_key(self, position: int, message: str) -> Diagnostic:
-        return error("non-string-key", message, self.span(position), help="a key is text")
+        span = self.span(position)
+        before = span.column - 2
+        if before >= 0 and self.lines[span.line - 1].startswith("{{", before):
+            return error(
+                "non-string-key",
+                "`{{` begins no value",
+                Span(self.file, span.line, span.column - 1, span.column + 1),
+                help="templates are not rendered here: do that first, or quote the text",
+            )
+        return error("non-string-key", message, span, help="a key is text")
 
     def bad_alias(self, event: AliasEvent, position: int, *, open: bool) -> Diagnostic:
         if open:
@@ -350,7 +371,7 @@ class _Composer:
             "unknown-anchor",
             f"no anchor `&{event.anchor}` stands before this alias in the document",
             self.span(position),
-            help="quote a text that begins with `*`",
+            help="an anchor is known in its own document only; quote a text that begins with `*`",
         )
 
     def too_deep(self, position: int) -> Diagnostic:
@@ -363,7 +384,8 @@ class _Composer:
             return error("too-large", message, self.span(position), help="split it into several files")
         expand = " once its aliases are expanded" if aliases else ""
         message = f"the document holds more than {MOST_DOCUMENT_EVENTS:,} keys and values{expand}"
-        return error("too-large", message, self.span(position), help="split it into several documents")
+        help = "write out what is meant, without aliases" if aliases else "split it into several documents"
+        return error("too-large", message, self.span(position), help=help)
 
     def too_many_documents(self, event: Event) -> Diagnostic:
         message = f"the file holds more than {MOST_DOCUMENTS:,} documents"

@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.kinds.base import Kind
+from reconciler.manifests.problems import did_you_mean
 from reconciler.model import Path, Resource
 
 
@@ -19,6 +20,7 @@ class Defaults:
             if type(kinds[policy.address.kind]).gives is not Kind.gives
         ]
         self._used = [False] * len(self._policies)
+        self._apps: set[str] = set()
         self._conflicts: dict[tuple[int, int, str], Diagnostic] = {}
 
     def apply(self, resource: Resource) -> Resource:
@@ -27,6 +29,8 @@ class Defaults:
         Names of fields of its spec are set there, as if written, with an inherited position; other
         names become objectives.
         """
+        if resource.address.app is not None:
+            self._apps.add(resource.address.app)
         given: dict[str, tuple[Any, int]] = {}
         for index, (policy, kind) in enumerate(self._policies):
             for name, value in kind.gives(policy.spec, resource).items():
@@ -64,11 +68,14 @@ class Defaults:
         """One warning per policy that matched nothing."""
         for (policy, _), used in zip(self._policies, self._used, strict=True):
             if not used:
+                app: Any = getattr(getattr(policy.spec, "selector", None), "app", None)
+                misspelt = app is not None and app not in self._apps
                 yield warning(
                     "unused-policy",
                     f"{policy.address} matches no resource",
-                    policy.span("spec", "selector"),
-                    help="check the selector's app and labels",
+                    policy.span("spec", "selector", *(("app",) if misspelt else ())),
+                    help=(did_you_mean(app, sorted(self._apps)) if misspelt else "")
+                    or "check the selector's app and labels",
                 )
 
     def _disagree(self, first: int, second: int, name: str, resource: Resource) -> None:

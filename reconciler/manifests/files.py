@@ -3,9 +3,10 @@
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from reconciler.diagnostics import Diagnostic, error, warning
+from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.manifests.text import MOST_BYTES
 
 STDIN = "<stdin>"
@@ -34,26 +35,35 @@ def read_files(
         name = name_of(given, root)
         if not os.path.lexists(given):
             problems.append(
-                error("missing-path", f"there is no file or directory `{given}`", help="check the path")
+                error(
+                    "missing-path",
+                    f"there is no file or directory `{given}`",
+                    Span(name, 1, 1, 1),
+                    help="check the path",
+                )
             )
             continue
         if not os.path.isdir(given):  # noqa: PTH112 (plain strings: a tree has many thousand of them)
             found = iter([(given, name)])
         else:
+            known = len(problems)
             tree = list(_walk(given, name if name != "." else "", os.path.realpath(given), problems))
             found = iter(tree)
-            if not tree:
+            if not tree and len(problems) == known:
                 problems.append(
-                    warning("no-manifests", f"`{given}` holds no *.yaml or *.yml file that is not hidden")
+                    warning(
+                        "no-manifests",
+                        f"`{given}` holds no *.yaml or *.yml file that is not hidden",
+                        Span(name, 1, 1, 1),
+                    )
                 )
         for path, shown in found:
             try:
                 data = _read(path, seen)
             except _NoFile:
-                problems.append(error("unreadable-file", f"`{shown}` is neither a file nor a pipe"))
+                problems.append(_unreadable(shown, "is neither a file nor a pipe"))
             except OSError as problem:
-                message = f"`{shown}` cannot be read: {problem.strerror or problem}"
-                problems.append(error("unreadable-file", message))
+                problems.append(_unreadable(shown, f"cannot be read: {problem.strerror or problem}"))
             else:
                 if data is not None:
                     yield shown, data
@@ -64,6 +74,10 @@ def name_of(given: str, root: Path) -> str:
     absolute = Path(os.path.abspath(given))  # noqa: PTH100 (resolve would follow symlinks)
     base = Path(os.path.abspath(root))  # noqa: PTH100
     return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else given
+
+
+def _unreadable(name: str, why: str) -> Diagnostic:
+    return error("unreadable-file", f"`{name}` {why}", Span(name, 1, 1, 1))
 
 
 class _NoFile(Exception):
@@ -94,28 +108,36 @@ def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> I
         with os.scandir(directory) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
     except OSError as problem:
-        problems.append(error("unreadable-file", f"`{name}` cannot be read: {problem.strerror or problem}"))
+        problems.append(_unreadable(name or directory, f"cannot be read: {problem.strerror or problem}"))
         return
     for entry in entries:
         if entry.name.startswith(".") or entry.name == SETTINGS_FILE:
             continue
         shown = f"{name}/{entry.name}" if name else entry.name
-        if entry.is_symlink() and (entry.name.endswith(SUFFIXES) or entry.is_dir()):
+        if entry.is_symlink() and (entry.name.endswith(SUFFIXES) or stat.S_ISDIR(_mode(entry))):
             real = os.path.realpath(entry.path)
             if os.path.commonpath([real, tree]) != tree:
-                problems.append(
-                    error(
-                        "symlink-outside",
-                        f"the symbolic link `{shown}` leads out of the directory that was given",
-                        help="name its target on the command line or in `manifests`",
-                    )
+                outside = error(
+                    "symlink-outside",
+                    f"the symbolic link `{shown}` leads out of the directory that was given",
+                    Span(shown, 1, 1, 1),
+                    help="name its target on the command line or in `manifests`",
                 )
+                problems.append(replace(outside, hide_source=True))  # it shows what may be nobody's business
                 continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, shown, tree, problems)
-        elif entry.name.endswith(SUFFIXES) and (entry.is_file() or _is_broken_link(entry)):
+        elif entry.name.endswith(SUFFIXES) and (
+            entry.is_file(follow_symlinks=False) or _mode(entry) == 0 or stat.S_ISREG(_mode(entry))
+        ):
             yield entry.path, shown
+        elif entry.name.endswith(SUFFIXES) and not stat.S_ISDIR(_mode(entry)):
+            problems.append(_unreadable(shown, "is no file; pipes are read when they are named themselves"))
 
 
-def _is_broken_link(entry: os.DirEntry[str]) -> bool:
-    return entry.is_symlink() and not os.path.exists(entry.path)  # noqa: PTH110 (see above)
+def _mode(entry: os.DirEntry[str]) -> int:
+    """The mode of what a link leads to; 0 when that is nothing, or the link itself again."""
+    try:
+        return entry.stat().st_mode
+    except OSError:
+        return 0

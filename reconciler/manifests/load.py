@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from reconciler.diagnostics import Diagnostic, Severity, error
+from reconciler.diagnostics import Diagnostic, Severity, Span, error, warning
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.compose import Document, compose
@@ -29,6 +29,7 @@ from reconciler.manifests.problems import (
     describe,
     did_you_mean,
     explain,
+    no_kind,
     surprises,
     wrong_type,
 )
@@ -174,6 +175,11 @@ class _Loader:
             # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same.
             hide = any(word in data for word in (*self.secret_kinds, b"value"))
             self.problems += (replace(problem, hide_source=hide) for problem in composed.diagnostics)
+        elif not composed.documents:
+            help = "write a manifest, or remove the file"
+            self.problems.append(
+                warning("empty-file", "no manifest is in this file", Span(file, 1, 1, 1), help=help)
+            )
         errors = 0
         for document in composed.documents:
             if errors > MOST_PROBLEMS:
@@ -243,12 +249,7 @@ class _Loader:
                 help=f"write `apiVersion: {API_VERSION}`, or keep manifests of other programs elsewhere",
             )
         elif "kind" not in value:
-            problem = error(
-                "missing-field",
-                "the field `kind` is missing",
-                place.value(()),
-                help=f"add `kind:` with one of {', '.join(self.kinds)}",
-            )
+            problem = no_kind(place, list(self.kinds))
         elif not isinstance(name, str):
             problem = wrong_type("text", ("kind",), place)
         elif name not in self.kinds:

@@ -8,15 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, get_args
+from unicodedata import normalize
 
 from pydantic import BaseModel, ValidationError
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.manifests.advice import NULL_HELP, as_pair, clip, lookalike, pattern_help, retype
 from reconciler.manifests.compose import Document
 from reconciler.manifests.scalars import resolve, written
 from reconciler.model import Path, unpack_span
 
-_EXPECTED = {
+EXPECTED = {
     "bool_type": "true or false",
     "dict_type": "a mapping",
     "float_type": "a number",
@@ -36,14 +38,7 @@ _BOUNDS = {
     "multiple_of": ("multiple_of", "must be a multiple of"),
 }
 _LENGTHS = frozenset({"string_too_short", "string_too_long", "too_short", "too_long"})
-_NAMES = {
-    r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}": (
-        "at most 63 letters, digits, `.`, `_` and `-`, the first one a letter or digit"
-    ),
-    r"[A-Za-z_][A-Za-z0-9_]{0,126}": ("at most 127 letters, digits and `_`, the first one a letter or `_`"),
-}
-_LONGEST_SHOWN = 40
-_NULL_HELP = "give it a value, or remove it"
+_BLOCKS = ("metadata", "spec", "lifecycle")
 MOST_PROBLEMS = 100  # shown of one file, of each severity: more of them help nobody
 
 
@@ -84,10 +79,21 @@ def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> l
     for (path, _), items in problems.items():
         if len(found) > MOST_PROBLEMS:
             break
-        if path in deeper and all(in_branch and item["type"] in _EXPECTED for item, in_branch in items):
+        if path in deeper and all(in_branch and item["type"] in EXPECTED for item, in_branch in items):
             continue  # another branch of the union fits the value's shape and says more
         found.append(place.finish(_explain(path, [item for item, _ in items], model, place)))
     return found
+
+
+def no_kind(place: Place, kinds: Sequence[str]) -> Diagnostic:
+    """The problem of a mapping without `kind`: perhaps there is one under another name."""
+    for key in place.document.value:
+        looks = "; ".join(filter(None, (lookalike(key), did_you_mean(key, ["kind"]))))
+        if looks.endswith("?"):
+            return error("unknown-field", f"unknown field `{clip(key)}`", place.key((key,)), help=looks)
+    listed = ", ".join(kinds)
+    help = f"add `kind:` with one of {listed}"
+    return error("missing-field", "the field `kind` is missing", place.value(()), help=help)
 
 
 def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
@@ -113,9 +119,15 @@ def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnos
 
 def did_you_mean(word: str, candidates: Sequence[str]) -> str:
     """A help text naming the candidate nearest to `word`, or ""."""
+    near = nearest(word, candidates)
+    return f"did you mean `{near}`?" if near else ""
+
+
+def nearest(word: str, candidates: Sequence[str]) -> str:
+    """The candidate that `word` may be a misspelling of, or "". Letter case and width do not matter."""
     by_lower = {candidate.lower(): candidate for candidate in candidates}
-    near = get_close_matches(word.lower(), by_lower, n=1)
-    return f"did you mean `{by_lower[near[0]]}`?" if near else ""
+    near = get_close_matches(normalize("NFKC", word).lower(), by_lower, n=1)
+    return by_lower[near[0]] if near else ""
 
 
 def describe(value: Any, *, secret: bool = False) -> str:
@@ -129,7 +141,7 @@ def describe(value: Any, *, secret: bool = False) -> str:
     kind = "text" if isinstance(value, str) else "boolean" if isinstance(value, bool) else "number"
     if secret:
         return kind if kind == "text" else f"a {kind}"
-    return f'the text "{_clip(value)}"' if kind == "text" else f"the {kind} {_clip(written(value))}"
+    return f'the text "{clip(value)}"' if kind == "text" else f"the {kind} {clip(written(value))}"
 
 
 def wrong_type(expected: str, path: Path, place: Place) -> Diagnostic:
@@ -139,34 +151,24 @@ def wrong_type(expected: str, path: Path, place: Place) -> Diagnostic:
     help = ""
     notes: tuple[str, ...] = ()
     if not place.secret:
-        help = _retype(expected, value, text)
-        if text is not None:
-            notes = (f"`{text}` is {_article(value)} in YAML 1.1: quote it to mean the text",)
+        help = retype(expected, value, text)
+        notes = _surprise(path, place)
     elif expected == "text" and isinstance(value, bool | int | float):
         help = "put it in quotes"
     elif value is None:
-        help = _NULL_HELP
+        help = NULL_HELP
     message = f"expected {expected}, found {describe(value, secret=place.secret)}"
     return error("wrong-type", message, place.value(path), notes=notes, help=help)
 
 
-def _article(value: Any) -> str:
-    return "a boolean" if isinstance(value, bool) else f"the number {written(value)}"
-
-
-def _retype(expected: str, value: Any, text: str | None) -> str:
-    if value is None:
-        return _NULL_HELP
-    if expected == "text" and isinstance(value, bool | int):
-        return f'quote it: "{_clip(text or written(value))}"'
-    if expected == "text" and isinstance(value, float):
-        return "put it in quotes"
-    if isinstance(value, str):
-        meant = resolve(value)[0]
-        fits = isinstance(meant, bool) if expected == "true or false" else isinstance(meant, int | float)
-        if expected in ("true or false", "an integer", "a number") and fits:
-            return f"write `{_clip(written(meant))}` without quotes"
-    return ""
+def _surprise(path: Path, place: Place) -> tuple[str, ...]:
+    """A note where YAML 1.1 reads the value as something else than it looks."""
+    text = place.document.surprises.get(path)
+    if text is None or place.secret:
+        return ()
+    value = _at(place.document.value, path)
+    reading = "a boolean" if isinstance(value, bool) else f"the number {written(value)}"
+    return (f"`{text}` is {reading} in YAML 1.1: quote it to mean the text",)
 
 
 def _explain(
@@ -176,14 +178,14 @@ def _explain(
     kind, context = first["type"], first.get("ctx", {})
     name = f"`{_dotted(path)}`"
     value = first["input"]
-    shown = "" if place.secret or isinstance(value, dict | list) else f"`{_clip(written(value))}`"
+    shown = "" if place.secret or isinstance(value, dict | list) else f"`{clip(written(value))}`"
     if kind == "missing":
         inside = f" in `{_dotted(path[:-1])}`" if len(path) > 1 else ""
         message = f"the field `{path[-1]}` is missing{inside}"
         return error("missing-field", message, place.key(path[:-1]), help=f"add `{path[-1]}:`")
     if kind == "extra_forbidden":
         return _unknown_field(path, first["loc"], model, place)
-    expected = list(dict.fromkeys(_EXPECTED[item["type"]] for item in items if item["type"] in _EXPECTED))
+    expected = list(dict.fromkeys(EXPECTED[item["type"]] for item in items if item["type"] in EXPECTED))
     if expected and len(expected) == len({item["type"] for item in items}):
         return wrong_type(" or ".join(expected), path, place)
     span = place.value(path)
@@ -193,16 +195,17 @@ def _explain(
         bound, words = _BOUNDS[kind]
         subject = f"{name} is {shown[1:-1]}" if shown else f"{name} is out of range"
         message = f"{subject}, {words} {context[bound]}"
-        return error("out-of-range", message, span)
+        return error("out-of-range", message, span, notes=_surprise(path, place))
     if kind in _LENGTHS:
         message = f"{name} is empty" if not value else f"{name}: {_lower(first['msg'])}"
         return error("out-of-range", message, span)
     if kind == "string_pattern_mismatch":
-        pattern = context["pattern"].removeprefix("^").removesuffix("$")
+        help = (not place.secret and lookalike(value)) or pattern_help(context["pattern"])
         if path[-1] in ("name", "app"):
-            message = f"{shown or name} is not a valid {'app name' if path[-1] == 'app' else 'name'}"
-            return error("bad-name", message, span, help=_NAMES.get(pattern, f"it must match {pattern}"))
-        return error("invalid-value", f"{name} is not valid", span, help=f"it must match {pattern}")
+            named = "app name" if path[-1] == "app" else "name"
+            message = f"{shown or name} is not a valid {named}" if value else f"{name} is empty"
+            return error("bad-name", message, span, help=help)
+        return error("invalid-value", f"{name} is not valid", span, help=help)
     if place.secret:
         return error("invalid-value", f"{name} is not valid", span)
     reason = str(context["error"]) if kind == "value_error" else _lower(first["msg"])
@@ -213,16 +216,20 @@ def _unknown_field(path: Path, loc: Path, model: type[BaseModel], place: Place) 
     field = str(path[-1])
     known = field_names(model, loc[:-1])
     inside = f" in `{_dotted(path[:-1])}`" if len(path) > 1 else ""
-    help = did_you_mean(field, known)
+    may_be_a_value = place.secret and _at(place.document.value, path) is None  # such as {hunter2}
+    looks = "" if may_be_a_value else lookalike(field)
+    help = "; ".join(filter(None, (looks, did_you_mean(field, known))))
+    if field.partition(":")[0] in known and not place.secret:
+        help = as_pair(field)
     if not help:
-        blocks = ("metadata", "spec", "lifecycle")
-        home = [block for block in blocks if field in field_names(model, (block,))]
+        home = [block for block in _BLOCKS if field in field_names(model, (block,))]
         if home and path[:-1] != (home[0],):
             help = f"`{field}` belongs under `{home[0]}`"
+        elif field in field_names(model, ()):
+            help = f"`{field}` belongs at the top, beside `kind`: remove its indentation"
         elif known:
             help = f"known here: {', '.join(f'`{name}`' for name in known)}"
-    may_be_a_value = place.secret and _at(place.document.value, path) is None  # such as {hunter2}
-    shown = "an unknown field" if may_be_a_value else f"unknown field `{_clip(field)}`"
+    shown = "an unknown field" if may_be_a_value else f"unknown field `{clip(field)}`"
     return error("unknown-field", f"{shown}{inside}", place.key(path), help=help)
 
 
@@ -240,9 +247,13 @@ def _not_allowed(path: Path, context: Mapping[str, Any], place: Place) -> Diagno
                 place.value(path),
                 help=f'quote it: "{text}"',
             )
-        return wrong_type(listed, path, place)
-    shown = "this" if place.secret else f"`{_clip(value)}`"
-    help = "" if place.secret else did_you_mean(value, choices)
+        problem = wrong_type(listed, path, place)
+        numbers = all(choice.isdecimal() for choice in choices) and isinstance(value, int | float)
+        return (
+            replace(problem, help="write one of them in quotes") if numbers and not place.secret else problem
+        )
+    shown = "this" if place.secret else f"`{clip(value)}`"
+    help = "" if place.secret else "; ".join(filter(None, (lookalike(value), did_you_mean(value, choices))))
     message = f"{shown} is not allowed for `{_dotted(path)}`"
     return error(
         "not-allowed",
@@ -313,10 +324,6 @@ def _at(value: Any, path: Path, default: Any = None) -> Any:
 def _dotted(path: Path) -> str:
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
 
 def _lower(text: str) -> str:

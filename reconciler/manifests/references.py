@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from operator import attrgetter
 
 from reconciler.diagnostics import Diagnostic, error
-from reconciler.manifests.problems import did_you_mean
+from reconciler.manifests.problems import nearest
 from reconciler.model import Address, Resource
 
 _MOST_CYCLES = 10
@@ -29,7 +30,7 @@ def unknown_references(
                 "unknown-reference",
                 f"no manifest declares {wanted}",
                 resource.span(*reference.span_path),
-                help=_nearest(wanted, resources) if suggestions <= _MOST_SUGGESTIONS else "",
+                help=_help(wanted, resource.address, resources) if suggestions <= _MOST_SUGGESTIONS else "",
             )
             yield resource.address, problem
 
@@ -65,8 +66,25 @@ def _cycle(resource: Resource, second: Address, loop: Sequence[Address]) -> Diag
     return error("reference-cycle", message, resource.span(*path), help="remove one of the references")
 
 
-def _nearest(wanted: Address, resources: Collection[Address]) -> str:
-    candidates = [
-        str(address) for address in resources if address.kind == wanted.kind and not address.ordinal
+def nearest_address(wanted: Address, known: Collection[Address]) -> str:
+    """A help text naming the one of `known` that `wanted` misspells in one of its parts, or ""."""
+    if len(known) > _MOST_CANDIDATES:
+        return ""
+    for part in ("name", "app", "kind"):
+        others = attrgetter(*(name for name in Address._fields if name != part))
+        alike = {
+            getattr(address, part) or "": address for address in known if others(address) == others(wanted)
+        }
+        if near := nearest(getattr(wanted, part) or "", list(alike)):
+            return f"did you mean `{alike[near]}`?"
+    return ""
+
+
+def _help(wanted: Address, referring: Address, resources: Collection[Address]) -> str:
+    """What may be meant: a name alone means one of the same app."""
+    known = [
+        address
+        for address in resources
+        if address.app == wanted.app and not address.ordinal and address != referring
     ]
-    return did_you_mean(str(wanted), candidates) if len(candidates) <= _MOST_CANDIDATES else ""
+    return nearest_address(wanted, known) or "correct the name, or write a manifest for it"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import isfinite, isnan
 from typing import Any
 
 from yaml.constructor import SafeConstructor
@@ -30,7 +31,8 @@ _LONGEST_NUMBER = 100  # base-60 numbers cost quadratic time
 def resolve(text: str) -> tuple[Any, bool]:
     """The value of the plain scalar `text`, and whether that is likely to surprise its writer.
 
-    Surprising are the booleans yes, no, on and off, octal numbers (017) and base-60 ones (1:30).
+    Surprising are the booleans yes, no, on and off, octal numbers (017), base-60 ones (1:30) and ones
+    with `_` between digits (1_000), which are text to readers of YAML 1.2.
     """
     if len(text) > _LONGEST_NUMBER:
         return text, False
@@ -49,12 +51,14 @@ def _surprises(text: str, value: Any) -> bool:
         return text.lower() not in ("true", "false")
     if isinstance(value, int):
         digits = text.lstrip("+-")
-        return ":" in text or (len(digits) > 1 and digits[0] == "0" and digits[1] not in "bx")
-    return isinstance(value, float) and ":" in text
+        return ":" in text or "_" in text or (len(digits) > 1 and digits[0] == "0" and digits[1] not in "bx")
+    return isinstance(value, float) and (":" in text or "_" in text)
 
 
 def written(value: Any) -> str:
     """How YAML writes the scalar `value`: true, 15, 1.5, null."""
     if value is None:
         return "null"
+    if isinstance(value, float) and not isfinite(value):
+        return ".nan" if isnan(value) else ".inf" if value > 0 else "-.inf"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,93 +1,262 @@
 """libyaml's complaints, in the words of somebody who writes manifests."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import yaml
 from yaml.error import MarkedYAMLError
+from yaml.tokens import (
+    FlowMappingEndToken,
+    FlowMappingStartToken,
+    FlowSequenceEndToken,
+    FlowSequenceStartToken,
+)
 
 from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.manifests.advice import lookalike
+from reconciler.manifests.complaint import (
+    NO_COLON,
+    NO_DOCUMENT_START,
+    NO_HYPHEN,
+    NO_KEY,
+    NO_TOKEN,
+    READABLE,
+    STRAY_COLON,
+    Complaint,
+)
 
-_READABLE = {
-    "found unknown escape character": (
-        "unknown escape in double quotes",
-        "write `\\\\` for a backslash, or use single quotes",
-    ),
-    "mapping values are not allowed in this context": (
-        "a `:` stands where no mapping can begin",
-        "quote text that holds `: `; a nested mapping begins on its own line, indented",
-    ),
-    "could not find expected ':'": ("a `:` is missing after this key", ""),
-    "did not find expected key": (
-        "expected a key",
-        "check the indentation; nothing may follow a quoted text on its line",
-    ),
-    "did not find expected '-' indicator": ("expected `-`", "indent all items of a list alike"),
-    "did not find expected ',' or ']'": ("expected `,` or `]`", ""),
-    "did not find expected ',' or '}'": ("expected `,` or `}`", ""),
-    "did not find expected node content": ("expected a value", ""),
-    "did not find expected <document start>": (
-        "expected a new document",
-        "check the indentation, or begin the document with `---`",
-    ),
-}
-_AT_CONTEXT = frozenset({"could not find expected ':'"})
+_OF_TAGS = frozenset(
+    {
+        "did not find URI escaped octet",
+        "did not find expected '!'",
+        "did not find expected tag URI",
+        "did not find expected whitespace or line break",
+        "did not find the expected '>'",
+        "found undefined tag handle",
+    }
+)
+_TAG = re.compile(r"!\S*")
 _OPENED = {"[": "list", "{": "mapping"}
+_CLOSED_BY = {"list": "]", "mapping": "}"}
+_ESCAPED = {"'": "''", '"': '\\"'}
+_FLOW_STARTS = (FlowSequenceStartToken, FlowMappingStartToken)
+_FLOW_ENDS = (FlowSequenceEndToken, FlowMappingEndToken)
+_PAIR = re.compile(r"[A-Za-z_]\w*\s*([:=])\s*\S")
+_LONGEST_KEY = 1024  # characters. Source: YAML 1.1, 4.5.1
+_RENDER_FIRST = "templates are not rendered here: do that first"
 
 
 def explain(problem: MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagnostic:
     """The first syntax error of a file; what follows it cannot be read."""
     mark = problem.problem_mark or problem.context_mark
-    if mark is None:
-        return error("yaml-syntax", _lower(str(problem.problem or problem)), Span(file, 1, 1, 1))
-    line, column = mark.line, mark.column
-    text = lines[line] if line < len(lines) else ""
-    indentation = re.match(r"[ \t]*", text)
-    if indentation and "\t" in indentation[0] and column <= indentation.end():
-        tab = text.index("\t")
-        return error(
-            "tab-indentation", "a tab cannot indent YAML", _span(file, line, tab), help="indent with spaces"
-        )
-    context = problem.context_mark
-    opening = _character(lines, context.line, context.column) if context else ""
     what = str(problem.problem or problem)
-    if context and opening in ('"', "'") and what.startswith("found unexpected"):
-        return error(
-            "yaml-syntax",
-            "the quoted text is never closed",
-            _span(file, context.line, context.column),
-            label="opened here",
-        )
-    if context and opening in _OPENED and not any(lines[line:]):
-        return error(
-            "yaml-syntax",
-            f"the {_OPENED[opening]} is never closed",
-            _span(file, context.line, context.column),
-            label="opened here",
-        )
-    if what == "found character that cannot start any token":
-        return error(
-            "yaml-syntax",
-            f"`{_character(lines, line, column)}` cannot begin a value",
-            _span(file, line, column),
-            help="quote the text",
-        )
-    message, help = _READABLE.get(what, (_lower(what), ""))
-    if context and what in _AT_CONTEXT:
-        line, column = context.line, context.column
-    notes: tuple[str, ...] = ()
-    if context and opening in _OPENED:
-        notes = (f"the {_OPENED[opening]} begins at {file}:{context.line + 1}:{context.column + 1}",)
+    if mark is None:
+        return error("yaml-syntax", _lower(what), Span(file, 1, 1, 1))
+    line, column = mark.line, mark.column
     if line >= len(lines):  # libyaml ends a text without a final line break on the line after it
         line, column = len(lines) - 1, len(lines[-1])
-    return error("yaml-syntax", message, _span(file, line, column), notes=notes, help=help)
+    context = problem.context_mark
+    complaint = Complaint(
+        what, file, lines, line, column, (context.line, context.column) if context else None
+    )
+    for recognise in _RECOGNISED:
+        found = recognise(complaint)
+        if found is not None:
+            return found
+    message, help = READABLE.get(what, (_lower(what), ""))
+    return complaint.report(message, help)
 
 
-def _character(lines: Sequence[str], line: int, column: int) -> str:
-    return lines[line][column : column + 1] if line < len(lines) else ""
+def _tab(it: Complaint) -> Diagnostic | None:
+    indentation = re.match(r"[ \t]*", it.text)
+    if indentation and "\t" in indentation[0] and it.column <= indentation.end():
+        span = it.span((it.line, it.text.index("\t")))
+        return error("tab-indentation", "a tab cannot indent YAML", span, help="indent with spaces")
+    if it.what == NO_TOKEN and it.character == "\t":
+        message = "a tab stands where only spaces can"
+        return error("tab-indentation", message, it.span(), help="use a space")
+    return None
 
 
-def _span(file: str, line: int, column: int) -> Span:
-    return Span(file, line + 1, column + 1, column + 2)
+def _merge_conflict(it: Complaint) -> Diagnostic | None:
+    marks = [number for number in range(it.line + 1) if it.lines[number].startswith("<<<<<<< ")]
+    if not marks or not any(line.startswith("=======") for line in it.lines[marks[-1] :]):
+        return None
+    return it.report(
+        "a merge conflict is not resolved",
+        "keep one of the two sides, and remove the lines of `<<<<<<<`, `=======` and `>>>>>>>`",
+        (marks[-1], 0),
+        width=7,
+    )
+
+
+def _open_quote(it: Complaint) -> Diagnostic | None:
+    if it.opening in ('"', "'") and it.what.startswith("found unexpected"):
+        return it.report("the quoted text is never closed", at=it.context, label="opened here")
+    return None
+
+
+def _open_bracket(it: Complaint) -> Diagnostic | None:
+    """The text ends inside of brackets, or something else stands where they should go on."""
+    kind = _OPENED.get(it.opening, "")
+    if not any(it.lines[it.line :]) and (kind or it.what == "did not find expected node content"):
+        opened = it.context if kind else _innermost_open(it.lines)
+        if opened is None:
+            return None
+        kind = _OPENED[it.lines[opened[0]][opened[1]]]
+        return it.report(f"the {kind} is never closed", at=opened, label="opened here")
+    if not kind or it.context is None or it.what == NO_COLON:
+        return None
+    begins = (f"the {kind} begins at {it.file}:{it.context[0] + 1}:{it.context[1] + 1}",)
+    for number in range(it.context[0], it.line + 1):
+        if it.lines[number].lstrip().startswith("//"):
+            column = it.lines[number].index("//")
+            return it.report("a comment begins with `#`", "", (number, column), width=2)
+    message, help = READABLE.get(it.what, (_lower(it.what), ""))
+    if it.character in ("]", "}") and it.character != _CLOSED_BY[kind]:
+        message, help = f"`{it.character}` does not close the {kind}", f"close it with `{_CLOSED_BY[kind]}`"
+    elif it.what.startswith("did not find expected ','"):
+        there = "end the line above" if it.line > it.context[0] else "separate two entries"
+        help = f"{there} with `,`, or close the {kind} with `{_CLOSED_BY[kind]}`"
+    return it.report(message, help, notes=begins)
+
+
+def _innermost_open(lines: Sequence[str]) -> tuple[int, int] | None:
+    """Where the last bracket that nothing closes stands."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)("\n".join(lines))
+    opened: list[tuple[int, int]] = []
+    try:
+        while (token := loader.get_token()) is not None:
+            if isinstance(token, _FLOW_STARTS):
+                opened.append((token.start_mark.line, token.start_mark.column))
+            elif isinstance(token, _FLOW_ENDS) and opened:
+                opened.pop()
+    except MarkedYAMLError:
+        pass
+    return opened[-1] if opened else None
+
+
+def _no_token(it: Complaint) -> Diagnostic | None:
+    if it.what != NO_TOKEN:
+        return None
+    if it.character == "%" and it.text[: it.column].endswith("{"):
+        return it.report("`{%` begins no value", _RENDER_FIRST, (it.line, it.column - 1), width=2)
+    if it.text.startswith("```"):
+        return it.report("a fence of Markdown is no YAML", "remove the line", width=3)
+    shown = "a backtick" if it.character == "`" else f"`{it.character}`"
+    return it.report(f"{shown} cannot begin a value", "quote the text")
+
+
+def _no_name(it: Complaint) -> Diagnostic | None:
+    sign = it.text[: it.column][-1:]
+    if it.what != "did not find expected alphabetic or numeric character" or sign not in ("&", "*"):
+        return None
+    return it.report(f"a name is missing after `{sign}`", "quote the text", (it.line, it.column - 1))
+
+
+def _tag(it: Complaint) -> Diagnostic | None:
+    at = it.context if it.opening == "!" else (it.line, it.column) if it.character == "!" else None
+    found = _TAG.match(it.lines[at[0]], at[1]) if at is not None else None
+    if at is None or found is None or it.what not in _OF_TAGS:
+        return None
+    return error(
+        "tag-refused",
+        "tags are not read from manifests",
+        it.span(at, len(found[0])),
+        help="remove the tag; quote a text that begins with `!`",
+    )
+
+
+def _directive(it: Complaint) -> Diagnostic | None:
+    if it.text.startswith("%") and it.what in READABLE:
+        message, help = READABLE[it.what]
+        return it.report(message, help, (it.line, 0), width=len(it.text.split()[0]))
+    if it.what == NO_DOCUMENT_START and not it.text.strip() and it.above >= 0:
+        message, help = READABLE[it.what]
+        return it.report(message, help, (it.above, 0), width=len(it.lines[it.above].rstrip()))
+    return None
+
+
+def _missing_colon(it: Complaint) -> Diagnostic | None:
+    if it.what == NO_COLON and it.context is not None:
+        return _without_colon(it, *it.context)
+    if it.what != STRAY_COLON or it.character != ":":
+        return None
+    key = it.text[: it.column]
+    if ": " in key or not key.strip():
+        return None
+    if len(key.strip()) > _LONGEST_KEY:
+        start = len(key) - len(key.lstrip())
+        return it.report(f"a key has at most {_LONGEST_KEY:,} characters", at=(it.line, start))
+    above = it.lines[it.above] if it.above >= 0 else ""
+    start, before = len(key) - len(key.lstrip()), len(above) - len(above.lstrip())
+    if re.search(r":(\s|$)", above):
+        deeper = start > before and not above.rstrip().endswith(":")
+        return _too_deep(it, start, before) if deeper else None
+    return _without_colon(it, it.above, before) if above else None
+
+
+def _too_deep(it: Complaint, column: int, above: int) -> Diagnostic:
+    return it.report(
+        f"the line is indented by {column}, but the one above, by {above}, has its value already",
+        "indent the two alike",
+        (it.line, column),
+        width=it.column - column,
+    )
+
+
+def _without_colon(it: Complaint, line: int, column: int) -> Diagnostic:
+    """The line that starts a key and never comes to a colon. It may hold a secret, so nothing repeats it."""
+    text = it.lines[line][column:].rstrip()
+    width = len(text) or 1
+    if re.fullmatch(r"--|----+", text):
+        return it.report("three hyphens separate two documents", "write `---`", (line, column), width=width)
+    if re.match(r"-[^\s-]", text):
+        return it.report("a space is missing after `-`", at=(line, column))
+    if found := _PAIR.match(text):
+        instead = "write a space after it" if found[1] == ":" else "write `: ` instead"
+        return it.report("a key ends with `:` and a space", instead, (line, column + found.start(1)))
+    return it.report("a `:` is missing after this key", lookalike(text), (line, column), width=width)
+
+
+def _no_key(it: Complaint) -> Diagnostic | None:
+    if it.what not in (NO_KEY, NO_HYPHEN):
+        return None
+    before = it.text[: it.column].rstrip()
+    if before[-1:] in _ESCAPED and before.count(before[-1]) > 1:
+        help = f"quote the whole value; a quote inside is written `{_ESCAPED[before[-1]]}`"
+        return it.report("text follows a quoted text", help)
+    if it.character in ("]", "}"):
+        return it.report(f"`{it.character}` closes nothing", "remove it")
+    if it.character == ":":
+        return it.report("a key is missing before the `:`", "")
+    if not it.begins_line or it.context is None:
+        return None
+    if it.column == it.context[1]:
+        if it.what == NO_HYPHEN:
+            return it.report("a key stands among the items of a list", "put `- ` before it, or indent it")
+        if re.match(r"-(\s|$)", it.text[it.column :]):
+            return it.report("an item of a list stands among keys", "indent it below its own key")
+        return None
+    indentation = f"{it.column} space{'' if it.column == 1 else 's'}"
+    return it.report(
+        f"the line is indented by {indentation}, like none that it could belong to",
+        "indent it like the lines beside it",
+    )
+
+
+_RECOGNISED: tuple[Callable[[Complaint], Diagnostic | None], ...] = (
+    _tab,
+    _merge_conflict,
+    _open_quote,
+    _open_bracket,
+    _no_token,
+    _no_name,
+    _tag,
+    _directive,
+    _missing_colon,
+    _no_key,
+)
 
 
 def _lower(text: str) -> str:

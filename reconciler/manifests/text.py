@@ -8,10 +8,23 @@ MOST_BYTES = 4 << 20
 LONGEST_LINE = 1_000_000  # characters: a position has 20 bits for its column
 
 _HARMLESS = bytes([9, 10, 13, *range(0x20, 0x7F)])
-# Beside control characters: the other line breaks of Unicode, by which YAML counts lines and editors do not.
+# Beside control characters: the other line breaks of Unicode, by which YAML counts lines and editors do not,
+# and what turns the direction of text, by which a reviewer sees another manifest than the one that is read.
 _REFUSED = re.compile(
-    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
+_KNOWN_AS = {
+    0x00: "NUL",
+    0x08: "backspace",
+    0x0C: "form feed",
+    0x1B: "escape",
+    0x7F: "delete",
+    0x85: "next line",
+    0x2028: "line separator",
+    0x2029: "paragraph separator",
+    0xFEFF: "byte order mark",
+}
+_SAMPLE = 64  # bytes by which UTF-16 and UTF-32 are known
 _TAG_DIRECTIVE = re.compile(r"^%TAG\b", re.MULTILINE)
 _SAVE_AS_UTF8 = "save it as UTF-8"
 
@@ -25,16 +38,18 @@ def decode(data: bytes, file: str) -> str | Diagnostic:
             Span(file, 1, 1, 1),
             help="split it into several files",
         )
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in data[:2] and len(data) > 1):
+    if _is_wide(data):
         return error("not-utf8", "the file is UTF-16 or UTF-32", Span(file, 1, 1, 2), help=_SAVE_AS_UTF8)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         return _invalid_utf8(problem, file)
     if data.translate(None, _HARMLESS) and (found := _REFUSED.search(text)):
+        code = ord(found[0])
+        known_as = f" ({_KNOWN_AS[code]})" if code in _KNOWN_AS else ""
         return error(
             "control-character",
-            f"the character U+{ord(found[0]):04X} cannot stand in a manifest",
+            f"the character U+{code:04X}{known_as} cannot stand in a manifest",
             span_at(text, found.start(), file),
             help="remove it, or write it as an escape in double quotes",
         )
@@ -59,6 +74,14 @@ def span_at(text: str, offset: int, file: str, width: int = 1) -> Span:
     line = before.count("\n") + before.count("\r") - before.count("\r\n") + 1
     column = offset - max(before.rfind("\n"), before.rfind("\r"))
     return Span(file, line, column, column + width)
+
+
+def _is_wide(data: bytes) -> bool:
+    """Whether this is UTF-16 or UTF-32: by its mark, or because of ASCII every other byte is NUL."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return True
+    sample = data[:_SAMPLE]
+    return b"\0" in sample[:2] and any(sample) and 5 * sample.count(0) >= 2 * len(sample)
 
 
 def _invalid_utf8(problem: UnicodeDecodeError, file: str) -> Diagnostic:

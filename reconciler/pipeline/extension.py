@@ -10,6 +10,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.kinds.extension_provider import ID
 from reconciler.model import Address, StateRecord
+from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.state.store import Store
 
 KIND = "Extension"
@@ -70,9 +71,10 @@ async def sign_in_address(store: Store, providers: Mapping[str, ProviderClient],
 async def _recorded(store: Store, address: Address) -> StateRecord:
     if address.kind != KIND:
         raise ReconcilerError(f"`{address}` is no extension", help="one looks like Extension/shop/db")
-    record = (await store.load()).records.get(address)
+    records = (await store.load()).records
+    record = records.get(address)
     if record is None:
-        raise ReconcilerError(f"`{address}` is not recorded", help="`reconcile state list` shows what is")
+        raise not_recorded(address, records)
     return record
 
 

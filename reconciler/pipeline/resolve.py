@@ -11,8 +11,10 @@ from reconciler.execution.leasing import leased
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
+from reconciler.manifests.references import nearest_address
 from reconciler.model import Address, StateRecord
 from reconciler.pipeline.project import Project
+from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 from reconciler.steps import PLATFORM, Read
 
@@ -56,9 +58,17 @@ def _question(
     record = state.records.get(address)
     if opened is None and (record is None or not record.inferred or adopt is None):
         raise ReconcilerError(
-            f"`{address}` has no call of unknown outcome", help="`reconcile plan` lists what is unknown"
+            f"`{address}` has no call of unknown outcome",
+            help=_open_one(state, address) or "`reconcile plan` lists what is unknown",
         )
     return opened, record
+
+
+def _open_one(state: State, address: Address) -> str:
+    """What `address` may be a misspelling of, among what there is a question about."""
+    asked = {entry.address for entry in state.open_intents if entry.address is not None}
+    inferred = {owner for owner, record in state.records.items() if record.inferred}
+    return nearest_address(address, asked | inferred)
 
 
 async def _must_be_possible(
@@ -163,7 +173,7 @@ async def move(
 def _movable(state: State, source: Address, target: Address) -> StateRecord:
     record = state.records.get(source)
     if record is None:
-        raise ReconcilerError(f"`{source}` is not recorded", help="`reconcile state list` shows what is")
+        raise not_recorded(source, state.records)
     if record.id in ("", source.name):
         raise ReconcilerError(
             f"`{source}` is known to the platform by its name only; another name is another object",

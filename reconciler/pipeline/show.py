@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.errors import NotFound, ReconcilerError
+from reconciler.errors import NotFound
 from reconciler.kinds import find_kinds
 from reconciler.model import Address, StateRecord
 from reconciler.pipeline.project import Project
+from reconciler.pipeline.unrecorded import not_recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,11 @@ class Shown:
 
 async def look_at(project: Project, address: Address) -> Shown:
     """Raises ReconcilerError when `address` is not recorded."""
-    record = (await project.store.load()).records.get(address)
+    records = (await project.store.load()).records
+    record = records.get(address)
     kind = find_kinds().get(address.kind)
     if record is None or kind is None:
-        raise ReconcilerError(f"`{address}` is not recorded", help="`reconcile state list` shows what is")
+        raise not_recorded(address, records)
     sets = sorted(set(kind.secret_names(None, record)) - {record.id})  # a Secret is its name
     read = kind.located(address, record.id, project.capabilities, record=record)
     if read is None:

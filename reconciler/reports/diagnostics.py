@@ -9,8 +9,11 @@ from reconciler.diagnostics import Diagnostic, Severity, Span
 _WIDEST = 100  # columns of a source line
 _BEFORE_CARET = 40  # columns kept before the caret of a clipped line
 _TAB = "    "
-_DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "remark"}
+_UNSEEN = (  # what turns the direction of text, breaks lines, or takes no room at all
+    "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    "\u2028\u2029\u200b\u2060\ufeff\ufffe\uffff"
+)
 _HIDDEN = "(not shown: it may hold a secret)"
 
 
@@ -18,7 +21,7 @@ def render(diagnostics: Iterable[Diagnostic], read_line: Callable[[str, int], st
     """All diagnostics in their order, with an empty line between two.
 
     `read_line(file, number)` gives a source line, or None when there is none to show. Control and
-    direction characters of names, values and source lines are made visible.
+    unseen characters of names, values and source lines are made visible.
     """
     return "\n".join(f"{_render(item, read_line)}\n" for item in diagnostics)
 
@@ -102,7 +105,7 @@ def _clipped_left(text: str, columns: int) -> str:
 
 
 def _visible(text: str) -> str:
-    """`text` as a terminal shows it: tabs as spaces, control and direction characters as escapes."""
+    """`text` as a terminal shows it: tabs as spaces, control and unseen characters as escapes."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_visible_character(character) for character in text)
@@ -111,7 +114,7 @@ def _visible(text: str) -> str:
 def _visible_character(character: str) -> str:
     if character == "\t":
         return _TAB
-    if unicodedata.category(character) in ("Cc", "Cs") or character in _DIRECTIONS:
+    if unicodedata.category(character) in ("Cc", "Cs") or character in _UNSEEN:
         code = ord(character)
         return f"\\u{code:04x}" if code > 0xFF else f"\\x{code:02x}"
     return character

@@ -119,14 +119,14 @@ def test_quoted_scalars_are_always_text() -> None:
     assert document("""[ "no", '10', "~", 'null', "1:30" ]""").value == ["no", "10", "~", "null", "1:30"]
 
 
-@pytest.mark.parametrize("text", ["no", "Yes", "on", "OFF", "017", "-010", "1:30", "1:30.5"])
+@pytest.mark.parametrize("text", ["no", "Yes", "on", "OFF", "017", "-010", "1:30", "1:30.5", "1_000"])
 def test_scalars_that_look_like_something_else_are_noted(text: str) -> None:
     path: Path = ("spec", "list", 0)
     assert document(f"spec: {{list: [{text}]}}").surprises == {path: text}
     assert document(f"spec: {{list: ['{text}']}}").surprises == {}
 
 
-@pytest.mark.parametrize("text", ["true", "False", "10", "0", "0x1F", "0b1", "1.5", "~", "text", "1_000"])
+@pytest.mark.parametrize("text", ["true", "False", "10", "0", "0x1F", "0b1", "1.5", "~", "text"])
 def test_scalars_that_look_like_what_they_are_are_not_noted(text: str) -> None:
     assert document(f"a: {text}").surprises == {}
 

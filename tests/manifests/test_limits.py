@@ -167,7 +167,7 @@ def test_bytes_that_are_no_text_are_refused_at_their_place(data: bytes, expected
         ("- a\nb: 1\n", ("yaml-syntax", 2, 1)),
         ("a:\n    b: 1\n  c: 2\n", ("yaml-syntax", 3, 3)),
         ("a: `b`\n", ("yaml-syntax", 1, 4)),
-        ("%FOO\n--- 1\n", ("yaml-syntax", 1, 5)),
+        ("%FOO\n--- 1\n", ("yaml-syntax", 1, 1)),
         ("a: b\n...\nfoo: }\n", ("yaml-syntax", 3, 1)),
         ("a: 1\nb: 2\na: 3\n", ("duplicate-key", 3, 1)),
         ('a: 1\n"a": 3\n', ("duplicate-key", 2, 1)),

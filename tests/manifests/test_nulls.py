@@ -26,7 +26,10 @@ HEAD = "apiVersion: reconciler/v1\n"
 def test_a_null_in_a_spec_is_of_the_wrong_type(spec: str, message: str, load_files: LoadFiles) -> None:
     (problem,) = load_files({"a.yaml": volume("data", spec)}).diagnostics
     assert (problem.code, problem.message) == ("wrong-type", message)
-    assert problem.help == "give it a value, or remove it"
+    mapping = "a mapping" in message
+    assert problem.help == (
+        "indent its fields below it, or write `{}`" if mapping else "give it a value, or remove it"
+    )
     assert problem.span is not None
     assert problem.span.line == 5
 

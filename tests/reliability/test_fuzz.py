@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from reconciler.execution import executor, settling
 from reconciler.execution.settling import Settlement
+from reconciler.manifests import complaint
 from reconciler.manifests import load as loading
-from reconciler.manifests import syntax
 from reconciler.pipeline.project import Project
 from reconciler.platform import client, outcome
 from reconciler.platform.client import Platform
@@ -138,12 +138,12 @@ def _dawdle(*arguments: Any, **named: Any) -> Any:
 
 
 def _points_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = syntax._span
+    honest = complaint._span
 
-    def off(file: str, line: int, column: int) -> Any:
-        return honest(file, line + 7, column)
+    def off(file: str, line: int, column: int, width: int) -> Any:
+        return honest(file, line + 7, column, width)
 
-    monkeypatch.setattr(syntax, "_span", off)
+    monkeypatch.setattr(complaint, "_span", off)
 
 
 def _plan_that_sends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from reconciler.diagnostics import has_errors
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.model import Address
@@ -96,7 +97,7 @@ class Scene:
 
     def desired(self, manifests: str) -> Desired:
         loaded = load(["-"], root=self.folder, stdin=manifests.encode)
-        assert loaded.diagnostics == (), loaded.diagnostics
+        assert not has_errors(loaded.diagnostics), loaded.diagnostics
         return Desired(loaded.resources)
 
     async def apply(self, manifests: str, *, approved_deletes: Sequence[str] = ()) -> Applied:

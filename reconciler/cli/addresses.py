@@ -1,0 +1,134 @@
+"""Addresses and kinds on the command line, and what a shell completes them to."""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from reconciler.model import Address
+
+_MOST_FILES = 300  # more of them would take longer than somebody waits for a Tab
+_DEFAULTS: dict[str, Any] = {"manifests": ["manifests"], "state": "sqlite:.reconcile/state.db"}
+
+
+class AddressType(click.ParamType):  # type: ignore[type-arg] # older releases of click take none
+    """An `Address`; completed from the manifests and from what is recorded. `kind`: only of this one."""
+
+    name = "address"
+
+    def __init__(self, kind: str = "") -> None:
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        if isinstance(value, Address):
+            return value
+        try:
+            return Address.parse(value)
+        except ValueError as failure:
+            raise click.UsageError(f"{failure}{_other_kind(value)}", ctx) from failure
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        found = {*_declared(), *_recorded(ctx.params.get("state_url"))}
+        texts = sorted(str(address) for address in found if self._kind in ("", address.kind))
+        return [CompletionItem(text) for text in texts if text.startswith(incomplete)]
+
+
+class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
+    """The name of a kind."""
+
+    name = "kind"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from reconciler.kinds import find_kinds
+        from reconciler.manifests.problems import did_you_mean
+
+        known = list(find_kinds())
+        if value not in known:
+            hint = did_you_mean(value, known) or f"kinds are {', '.join(known)}"
+            raise click.UsageError(f"there is no kind `{value}`; {hint}", ctx)
+        return str(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from reconciler.kinds import find_kinds
+
+        return [CompletionItem(name) for name in find_kinds() if name.startswith(incomplete)]
+
+
+def _other_kind(text: str) -> str:
+    """A hint for `volume/shop/data`."""
+    from reconciler.kinds import find_kinds
+    from reconciler.manifests.problems import nearest
+
+    kind, slash, rest = text.partition("/")
+    near = nearest(kind, list(find_kinds())) if slash else ""
+    return f"; did you mean `{near}/{rest}`?" if near and near != kind else ""
+
+
+ADDRESS = AddressType()
+KIND = KindType()
+
+
+# --- for completion: without models, which take longer to import than all of this takes ---
+
+
+def _declared() -> Iterator[Address]:
+    """What the configured manifests name, whether they are valid or not."""
+    from reconciler.manifests.compose import compose
+    from reconciler.manifests.files import read_files
+
+    root = _root()
+    paths = [str(root / path) for path in _setting(root, "manifests") if _at_rest(root / path)]
+    for name, data in islice(read_files(paths, root, None, []), _MOST_FILES):
+        for document in compose(data, name).documents:
+            address = _address(document.value)
+            if address is not None:
+                yield address
+
+
+def _address(manifest: Any) -> Address | None:
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
+        return None
+    name, app = manifest["metadata"].get("name"), manifest["metadata"].get("app")
+    try:
+        return Address.parse("/".join(str(part) for part in (manifest.get("kind"), app, name) if part))
+    except ValueError:
+        return None
+
+
+def _recorded(state_url: str | None) -> Sequence[Address]:
+    from reconciler.state.glance import recorded_addresses
+
+    root = _root()
+    return recorded_addresses(state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state"), root)
+
+
+def _root() -> Path:
+    from reconciler.manifests.files import SETTINGS_FILE
+
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / SETTINGS_FILE).is_file()), here)
+
+
+def _setting(root: Path, name: str) -> Any:
+    """What reconcile.yaml says, unchecked; the default where it says nothing usable."""
+    from reconciler.manifests.compose import compose
+    from reconciler.manifests.files import SETTINGS_FILE
+
+    file = root / SETTINGS_FILE
+    documents = compose(file.read_bytes(), SETTINGS_FILE).documents if file.is_file() else []
+    settings = documents[0].value if documents and isinstance(documents[0].value, dict) else {}
+    found = settings.get(name)
+    return found if isinstance(found, type(_DEFAULTS[name])) else _DEFAULTS[name]
+
+
+def _at_rest(path: Path) -> bool:
+    """No pipe: reading one takes what it holds from whoever it is for, or waits for ever."""
+    return path.is_dir() or path.is_file()

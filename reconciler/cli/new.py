@@ -1,0 +1,57 @@
+"""`reconcile new`: a manifest to fill in."""
+
+import re
+from pathlib import Path
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.addresses import KIND
+from reconciler.cli.failures import DONE, echo_json, reports_failures
+
+
+@click.command("new", short_help="Print a commented manifest of a kind, to be filled in.")
+@click.argument("kind", type=KIND)
+@click.option("--name", default="NAME", show_default=True, help="The resource's name.")
+@click.option("--app", default="APP", show_default=True, help="The app it belongs to.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write a new file instead.")
+@options.output
+@reports_failures
+def command(kind: str, name: str, app: str, out: Path | None, output: str) -> int:
+    """Print a manifest of KIND: required fields with placeholders, all others commented out."""
+    from reconciler.cli.sources import settings_here
+    from reconciler.kinds import find_kinds
+    from reconciler.kinds.base import Kind
+    from reconciler.manifests.advice import pattern_help
+    from reconciler.manifests.modeline import modeline
+    from reconciler.manifests.skeleton import skeleton
+
+    chosen = find_kinds()[kind]
+    for option, text, pattern in (("--name", name, chosen.name_pattern), ("--app", app, Kind.name_pattern)):
+        if not re.fullmatch(pattern, text):
+            raise click.UsageError(f"{option} `{text}` is not a valid name: {pattern_help(pattern)}")
+    found = settings_here()
+    likely = found.root / next(iter(found.settings.manifests), ".") / "new.yaml"
+    text = modeline(out or likely, found.root) + skeleton(chosen, name=name, app=app)
+    if out is not None:
+        _write(out, text)
+    if output == "json":
+        written = str(out) if out is not None else None
+        echo_json({"format_version": "1", "kind": kind, "file": written, "manifest": text})
+    else:
+        told = f"Wrote {out}: replace what stands in capitals.\n" if out is not None else text
+        click.echo(told, nl=False)
+    return DONE
+
+
+def _write(out: Path, text: str) -> None:
+    """Raises ReconcilerError, also when the file is there already."""
+    from reconciler.errors import ReconcilerError
+
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as failure:
+        raise ReconcilerError(f"{out} exists already", help="name another file, or remove it") from failure
+    except OSError as failure:
+        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure

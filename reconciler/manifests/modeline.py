@@ -1,0 +1,17 @@
+"""The first line of a generated manifest, by which editors with a YAML language server find the schema."""
+
+import os
+from pathlib import Path
+
+SCHEMA_FILE = "reconcile.schema.json"  # beside reconcile.yaml, and committed with it
+
+
+def modeline(file: Path, root: Path) -> str:
+    """The line for `file`, with its line break; `root` is the project's root.
+
+    The schema is named relative to the file, which is where language servers look for it. It need not
+    be there yet: `reconcile schema --out reconcile.schema.json` writes it.
+    """
+    folder = file.absolute().parent  # not resolved: the editor does not resolve it either
+    relative = os.path.relpath(root.absolute() / SCHEMA_FILE, folder)
+    return f"# yaml-language-server: $schema={Path(relative).as_posix()}\n"

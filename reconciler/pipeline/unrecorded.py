@@ -1,0 +1,13 @@
+"""An address that is in no record."""
+
+from collections.abc import Collection
+
+from reconciler.errors import ReconcilerError
+from reconciler.manifests.references import nearest_address
+from reconciler.model import Address
+
+
+def not_recorded(address: Address, recorded: Collection[Address]) -> ReconcilerError:
+    """What to raise; it names the one of `recorded` that is perhaps meant."""
+    help = nearest_address(address, recorded) or "`reconcile state list` shows what is"
+    return ReconcilerError(f"`{address}` is not recorded", help=help)

@@ -1,0 +1,3 @@
+from tests.manifests.broken.running import write_golden
+
+write_golden()
