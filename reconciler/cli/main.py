@@ -15,6 +15,7 @@ _VERBS = {
     "plan": "show what apply would do",
     "apply": "make the platform as the manifests say",
     "drift": "show what changed on the platform without us",
+    "import": "write manifests of what runs on the platform",
     "show": "show one resource: live fields, snapshots, what is owed",
     "resolve": "say what became of a call whose outcome is unknown",
     "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
@@ -36,7 +37,8 @@ class Verbs(click.Group):
             return None
         from importlib import import_module
 
-        command: click.Command = import_module(f"reconciler.cli.{cmd_name}").command
+        module = "import_" if cmd_name == "import" else cmd_name  # a module cannot be called `import`
+        command: click.Command = import_module(f"reconciler.cli.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

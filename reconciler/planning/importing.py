@@ -1,0 +1,248 @@
+"""Which live objects get a manifest, and under which address: what nobody declares or tracks yet."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from reconciler.kinds.base import Kind
+from reconciler.kinds.declared import Declared
+from reconciler.model import Address, Lifecycle, Path, Resource, StateRecord
+from reconciler.planning.match import possible
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """One present object as it was found. `place`: its app, or the organization where it was listed."""
+
+    kind: Kind
+    place: str
+    item: Any  # a wire object
+
+    @property
+    def id(self) -> str:
+        return str(self.item.id)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from all others: names of secrets are unique in their app only."""
+        return (self.kind.name, self.place if self.kind.in_app else "", self.id)
+
+    def __str__(self) -> str:
+        where = f" of app `{self.place}`" if self.kind.in_app else ""
+        return f"{self.kind.name} {self.id}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A manifest to write for `live`. `comments`: by path in the manifest."""
+
+    live: Live
+    declared: Declared
+    address: Address
+    spec: Mapping[str, Any]
+    comments: Mapping[Path, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An object that gets no manifest, because it is known already, or gone, or no manifest can hold it."""
+
+    live: Live
+    why: Literal["known", "gone", "refused"]
+    reason: str
+
+
+@dataclass(slots=True)
+class Known:
+    """What the manifests declare and the state records. `policies` give defaults."""
+
+    resources: Sequence[Resource]
+    records: Mapping[Address, StateRecord]
+    policies: Sequence[Resource]
+    kinds: Mapping[str, Kind]
+    skeletons: frozenset[str] = frozenset()  # addresses that stand in the manifests as comments
+    _adopted: dict[tuple[str, str], Address] = field(init=False)
+    _recorded: dict[tuple[str, str], Address] = field(init=False)
+    _unbound: dict[tuple[str, str | None], list[Resource]] = field(init=False)
+    _secrets: dict[tuple[str | None, str], Address] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._recorded = {(address.kind, record.id): address for address, record in self.records.items()}
+        self._adopted = {}
+        self._unbound, self._secrets = {}, {}
+        for resource in self.resources:
+            address = resource.address
+            if resource.adopt_id is not None:
+                self._adopted[address.kind, resource.adopt_id] = address
+            elif address not in self.records:
+                self._unbound.setdefault((address.kind, address.app), []).append(resource)
+        declared = {resource.address: resource for resource in self.resources}
+        for address in (*declared, *self.records):
+            kind = self.kinds.get(address.kind)
+            if kind is not None:
+                for name in kind.secret_names(declared.get(address), self.records.get(address)):
+                    self._secrets.setdefault((address.app, name), address)
+
+    def taken(self) -> set[Address]:
+        """Addresses that a new manifest cannot have."""
+        declared = {resource.address for resource in (*self.resources, *self.policies)}
+        return declared | self.records.keys()
+
+    def apps(self) -> list[str]:
+        """The apps that manifests and records name."""
+        return sorted({address.app for address in self.taken() if address.app})
+
+    def is_new(self, live: Live) -> bool:
+        """Whether nobody has `live` already, as far as its id tells."""
+        key = (live.kind.name, live.id)
+        return bool(live.item.present) and key not in self._adopted and key not in self._recorded
+
+    def why(self, live: Live, declared: Declared) -> str:
+        """Who has `live` already; "" for nobody."""
+        kind, app = live.kind, live.place if live.kind.in_app else None
+        if declared.skeleton:
+            setter = self._secrets.get((app, live.id))
+            if setter is not None:
+                return f"it is set by `{setter}`"
+            address = Address(kind.name, live.id, app)
+            return (
+                f"`{address}` stands in the manifests as a comment" if str(address) in self.skeletons else ""
+            )
+        owner = self._adopted.get((kind.name, live.id))
+        if owner is not None:
+            return f"it is declared as `{owner}`"
+        owner = self._recorded.get((kind.name, live.id))
+        if owner is not None:
+            lost = (
+                ""
+                if any(item.address == owner for item in self.resources)
+                else ", which has no manifest here"
+            )
+            return f"it is recorded as `{owner}`{lost}"
+        for resource in self._unbound.get((kind.name, app), ()):
+            match = kind.match(resource.spec, resource.address)
+            if match is None:
+                match = {"name": getattr(resource.spec, "name", None) or resource.address.name}
+            if possible(match, [live.item]):
+                return f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"
+        return ""
+
+    def given(self, live: Live) -> dict[str, Any]:
+        """What policies give an object whose manifest is silent; where they disagree, what equals nothing."""
+        found: dict[str, Any] = {}
+        for _, values in self._given_by_each(live):
+            for name, value in values.items():
+                found[name] = value if found.get(name, value) == value else object()
+        return found
+
+    def objectives(self, entries: Iterable[Entry]) -> list[tuple[Resource, int]]:
+        """The policies that want of the entries what is no field, and of how many."""
+        counts: Counter[int] = Counter()
+        for entry in entries:
+            fields = entry.live.kind.Spec.model_fields.keys()
+            for index, values in self._given_by_each(entry.live):
+                counts[index] += bool(values.keys() - fields)
+        return [(self.policies[index], count) for index, count in sorted(counts.items()) if count]
+
+    def _given_by_each(self, live: Live) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        app = live.place if live.kind.in_app else None
+        spec = live.kind.Spec.model_construct()
+        silent = Resource(Address(live.kind.name, "-", app), spec, Lifecycle(), "", {})
+        for index, policy in enumerate(self.policies):
+            values = self.kinds[policy.address.kind].gives(policy.spec, silent)
+            if values:
+                yield index, values
+
+
+def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Skipped]]:
+    """A manifest for each object that is not known, in the order of kinds and names; and all others."""
+    new: list[tuple[Live, Declared]] = []
+    skipped: list[Skipped] = []
+    names: Counter[tuple[str, str, str | None]] = Counter()
+    for live in found:
+        declared = live.kind.declare(live.item, live.place, known.given(live))
+        if declared is None:
+            continue
+        if not live.item.present:
+            state = getattr(live.item, "state", None) or getattr(live.item, "status", None)
+            skipped.append(Skipped(live, "gone", f"it is {state}"))
+            continue
+        names[live.kind.name, live.place, declared.name] += 1
+        why = known.why(live, declared)
+        if why:
+            skipped.append(Skipped(live, "known", why))
+        elif declared.refused:
+            skipped.append(Skipped(live, "refused", declared.refused))
+        else:
+            new.append((live, declared))
+    new.sort(key=lambda one: (one[1].skeleton, one[0].kind.name, one[1].name or "", one[0].id))
+    entries = [
+        _entry(live, declared, address, names[live.kind.name, live.place, declared.name])
+        for live, declared, address in _addressed(new, known.taken())
+    ]
+    return entries, skipped
+
+
+def _addressed(
+    new: Sequence[tuple[Live, Declared]], taken: set[Address]
+) -> Iterator[tuple[Live, Declared, Address]]:
+    """Each with an address of its own. The platform's name goes to the first that can have it."""
+    rightful: dict[int, Address] = {}
+    for number, (live, declared) in enumerate(new):
+        address = _address(live, declared.name or "")
+        if _can_be_named(live.kind, declared.name) and address not in taken:
+            rightful[number] = address
+            taken.add(address)
+    for number, (live, declared) in enumerate(new):
+        yield live, declared, rightful.get(number) or _free(live, declared.name or "", taken)
+
+
+def _address(live: Live, name: str) -> Address:
+    return Address(live.kind.name, name, live.place if live.kind.in_app else None)
+
+
+def _can_be_named(kind: Kind, name: str | None) -> bool:
+    return name is not None and re.fullmatch(kind.name_pattern, name) is not None
+
+
+def _free(live: Live, name: str, taken: set[Address]) -> Address:
+    base = file_stem(name) or live.kind.name.lower()
+    number = 1
+    while True:
+        suffix = f"-{number}" if number > 1 else ""
+        address = _address(live, f"{base[: _LONGEST_NAME - len(suffix)]}{suffix}")
+        if address not in taken:
+            taken.add(address)
+            return address
+        number += 1
+
+
+def file_stem(text: str) -> str:
+    """`text` with nothing but letters, digits and `._-` in it, of which the last three do not begin it."""
+    return _NO_NAME.sub("-", text).strip("._-")[:_LONGEST_NAME]
+
+
+def _entry(live: Live, declared: Declared, address: Address, of_that_name: int) -> Entry:
+    spec, comments = dict(declared.spec), dict(declared.comments)
+    order = list(live.kind.Spec.model_fields)
+    about = list(comments.get((), ()))
+    if "name" in order and declared.name != address.name:
+        if _can_be_named(live.kind, declared.name):
+            spec["name"] = declared.name
+        else:
+            about.append(f"its name on the platform is {declared.name!r}, which a manifest cannot say")
+    if of_that_name > 1:
+        about.append(
+            f"one of {of_that_name} that are called {declared.name!r} on the platform: {declared.apart}"
+        )
+    if declared.skeleton:
+        about.insert(0, f"{address} is set on the platform; {about.pop(0)}")
+    if about:
+        comments[()] = tuple(about)
+    spec = {name: spec[name] for name in sorted(spec, key=order.index)}
+    return Entry(live, declared, address, spec, comments)
