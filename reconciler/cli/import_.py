@@ -92,6 +92,8 @@ def command(
         report_failure(failure, as_json=output == "json")
         return interrupted.code
     _report(unmanaged, planned, found, output, dry_run=dry_run)
+    if planned and not _is_configured(folder, found):
+        click.echo(f"note: `{folder}` is not among the configured manifests: name it to `plan`", err=True)
     problems = unmanaged.diagnostics
     return watch.code(code_of(problems, FAILED if has_errors(problems) else DONE))
 
@@ -154,6 +156,13 @@ def _default_folder(found: "Found") -> Path:
             help="pass --out DIR",
         )
     return Path(paths[0])
+
+
+def _is_configured(folder: Path, found: "Found") -> bool:
+    from reconciler.cli.sources import given_paths
+
+    real = folder.resolve()
+    return any(real.is_relative_to(Path(path).resolve()) for path in given_paths((), found))
 
 
 def _declared(found: "Found", folder: Path) -> "tuple[list[str], Loaded]":

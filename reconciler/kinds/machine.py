@@ -23,6 +23,7 @@ from reconciler.model import (
     Effect,
     FieldChange,
     Impact,
+    Path,
     Resource,
     StateRecord,
 )
@@ -101,9 +102,10 @@ class MachineKind(Kind):
         spec, unfit = declared_fields(MachineSpec, ("id",), live, {})
         if unfit:
             return Declared(place, live.name, refused="no Machine manifest can have its id")
-        power = f"power: {live.power}" if live.power in ("started", "suspended") else "power: started"
-        told = f"{power}  (not managed until it is written; it is {live.state} now)"
-        return Declared(place, live.name or live.id, spec, {("spec", "power"): (told,)}, apart=live.id)
+        power = live.power if live.power in ("started", "suspended") else "started"
+        told = f"it is {live.state} now; its power is left alone until somebody writes it:"
+        comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (told, f"power: {power}")}
+        return Declared(place, live.name or live.id, spec, comments, apart=live.id)
 
     # --- deciding ---
 

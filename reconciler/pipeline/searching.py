@@ -170,7 +170,12 @@ class _Search:
             yield from self._objects(live.kind, live.place, read, str(live))
 
     def app(self, app: str) -> Iterator[Live]:
-        for kind, read in self._lists(app, self._of_whole_apps()):
+        lists = list(self._lists(app, self._of_whole_apps()))
+        if lists and all(read in self._unread for _, read in lists):
+            self._told |= {read for _, read in lists}
+            problem = self._unread[lists[-1][1]]
+            self.problems.append(error("unreadable", f"cannot read app `{app}`: {problem}"))
+        for kind, read in lists:
             yield from self._objects(kind, app, read, f"{kind.name}s of app `{app}`")
 
     def alone(self, id: str) -> list[Live]:
@@ -195,6 +200,12 @@ class _Search:
                 f"`{word}` is an app, and the id of an object outside apps",
                 code="import-ambiguous",
                 help=f"write `--app {word}` or `--cluster {word}` for the one that you mean",
+            )
+        if not is_app and not is_alone and all(read in self._answers for _, read in self._singles(word)):
+            kinds = " or ".join(kind.name for kind, _ in self._singles(word))
+            problem = "; ".join(sorted({self._unread[read] for read in lists[-1:]}))
+            return self.missing(
+                f"`{word}` is neither the id of a {kinds} nor an app that can be read: {problem}"
             )
         return self.alone(word) if is_alone else list(self.app(word))
 

@@ -13,6 +13,7 @@ from reconciler.planning.match import possible
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 63
+_DISAGREEMENT = object()  # what two policies give that differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class Known:
         found: dict[str, Any] = {}
         for _, values in self._given_by_each(live):
             for name, value in values.items():
-                found[name] = value if found.get(name, value) == value else object()
+                found[name] = value if found.get(name, value) == value else _DISAGREEMENT
         return found
 
     def objectives(self, entries: Iterable[Entry]) -> list[tuple[Resource, int]]:
@@ -165,7 +166,8 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
     skipped: list[Skipped] = []
     names: Counter[tuple[str, str, str | None]] = Counter()
     for live in found:
-        declared = live.kind.declare(live.item, live.place, known.given(live))
+        given = known.given(live)
+        declared = live.kind.declare(live.item, live.place, given)
         if declared is None:
             continue
         if not live.item.present:
@@ -176,8 +178,8 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
         why = known.why(live, declared)
         if why:
             skipped.append(Skipped(live, "known", why))
-        elif declared.refused:
-            skipped.append(Skipped(live, "refused", declared.refused))
+        elif refused := declared.refused or _overruled(live, declared, given):
+            skipped.append(Skipped(live, "refused", refused))
         else:
             new.append((live, declared))
     new.sort(key=lambda one: (one[1].skeleton, one[0].kind.name, one[1].name or "", one[0].id))
@@ -186,6 +188,15 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
         for live, declared, address in _addressed(new, known.taken())
     ]
     return entries, skipped
+
+
+def _overruled(live: Live, declared: Declared, given: Mapping[str, Any]) -> str:
+    """Why policies would change the object, since its manifest cannot hold what it has; "" if they do not."""
+    for name in given.keys() & live.kind.Spec.model_fields.keys() - declared.spec.keys():
+        value = getattr(live.item, name, None)
+        if value != given[name] and (value is not None or given[name] is _DISAGREEMENT):
+            return f"a policy gives it another `{name}`, and no manifest can say its own ({value})"
+    return ""
 
 
 def _addressed(
