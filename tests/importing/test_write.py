@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.manifests.compose import compose
 from reconciler.manifests.write import Commented, write
+from reconciler.model import Path
 
 # What YAML 1.1, YAML 1.2 or a careless writer takes for something else than text.
 TRAPS = [
@@ -50,7 +51,7 @@ TRAPS = [
     *(",", "", " ", "a: b", "a #b", "- a", "a:", " a", "a ", "\ufeff", "\x85", "\u2028", "\x7f"),
 ]
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20) | st.sampled_from(TRAPS)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(TRAPS)
 SCALARS = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False) | TEXT
 VALUES = st.recursive(
     SCALARS,
@@ -66,14 +67,16 @@ def read(text: str) -> list[Any]:
     return [document.value for document in composed.documents]
 
 
+@settings(deadline=None, max_examples=40)
 @given(DOCUMENTS, TEXT, TEXT)
 def test_whatever_is_written_is_read_back_as_it_was(
     documents: list[dict[str, Any]], remark: str, key: str
 ) -> None:
-    comments = {(): [remark], (key,): [remark], ("spec", key): [remark]}
+    comments: dict[Path, list[str]] = {(): [remark], (key,): [remark], ("spec", key): [remark]}
     assert read(write([Commented(each, comments) for each in documents], head=[remark])) == documents
 
 
+@settings(deadline=None, max_examples=40)
 @given(DOCUMENTS, TEXT)
 def test_a_disabled_document_is_a_comment_and_the_same_document_once_uncommented(
     documents: list[dict[str, Any]], remark: str
