@@ -74,6 +74,7 @@ def test_same_named_volumes_get_addresses_of_their_own_and_keep_their_name(scene
     imported = scene.run("shop")
     assert addresses(imported) == [f"Volume/shop/{name}" for name in ("data", "data-3", "data-4", "data-2")]
     assert "# one of 3 that are called 'data' on the platform: zone z1\n" in scene.read("shop.yaml")
+    assert [entry.spec.get("name") for entry in imported.entries] == [None, "data", "data", None]
     assert {action for _, action in actions(scene.plan())} == {"adopt"}
 
 
