@@ -51,10 +51,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An object that gets no manifest, because it is known already, or gone, or no manifest can hold it."""
+    """An object that gets no manifest. `why`:
+
+    known      a manifest or a comment has it
+    recorded   only the state has it
+    meant      a manifest may mean it, and does not say so
+    gone       it is being destroyed, or was
+    refused    no manifest can stand for it
+    """
 
     live: Live
-    why: Literal["known", "gone", "refused"]
+    why: Literal["known", "recorded", "meant", "gone", "refused"]
     reason: str
 
 
@@ -67,6 +74,7 @@ class Known:
     policies: Sequence[Resource]
     kinds: Mapping[str, Kind]
     skeletons: frozenset[str] = frozenset()  # addresses that stand in the manifests as comments
+    _declared: dict[Address, Resource] = field(init=False)
     _adopted: dict[tuple[str, str], Address] = field(init=False)
     _recorded: dict[tuple[str, str], Address] = field(init=False)
     _unbound: dict[tuple[str, str | None], list[Resource]] = field(init=False)
@@ -82,11 +90,11 @@ class Known:
                 self._adopted[address.kind, resource.adopt_id] = address
             elif address not in self.records:
                 self._unbound.setdefault((address.kind, address.app), []).append(resource)
-        declared = {resource.address: resource for resource in self.resources}
-        for address in (*declared, *self.records):
+        self._declared = {resource.address: resource for resource in self.resources}
+        for address in (*self._declared, *self.records):
             kind = self.kinds.get(address.kind)
             if kind is not None:
-                for name in kind.secret_names(declared.get(address), self.records.get(address)):
+                for name in kind.secret_names(self._declared.get(address), self.records.get(address)):
                     self._secrets.setdefault((address.app, name), address)
 
     def taken(self) -> set[Address]:
@@ -103,35 +111,37 @@ class Known:
         key = (live.kind.name, live.id)
         return bool(live.item.present) and key not in self._adopted and key not in self._recorded
 
-    def why(self, live: Live, declared: Declared) -> str:
-        """Who has `live` already; "" for nobody."""
+    def left_out(self, live: Live, declared: Declared) -> Skipped | None:
+        """Why `live` is not new: who has it already, or may be meant to. None: nobody."""
         kind, app = live.kind, live.place if live.kind.in_app else None
         if declared.skeleton:
-            setter = self._secrets.get((app, live.id))
-            if setter is not None:
-                return f"it is set by `{setter}`"
-            address = Address(kind.name, live.id, app)
-            return (
-                f"`{address}` stands in the manifests as a comment" if str(address) in self.skeletons else ""
-            )
+            return self._known_name(live, Address(kind.name, live.id, app))
         owner = self._adopted.get((kind.name, live.id))
         if owner is not None:
-            return f"it is declared as `{owner}`"
+            return Skipped(live, "known", f"it is declared as `{owner}`")
         owner = self._recorded.get((kind.name, live.id))
+        if owner is not None and owner in self._declared:
+            return Skipped(live, "known", f"it is recorded as `{owner}`")
         if owner is not None:
-            lost = (
-                ""
-                if any(item.address == owner for item in self.resources)
-                else ", which has no manifest here"
-            )
-            return f"it is recorded as `{owner}`{lost}"
+            told = f"it is recorded as `{owner}`, which has no manifest here: write that one again, or run "
+            return Skipped(live, "recorded", f"{told}`reconcile state forget {owner}` and import again")
         for resource in self._unbound.get((kind.name, app), ()):
             match = kind.match(resource.spec, resource.address)
             if match is None:
                 match = {"name": getattr(resource.spec, "name", None) or resource.address.name}
             if possible(match, [live.item]):
-                return f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"
-        return ""
+                told = f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"
+                return Skipped(live, "meant", told)
+        return None
+
+    def _known_name(self, live: Live, address: Address) -> Skipped | None:
+        """For what is known by its name only."""
+        setter = self._secrets.get((address.app, live.id))
+        if setter is not None:
+            return Skipped(live, "known", f"it is set by `{setter}`")
+        if str(address) in self.skeletons:
+            return Skipped(live, "known", f"`{address}` stands in the manifests as a comment")
+        return None
 
     def given(self, live: Live) -> dict[str, Any]:
         """What policies give an object whose manifest is silent; where they disagree, what equals nothing."""
@@ -175,9 +185,8 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
             skipped.append(Skipped(live, "gone", f"it is {state}"))
             continue
         names[live.kind.name, live.place, declared.name] += 1
-        why = known.why(live, declared)
-        if why:
-            skipped.append(Skipped(live, "known", why))
+        if left_out := known.left_out(live, declared):
+            skipped.append(left_out)
         elif refused := declared.refused or _overruled(live, declared, given):
             skipped.append(Skipped(live, "refused", refused))
         else:

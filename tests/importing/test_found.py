@@ -84,27 +84,34 @@ def test_a_new_volume_gets_no_address_that_a_record_still_holds(scene: Scene) ->
 
 
 @pytest.mark.parametrize(
-    ("declared", "why"),
+    ("declared", "why", "reason"),
     [
-        (manifest("mine", ", id: vol_1"), "it is declared as `Volume/shop/mine`"),
-        (manifest("data"), "`Volume/shop/data` may be meant to be it: set its `metadata.id` to adopt it"),
-        (manifest("mine", spec="name: data"), "`Volume/shop/mine` may be meant to be it"),
+        (manifest("mine", ", id: vol_1"), "known", "it is declared as `Volume/shop/mine`"),
+        (manifest("data"), "meant", "`Volume/shop/data` may be meant to be it: set its `metadata.id`"),
+        (manifest("mine", spec="name: data"), "meant", "`Volume/shop/mine` may be meant to be it"),
     ],
     ids=["by id", "by name", "by spec.name"],
 )
-def test_what_a_manifest_declares_or_may_mean_is_left_to_it(scene: Scene, declared: str, why: str) -> None:
+def test_what_a_manifest_declares_or_may_mean_is_left_to_it(
+    scene: Scene, declared: str, why: str, reason: str
+) -> None:
     scene.write(declared)
     found = scene.found("shop")
     assert found.entries == []
-    assert [each.why for each in found.skipped] == ["known"]
-    assert reasons(found)[0].startswith(why)
+    assert [each.why for each in found.skipped] == [why]
+    assert reasons(found)[0].startswith(reason)
 
 
-def test_what_the_state_records_is_left_out(scene: Scene) -> None:
-    scene.record(record("Volume/shop/lost", "vol_1"))
-    assert reasons(scene.found("shop")) == [
-        "it is recorded as `Volume/shop/lost`, which has no manifest here"
-    ]
+def test_what_the_state_records_is_left_out_and_told_if_its_manifest_is_gone(scene: Scene) -> None:
+    scene.record(record("Volume/shop/mine", "vol_1"))
+    (lost,) = scene.found("shop").skipped
+    assert (lost.why, lost.reason.partition(":")[0]) == (
+        "recorded",
+        "it is recorded as `Volume/shop/mine`, which has no manifest here",
+    )
+    scene.write(manifest("mine"))
+    (known,) = scene.found("shop").skipped
+    assert (known.why, known.reason) == ("known", "it is recorded as `Volume/shop/mine`")
 
 
 def test_a_cluster_that_a_manifest_may_mean_is_left_to_it(scene: Scene) -> None:
