@@ -18,7 +18,8 @@ from reconciler.manifests.place import Change, prepare, put
 from reconciler.manifests.write import Commented, comment, write
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.searching import Wanted, find_live
-from reconciler.planning.importing import Entry, Known, Live, Skipped, file_stem, sort_out
+from reconciler.planning.claims import Known, Live, Skipped
+from reconciler.planning.importing import Entry, file_stem, sort_out
 from reconciler.state.store import State
 
 _HEAD = (
@@ -103,7 +104,7 @@ def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, 
 
 def _objectives(known: Known, entries: Sequence[Entry]) -> Iterator[Diagnostic]:
     """Where a policy wants more of an imported object than it has: then a plan shows more than adoptions."""
-    for policy, count in known.objectives(entries):
+    for policy, count in known.objectives(entry.live for entry in entries):
         yield warning(
             "import-objective",
             f"{policy.address} has objectives for {count} of the imported objects: the next plan may also "

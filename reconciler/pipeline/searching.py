@@ -11,7 +11,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.model import Address, Observation
 from reconciler.pipeline.project import Project, read_all
-from reconciler.planning.importing import Live
+from reconciler.planning.claims import Live
 from reconciler.steps import Read
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.diagnostics import Diagnostic
-from reconciler.planning.importing import Entry, Skipped
+from reconciler.planning.claims import Skipped
+from reconciler.planning.importing import Entry
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import FORMAT_VERSION
 

@@ -225,7 +225,7 @@ def test_a_name_in_place_of_an_id_is_answered_with_the_ids(scene: Scene) -> None
 
 def test_secrets_become_comments_once(scene: Scene) -> None:
     scene.capabilities = frozenset({"secrets.list"})
-    secrets = [{"name": name} for name in ("API_KEY", "SET", "not-a-name")]
+    secrets = [{"name": name, "value": "canary"} for name in ("API_KEY", "SET", "not-a-name")]
     scene.live["/v1/apps/shop/secrets"] = {"secrets": secrets}
     scene.write(
         "apiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: set, app: shop}\n"
@@ -236,6 +236,7 @@ def test_secrets_become_comments_once(scene: Scene) -> None:
     assert reasons(first) == ["it is set by `Secret/shop/set`", "no Secret manifest can have its name"]
     text = scene.read("shop.yaml")
     assert "# Secret/shop/API_KEY is set on the platform; its value cannot be read." in text
+    assert "canary" not in text
     assert scene.run("shop").entries == []
     lines = [line.removeprefix("# ") for line in text.partition("uncomment:\n")[2].splitlines()]
     scene.write("\n".join(lines), "key.yaml")
