@@ -153,6 +153,19 @@ def test_an_app_that_cannot_be_read_stops_no_other(scene: Scene) -> None:
     assert codes(found) == ["unreadable", "unreadable"]
 
 
+def test_an_app_that_is_not_there_is_told_once(scene: Scene) -> None:
+    scene.capabilities = frozenset({"secrets.list"})
+    scene.live |= {volumes("gone"): MISSING, "/v1/apps/gone/secrets": MISSING}
+    (problem,) = scene.found("gone").diagnostics
+    assert "Could not find App" in problem.message
+
+
+def test_a_plan_is_written_as_the_manual_spells_it(scene: Scene) -> None:
+    scene.live["/v1/postgres/orders0000000000"] = {"data": cluster(plan="PERFORMANCE")}
+    (entry,) = scene.found(alone=["orders0000000000"]).entries
+    assert entry.spec["plan"] == "Performance"
+
+
 def test_a_refused_token_imports_nothing(scene: Scene) -> None:
     scene.live[volumes("shop")] = {"status": 401, "body": {"error": "no"}}
     with pytest.raises(Unauthorized):
