@@ -85,6 +85,24 @@ def starting(folder: Path, runs: int, *, most_help_s: float, most_validate_s: fl
     ]
 
 
+def importing(folder: Path, size: int, runs: int, *, most_s: float) -> list[Row]:
+    """An import of volumes that nobody declares yet into a file for each app. Ours alone."""
+    apps = [workload.app_name(app) for app in workload.apps(size)]
+    costs, calls = [], []
+    with serving([sys.executable, "-m", "bench.platform", str(size)], _REPOSITORY) as url:
+        env = {"RECONCILE_BASE_URL": url, "RECONCILE_TOKEN": "bench"}
+        for number in range(runs):
+            project = folder / f"import-{size}-{number}"
+            project.mkdir()
+            expect = f"Imported: {size} objects in {len(apps)} files."
+            costs.append(run([*RECONCILE, "import", *apps], project, env, expect=expect))
+            calls.append(_calls_since(url))
+    return [
+        Row(f"import of {size:,}: time", _wall_s(costs), "s", most_s),
+        Count(f"import of {size:,}: HTTP calls", median(calls), "", 1, len(apps)),
+    ]
+
+
 @contextmanager
 def _platform(project: Path, size: int) -> Iterator[str]:
     """The static platform for `size` volumes; the project that knows them all is written once."""

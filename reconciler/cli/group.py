@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +27,8 @@ class Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._late:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = import_module(f"reconciler.cli.{cmd_name}").command
+        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name  # no module can be called `import`
+        command: click.Command = import_module(f"reconciler.cli.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -17,6 +17,7 @@ _VERBS = {
     "plan": "show what apply would do",
     "apply": "make the platform as the manifests say",
     "drift": "show what changed on the platform without us",
+    "import": "write manifests of what runs on the platform",
     "show": "show one resource: live fields, snapshots, what is owed",
     "resolve": "say what became of a call whose outcome is unknown",
     "state": "list, show, mv, forget, unlock, backup, restore what is recorded",

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict
 
 from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.kinds.declared import Declared
 from reconciler.kinds.nested import nested_changes
 from reconciler.model import (
     Action,
@@ -151,6 +152,9 @@ class Kind(ABC):
     id_path: ClassVar[Path] = ("metadata", "id")  # where a manifest names an existing object
     takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
     unreadable: ClassVar[str] = "write-only"  # why `read` shows nothing
+    id_form: ClassVar[str] = ""  # a pattern of the platform's ids, which tells them from names of apps
+    list_capability: ClassVar[str] = ""  # without it, `listing` answers None
+    import_when_asked: ClassVar[bool] = False  # an import of a whole app leaves these objects out
 
     # --- while loading ---
 
@@ -227,6 +231,23 @@ class Kind(ABC):
 
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:
         """Fields by which an object without a record is recognised; None: by recorded id only."""
+        return None
+
+    # --- importing ---
+
+    def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
+        """The GET that lists all objects of an app, or (outside apps) of an organization. None: nothing does.
+
+        Where `read_alone`, the list need not show more than ids and names.
+        """
+        return None
+
+    def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared | None:
+        """A present live object in the words of a manifest; None for kinds that are not imported.
+
+        `place`: its app or organization, "" where nobody knows it. `given`: what a field has when the
+        manifest is silent, where that is not the platform's default.
+        """
         return None
 
     # --- deciding ---

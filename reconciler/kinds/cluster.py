@@ -13,6 +13,7 @@ from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, path_of, segment
+from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.model import (
     Action,
     Address,
@@ -27,9 +28,12 @@ PLANS = ("basic", "starter", "launch", "scale", "Performance")
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
 
 _PLAN_BY_LOWER = {plan.lower(): plan for plan in PLANS}
-_PLATFORM_ID = re.compile(r"[a-z0-9]{16}")
+_ID_FORM = r"[a-z0-9]{16}"
+_PLATFORM_ID = re.compile(_ID_FORM)
 _RFC3339_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
+# What a cluster has when its create says nothing else. Source: platform notes, "Postgres".
+_DEFAULTS = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False}
 
 _PLAN_IN_ANY_CASE = "|".join("".join(f"[{c.upper()}{c.lower()}]" for c in plan) for plan in PLANS)
 
@@ -130,6 +134,8 @@ class PostgresClusterKind(Kind):
     Spec = PostgresClusterSpec
     in_app = False
     read_alone = True
+    id_form = _ID_FORM
+    list_capability = "postgres.list"
     fields = (
         Field("plan", Effect.REFUSED, help=_RESTORE_INSTEAD, equal=_same_plan),
         Field("region", Effect.REFUSED, help=_RESTORE_INSTEAD),
@@ -204,6 +210,24 @@ class PostgresClusterKind(Kind):
         if "postgres.backups" not in capabilities:
             return {}
         return {"backups": Read(f"/v1/postgres/{segment(id)}/backups", "cluster_backups")}
+
+    # --- importing ---
+
+    def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
+        if self.list_capability not in capabilities:
+            return None
+        return Read(f"/v1/postgres?org_slug={segment(place)}", "clusters")
+
+    def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
+        org_slug = (live.organization.slug if live.organization is not None else None) or place
+        names = ("plan", "region", *_DEFAULTS)
+        spec, comments = declared_fields(PostgresClusterSpec, names, live, _DEFAULTS)
+        known = {"org_slug": org_slug, **spec}
+        unknown = [name for name in ("org_slug", "plan", "region") if not known.get(name)]
+        refused = f"no manifest can say its {', '.join(unknown)}" if unknown else ""
+        if live.status in FAILED_STATUSES:
+            refused = f"its status is {live.status}"
+        return Declared(org_slug, live.name, known, comments, refused, apart=f"region {live.region}")
 
     # --- deciding ---
 

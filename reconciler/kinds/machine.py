@@ -5,7 +5,7 @@ it, that is unknown, and a call is planned when the record does not hold that it
 Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import eq
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,6 +15,7 @@ from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Severity, error
 from reconciler.kinds.base import Field, Kind, Moves, Power, Spec, Subject, compare_fields, segment
+from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.restarts import RUNNING, STALE
 from reconciler.model import (
     Action,
@@ -22,6 +23,7 @@ from reconciler.model import (
     Effect,
     FieldChange,
     Impact,
+    Path,
     Resource,
     StateRecord,
 )
@@ -74,6 +76,8 @@ class MachineKind(Kind):
     }
     example: ClassVar = {"id": "5e1ec7edca5e42", "power": "suspended"}
     id_path = ("spec", "id")
+    list_capability = "machine.list"
+    import_when_asked = True  # a deploy may replace a machine by one with another id
     takes_over = False  # a machine is never ours: only its power is
     unreadable = "its live state is unknown without capability machine.get"
 
@@ -91,6 +95,23 @@ class MachineKind(Kind):
         if "machine.get" not in capabilities or id is None:
             return None
         return Read(_path(address, id), "machine")
+
+    # --- importing ---
+
+    def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
+        if self.list_capability not in capabilities:
+            return None
+        return Read(f"/v1/apps/{segment(place)}/machines", "machines")
+
+    def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
+        """The power is not written: whoever wants it kept says so."""
+        spec, unfit = declared_fields(MachineSpec, ("id",), live, {})
+        if unfit:
+            return Declared(place, live.name, refused="no Machine manifest can have its id")
+        power = live.power if live.power in ("started", "suspended") else "started"
+        told = f"it is {live.state} now; its power is left alone until somebody writes it:"
+        comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (told, f"power: {power}")}
+        return Declared(place, live.name or live.id, spec, comments, apart=live.id)
 
     # --- deciding ---
 

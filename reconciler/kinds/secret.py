@@ -4,7 +4,7 @@ Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from reconciler.kinds.base import (
     path_of,
     segment,
 )
+from reconciler.kinds.declared import Declared
 from reconciler.model import (
     SENSITIVE,
     Action,
@@ -82,6 +83,7 @@ class SecretKind(Kind):
     in_app = True
     name_pattern = NAME
     remake_missing = True
+    list_capability = "secrets.list"
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
     remarks: ClassVar = {
         "value_from": "the secret is set again when the value differs, wherever it comes from (the value's "
@@ -132,12 +134,23 @@ class SecretKind(Kind):
     # --- observing ---
 
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
-        if "secrets.list" not in capabilities:
-            return None
-        return Read(f"/v1/apps/{address.app}/secrets", "secrets")
+        return self.listing(address.app or "", capabilities)
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         return ("id", "digest")
+
+    # --- importing ---
+
+    def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
+        if self.list_capability not in capabilities:
+            return None
+        return Read(f"/v1/apps/{segment(place)}/secrets", "secrets")
+
+    def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
+        if not re.fullmatch(NAME, live.name):
+            return Declared(place, live.name, refused="no Secret manifest can have its name")
+        told = "its value cannot be read. To manage it, say where the value comes from and uncomment:"
+        return Declared(place, live.name, {"value_from": {"env": live.name}}, {(): (told,)}, skeleton=True)
 
     # --- deciding ---
 

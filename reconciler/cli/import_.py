@@ -1,0 +1,207 @@
+"""`reconcile import`: manifests of what runs on the platform already."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.failures import (
+    DONE,
+    FAILED,
+    code_of,
+    echo_diagnostics,
+    echo_json,
+    report_failure,
+    reports_failures,
+)
+from reconciler.diagnostics import has_errors
+from reconciler.errors import ReconcilerError
+
+if TYPE_CHECKING:
+    from reconciler.manifests.load import Loaded
+    from reconciler.pipeline.importing import Planned, Unmanaged
+    from reconciler.pipeline.searching import Wanted
+    from reconciler.settings import Found
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
+
+
+@click.command("import", short_help="Write manifests of what runs on the platform.")
+@click.argument("words", nargs=-1, metavar="[APP | APP/ID | ID]...")
+@click.option(
+    "--org", "organizations", multiple=True, metavar="SLUG", help="All clusters of an organization."
+)
+@click.option("--app", "apps", multiple=True, metavar="APP", help="As APP, also where it looks like an id.")
+@click.option("--cluster", "clusters", multiple=True, metavar="ID", help="One cluster, by its id.")
+@click.option("--machines", is_flag=True, help="Also the machines of each APP; their power stays unmanaged.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where the files go; default: the first of the configured manifests.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+@options.platform
+@reports_failures
+def command(
+    words: Sequence[str],
+    organizations: Sequence[str],
+    apps: Sequence[str],
+    clusters: Sequence[str],
+    machines: bool,
+    out: Path | None,
+    dry_run: bool,
+    output: str,
+    state_url: str | None,
+    sandbox: bool,
+) -> int:
+    """Write manifests of volumes and clusters that nobody declares or tracks yet; change nothing else.
+
+    APP is everything of an app, APP/ID one object of it, ID a volume or a cluster. The plan that
+    follows adopts what was written. Existing files are added to; run again, it adds what is new.
+    Exit 1 when something that was named could not be read or found: the rest is written.
+    """
+    from reconciler.cli.progress import make_reporter
+    from reconciler.cli.project import Options, open_project
+    from reconciler.cli.signals import Interrupted, Watch, run_watched
+    from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.importing import arrange, find_unmanaged, put_all
+
+    wanted = _wanted(words, organizations, apps, clusters, machines=machines)
+    found, reporter = settings_here(), make_reporter()
+    folder = out or _default_folder(found)
+    paths, loaded = _declared(found, folder)
+
+    async def work(watch: Watch) -> "tuple[Unmanaged, list[Planned]]":
+        async with open_project(found, Options(sandbox, state_url, read_only=True), reporter) as project:
+            unmanaged = await find_unmanaged(project, loaded, wanted)
+        planned = arrange(unmanaged, paths=paths, out=folder, root=found.root)
+        if not dry_run:
+            await put_all(planned)
+        return unmanaged, planned
+
+    watch = Watch()
+    try:
+        unmanaged, planned = run_watched(work, watch)
+    except Interrupted as interrupted:
+        failure = ReconcilerError("interrupted", help="files that were written are complete; run it again")
+        report_failure(failure, as_json=output == "json")
+        return interrupted.code
+    _report(unmanaged, planned, found, output, dry_run=dry_run)
+    if planned and not _is_configured(folder, found):
+        click.echo(f"note: `{folder}` is not among the configured manifests: name it to `plan`", err=True)
+    problems = unmanaged.diagnostics
+    return watch.code(code_of(problems, FAILED if has_errors(problems) else DONE))
+
+
+def _wanted(
+    words: Sequence[str],
+    organizations: Sequence[str],
+    apps: Sequence[str],
+    clusters: Sequence[str],
+    *,
+    machines: bool,
+) -> "Wanted":
+    """What the command line names. Raises click.UsageError for what names nothing."""
+    from reconciler.pipeline.searching import Wanted, meaning
+
+    if not (words or organizations or apps or clusters):
+        raise click.UsageError("name what to import: apps, ids, or --org SLUG")
+    bare: dict[str, list[str]] = {"app": list(map(_app, apps)), "id": [], "either": []}
+    objects = []
+    for word in words:
+        app, slash, id = word.partition("/")
+        if slash:
+            objects.append((_app(app), _id(id)))
+        else:
+            bare[meaning(word)].append(_app(word))
+    return Wanted(
+        bare["app"],
+        [_id(slug) for slug in organizations],
+        objects,
+        bare["id"],
+        [_id(id) for id in clusters],
+        [word for word in bare["either"] if word not in apps and word not in clusters],
+        frozenset({"Machine"} if machines else ()),
+    )
+
+
+def _app(word: str) -> str:
+    from reconciler.kinds.base import Kind
+
+    if not re.fullmatch(Kind.name_pattern, word):
+        raise click.UsageError(f"`{word}` is neither an app nor an id")
+    return word
+
+
+def _id(word: str) -> str:
+    if not _ID.fullmatch(word):
+        raise click.UsageError(f"`{word}` is no id")
+    return word
+
+
+def _default_folder(found: "Found") -> Path:
+    from reconciler.cli.sources import given_paths
+
+    paths = given_paths((), found)
+    if not paths or (os.path.lexists(paths[0]) and not Path(paths[0]).is_dir()):
+        raise ReconcilerError(
+            f"the configured manifests `{paths[0]}` are no directory"
+            if paths
+            else "no manifests are configured",
+            help="pass --out DIR",
+        )
+    return Path(paths[0])
+
+
+def _is_configured(folder: Path, found: "Found") -> bool:
+    from reconciler.cli.sources import given_paths
+
+    real = folder.resolve()
+    return any(real.is_relative_to(Path(path).resolve()) for path in given_paths((), found))
+
+
+def _declared(found: "Found", folder: Path) -> "tuple[list[str], Loaded]":
+    """The configured manifests and those in `folder`: where they are, and what they declare.
+
+    Raises ManifestError when they hold errors: what is new cannot be told then.
+    """
+    from reconciler.cli.sources import given_paths
+    from reconciler.errors import ManifestError
+    from reconciler.manifests.load import load
+
+    chosen = "manifests" in found.settings.model_fields_set
+    configured = [path for path in given_paths((), found) if chosen or os.path.lexists(path)]
+    paths = [path for path in configured if Path(path) != folder or folder.exists()]
+    if folder.exists():
+        paths.append(str(folder))
+    loaded = load(paths, root=found.root)
+    if has_errors(loaded.diagnostics):
+        raise ManifestError("the manifests hold errors; nothing was written", loaded.diagnostics)
+    return paths, loaded
+
+
+def _report(
+    unmanaged: "Unmanaged", planned: "Sequence[Planned]", found: "Found", output: str, *, dry_run: bool
+) -> None:
+    from reconciler.manifests.files import name_of
+    from reconciler.reports.importing import File, import_document, render_import
+
+    files = [
+        File(
+            name_of(str(each.change.path), found.root),
+            each.change.before is None,
+            each.entries,
+            each.change.added if dry_run else "",
+        )
+        for each in planned
+    ]
+    if output == "json":
+        echo_json(import_document(files, unmanaged.skipped, unmanaged.diagnostics, dry_run=dry_run))
+    else:
+        click.echo(render_import(files, unmanaged.skipped, dry_run=dry_run), nl=False)
+        echo_diagnostics(unmanaged.diagnostics)

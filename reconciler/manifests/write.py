@@ -1,0 +1,128 @@
+"""Values to YAML text: block style, text quoted only where it would be read as something else.
+
+What is written here, `compose` reads back as it was (a property test holds it to that).
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from reconciler.manifests.scalars import written
+from reconciler.model import Path
+
+INDENT = "  "
+LONGEST_KEY = 1000  # characters: YAML takes no longer ones without a mark of their own
+
+# Text that no reader takes for anything else, whichever version of YAML it reads.
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
+_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
+# What `text.decode` refuses, the byte order mark, and line breaks: all of it stands as escapes.
+_ESCAPED = re.compile(
+    "[^\t\x20-\x7e\xa0-\u2027\u202a-\u202d\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd"
+    "\U00010000-\U0010ffff]"
+)
+
+
+class Commented(NamedTuple):
+    """One document. `comments`: lines that stand above the value at a path, () for the document's beginning.
+
+    Those of a path that is not there stand at the end of the mapping that it would be in.
+    `disabled`: the whole document is written as a comment, with the `---` that it needs once it is none.
+    """
+
+    value: Mapping[str, Any]
+    comments: Mapping[Path, Sequence[str]] = {}
+    disabled: bool = False
+
+
+def write(documents: Sequence[Commented], *, head: Sequence[str] = (), follows: bool = False) -> str:
+    """All `documents`, with `head` as comments before the first.
+
+    `follows`: the text is put behind other documents. Disabled documents have to be the last ones.
+    Raises ValueError for a lone surrogate, a key that is too long, and what JSON has no value for.
+    """
+    lines: list[str] = []
+    for number, document in enumerate(documents):
+        start = [] if number == 0 and not follows and not document.disabled else ["---"]
+        opening = list(map(comment, head)) if number == 0 else []
+        above = list(map(comment, document.comments.get((), ())))
+        body = list(_mapping(document.value, (), document.comments))
+        if document.disabled:
+            lines += [*opening, *above, *(comment(line) for line in (*start, *body))]
+        else:
+            lines += [*start, *opening, *above, *body]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def comment(text: str) -> str:
+    """`text` as one line of comment, whatever it holds."""
+    return f"# {_ESCAPED.sub(_escape, text)}".rstrip()
+
+
+def scalar(value: Any) -> str:
+    """The scalar `value` on one line."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ".nan"
+        if math.isinf(value):
+            return ".inf" if value > 0 else "-.inf"
+        mantissa, e, exponent = repr(value).partition("e")
+        return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}{e}{exponent}"
+    if value is None or isinstance(value, bool | int):
+        return written(value)
+    raise ValueError(f"a {type(value).__name__} cannot be written")
+
+
+def _text(value: str) -> str:
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    value.encode()  # refuses a lone surrogate, which no escape of YAML stands for
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n")
+    return f'"{_ESCAPED.sub(_escape, escaped)}"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02X}" if code <= 0xFF else f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
+def _key(name: str) -> str:
+    if len(name) > LONGEST_KEY:
+        raise ValueError(f"the key {json.dumps(name[:20])}… is longer than {LONGEST_KEY} characters")
+    return _text(name)
+
+
+def _mapping(value: Mapping[str, Any], path: Path, comments: Mapping[Path, Sequence[str]]) -> Iterator[str]:
+    for name, item in value.items():
+        yield from map(comment, comments.get((*path, name), ()))
+        yield from _entry(f"{_key(name)}:", item, (*path, name), comments)
+    for missing, texts in comments.items():
+        if missing and missing[:-1] == path and missing[-1] not in value:
+            yield from map(comment, texts)
+
+
+def _entry(lead: str, item: Any, path: Path, comments: Mapping[Path, Sequence[str]]) -> Iterator[str]:
+    """`item` behind `lead`, which is a key or the dash of a list."""
+    if isinstance(item, Mapping):
+        inside = list(_mapping(item, path, comments))
+        lead = lead if item else f"{lead} {{}}"
+    elif isinstance(item, list | tuple):
+        inside = list(_sequence(item, path, comments))
+        lead = lead if item else f"{lead} []"
+    else:
+        inside = []
+        lead = f"{lead} {scalar(item)}"
+    if lead == "-" and not inside[0].startswith("#"):
+        lead = f"- {inside.pop(0)}"
+    yield lead
+    yield from (f"{INDENT}{line}" for line in inside)
+
+
+def _sequence(items: Sequence[Any], path: Path, comments: Mapping[Path, Sequence[str]]) -> Iterator[str]:
+    for number, item in enumerate(items):
+        yield from map(comment, comments.get((*path, number), ()))
+        yield from _entry("-", item, (*path, number), comments)

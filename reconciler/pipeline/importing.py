@@ -1,0 +1,185 @@
+"""Import: from what runs on the platform to manifests that adopt it. Sends nothing but GET."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio.lowlevel import checkpoint
+
+from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, has_errors, warning
+from reconciler.errors import Refused
+from reconciler.execution.unsettled import parse_intent
+from reconciler.kinds import find_kinds
+from reconciler.manifests.envelope import API_VERSION
+from reconciler.manifests.load import Loaded, load
+from reconciler.manifests.place import Change, prepare, put
+from reconciler.manifests.write import Commented, comment, write
+from reconciler.pipeline.project import Project
+from reconciler.pipeline.searching import Wanted, find_live
+from reconciler.planning.claims import Known, Live, Skipped
+from reconciler.planning.importing import Entry, file_stem, sort_out
+from reconciler.state.store import State
+
+_HEAD = (
+    "Imported from the platform. What is not written here has the platform's default, or is not known;",
+    "nothing watches over it until somebody writes it.",
+)
+_SKELETON = re.compile(rb"^# ([A-Z][A-Za-z]*/\S+) is set on the platform; ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Unmanaged:
+    """What the platform has and nobody declares or tracks, as manifests; and what else was found."""
+
+    entries: Sequence[Entry]
+    skipped: Sequence[Skipped]
+    diagnostics: Sequence[Diagnostic]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One file of an import, and what of it the file gets."""
+
+    change: Change
+    entries: Sequence[Entry]
+
+
+async def find_unmanaged(project: Project, loaded: Loaded, wanted: Wanted) -> Unmanaged:
+    """`loaded`: all manifests that may declare something of what is wanted."""
+    state = await project.store.load()
+    known = Known(
+        loaded.resources,
+        state.records,
+        loaded.policies,
+        find_kinds(),
+        _skeletons(project.root, loaded) if "secrets.list" in project.capabilities else frozenset(),
+    )
+    found = await find_live(project, wanted, known_apps=known.apps(), is_new=known.is_new)
+    doubtful, open_calls = _doubtful(found.live, state)
+    entries, skipped = sort_out((live for live in found.live if live.key not in doubtful), known)
+    problems = [*found.problems, *open_calls]
+    for each in skipped:
+        if each.why == "gone" and each.live.key in found.by_id:
+            problems.append(error("not-importable", f"{each.live} cannot be imported: {each.reason}"))
+        elif each.why == "refused":
+            problems.append(warning("not-importable", f"{each.live} is not imported: {each.reason}"))
+    return Unmanaged(entries, skipped, (*problems, *_objectives(known, entries)))
+
+
+def _skeletons(root: Path, loaded: Loaded) -> frozenset[str]:
+    """Addresses that stand in the manifests as comments."""
+    found: set[str] = set()
+    for name in loaded.files:
+        found |= {address.decode() for address in _SKELETON.findall((root / name).read_bytes())}
+    return frozenset(found)
+
+
+def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, str]], list[Diagnostic]]:
+    """Keys of objects that a call of unknown outcome may have made: whose they are is settled first."""
+    doubtful: set[tuple[str, str, str]] = set()
+    problems = []
+    for entry in state.open_intents:
+        address = entry.address
+        if address is None or not parse_intent(entry).creates:
+            continue
+        near = [
+            live
+            for live in found
+            if live.kind.name == address.kind and (not live.kind.in_app or live.place == address.app)
+        ]
+        if near:
+            doubtful |= {live.key for live in near}
+            problems.append(
+                error(
+                    UNKNOWN_OUTCOME,
+                    f"a call for `{address}` has an unknown outcome: it may have made one of "
+                    f"{len(near)} {address.kind}s that were found, so none of them is imported",
+                    help=f"run `reconcile apply`, or `reconcile resolve {address}`, and import again",
+                )
+            )
+    return doubtful, problems
+
+
+def _objectives(known: Known, entries: Sequence[Entry]) -> Iterator[Diagnostic]:
+    """Where a policy wants more of an imported object than it has: then a plan shows more than adoptions."""
+    for policy, count in known.objectives(entry.live for entry in entries):
+        yield warning(
+            "import-objective",
+            f"{policy.address} has objectives for {count} of the imported objects: the next plan may also "
+            "carry those out",
+            policy.span("spec"),
+        )
+
+
+# --- files ---
+
+
+def arrange(unmanaged: Unmanaged, *, paths: Sequence[str], out: Path, root: Path) -> list[Planned]:
+    """The files that the entries go into, below `out`. Nothing is written.
+
+    They are checked together with the manifests at `paths`. Raises Refused when they are not valid.
+    """
+    groups: dict[str, list[Entry]] = {}
+    for entry in unmanaged.entries:
+        stem = entry.declared.place
+        if not entry.live.kind.in_app:
+            stem = f"org-{file_stem(stem) or 'unnamed'}"
+        groups.setdefault(stem, []).append(entry)
+    reserved: set[str] = set()
+    planned = []
+    for stem in sorted(groups):
+        documents = [_document(entry) for entry in groups[stem]]
+        remarks = [*_HEAD, *_never_returned(groups[stem])]
+
+        def text(before: bytes | None, documents: Sequence[Commented] = documents) -> str:
+            held = (before or b"").decode("utf-8-sig", errors="replace").splitlines()
+            head = [line for line in remarks if comment(line) not in held]  # noqa: B023 - called at once
+            return write(documents, head=head, follows=before is not None)
+
+        planned.append(Planned(prepare(out, stem, text, reserved), groups[stem]))
+    _validate(planned, paths, root)
+    return planned
+
+
+def _document(entry: Entry) -> Commented:
+    address = entry.address
+    metadata = {"name": address.name}
+    if address.app is not None:
+        metadata["app"] = address.app
+    if not entry.declared.skeleton and entry.live.kind.id_path[0] == "metadata":
+        metadata["id"] = entry.live.id
+    value: Mapping[str, object] = {
+        "apiVersion": API_VERSION,
+        "kind": address.kind,
+        "metadata": metadata,
+        "spec": entry.spec,
+    }
+    return Commented(value, entry.comments, disabled=entry.declared.skeleton)
+
+
+def _never_returned(entries: Sequence[Entry]) -> Iterator[str]:
+    """What an adoption cannot know, for each kind."""
+    for kind in dict.fromkeys(entry.live.kind for entry in entries if not entry.declared.skeleton):
+        names = ", ".join(f"`{field.name}`" for field in kind.fields if field.source == "record")
+        if names:
+            yield f"{kind.name}: the platform never shows {names}: unknown here, and never compared."
+
+
+def _validate(planned: Sequence[Planned], paths: Sequence[str], root: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for number, each in enumerate(planned):
+            (Path(folder) / f"{number:06}-{each.change.path.name}").write_text(
+                each.change.added, encoding="utf-8"
+            )
+        loaded = load([*paths, folder], root=root)
+    if has_errors(loaded.diagnostics):
+        raise Refused("what was found does not make valid manifests; nothing was written", loaded.diagnostics)
+
+
+async def put_all(planned: Sequence[Planned]) -> None:
+    """Write the files one after another; a cancellation takes effect between two of them."""
+    for each in planned:
+        await checkpoint()
+        put(each.change)

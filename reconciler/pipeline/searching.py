@@ -1,0 +1,254 @@
+"""Finding live objects by what a person named: apps, organizations, ids. Sends nothing but GET."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.errors import ReconcilerError
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import Kind
+from reconciler.model import Address, Observation
+from reconciler.pipeline.project import Project, read_all
+from reconciler.planning.claims import Live
+from reconciler.steps import Read
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to look for. `objects`: app and id; `ids`: of objects whose app nobody named.
+
+    `alone`: ids of objects outside apps; `either`: words that are such an id or an app.
+    `kinds`: of those that are imported only when asked for, the ones that are.
+    """
+
+    apps: Sequence[str] = ()
+    organizations: Sequence[str] = ()
+    objects: Sequence[tuple[str, str]] = ()
+    ids: Sequence[str] = ()
+    alone: Sequence[str] = ()
+    either: Sequence[str] = ()
+    kinds: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`by_id`: keys of what was named by its id. `problems`: what could not be read or found."""
+
+    live: Sequence[Live]
+    by_id: frozenset[tuple[str, str, str]]
+    problems: Sequence[Diagnostic]
+
+
+def meaning(word: str) -> Literal["app", "id", "either"]:
+    """What a bare word can be. Ids that have no mark of their own look like names of apps."""
+    for kind in find_kinds().values():
+        if kind.id_form and re.fullmatch(kind.id_form, word):
+            return "id" if kind.in_app else "either"
+    return "app"
+
+
+async def find_live(
+    project: Project, wanted: Wanted, *, known_apps: Sequence[str], is_new: Callable[[Live], bool]
+) -> Found:
+    """Everything that `wanted` names and the platform shows, each object once.
+
+    `known_apps`: where an id is searched that stands alone. `is_new`: whether an object found by a list
+    that shows ids and names only is worth a read of its own. Raises ReconcilerError when the capability
+    for a list that is wanted is missing.
+    """
+    search = _Search(project, wanted, known_apps)
+    search.check_capabilities()
+    await search.read(search.first_reads())
+    listed = [live for slug in wanted.organizations for live in search.organization(slug)]
+    await search.read(read for live in listed if is_new(live) for read in search.details(live))
+    found = [detailed for live in listed for detailed in search.detailed(live)]
+    for app in wanted.apps:
+        found += search.app(app)
+    for id in wanted.alone:
+        found += search.alone(id)
+    for word in wanted.either:
+        found += search.app_or_alone(word)
+    for app, id in wanted.objects:
+        found += search.object(id, [app])
+    for id in wanted.ids:
+        found += search.object(id, search.apps_of_ids)
+    unique = {live.key: live for live in found}
+    return Found(list(unique.values()), frozenset(search.by_id), search.problems)
+
+
+@dataclass(slots=True)
+class _Search:
+    project: Project
+    wanted: Wanted
+    known_apps: Sequence[str]
+    problems: list[Diagnostic] = field(default_factory=list)
+    by_id: set[tuple[str, str, str]] = field(default_factory=set)
+    kinds: list[Kind] = field(init=False)
+    apps_of_ids: list[str] = field(init=False)
+    _answers: dict[Read, Sequence[Any]] = field(default_factory=dict)
+    _unread: dict[Read, str] = field(default_factory=dict)
+    _told: set[Read] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.kinds = [kind for kind in find_kinds().values() if type(kind).declare is not Kind.declare]
+        named = dict.fromkeys((*self.wanted.apps, *(app for app, _ in self.wanted.objects)))
+        self.apps_of_ids = list(named or self.known_apps) if self.wanted.ids else []
+
+    def check_capabilities(self) -> None:
+        wanted = [kind for kind in self.kinds if kind.name in self.wanted.kinds]
+        if self.wanted.organizations:
+            wanted += [kind for kind in self.kinds if not kind.in_app]
+        for kind in wanted:
+            if kind.listing("-", self.project.capabilities) is None:
+                by_id = "" if kind.in_app else "; or import each by its id"
+                raise ReconcilerError(
+                    f"listing {kind.name}s takes the capability `{kind.list_capability}`",
+                    help="add it to `platform.capabilities` in reconcile.yaml if your platform has that "
+                    f"endpoint{by_id}",
+                )
+
+    # --- reading ---
+
+    def first_reads(self) -> Iterator[Read]:
+        """All lists and single objects that are named."""
+        for app in (*self.wanted.apps, *self.wanted.either):
+            yield from (read for _, read in self._lists(app, self._of_whole_apps()))
+        for app in (*(app for app, _ in self.wanted.objects), *self.apps_of_ids):
+            yield from (read for _, read in self._lists(app, self.kinds))
+        for slug in self.wanted.organizations:
+            yield from (read for _, read in self._organization_lists(slug))
+        for id in (*self.wanted.alone, *self.wanted.either):
+            yield from (read for _, read in self._singles(id))
+
+    async def read(self, reads: Iterable[Read]) -> None:
+        def take(read: Read, observation: Observation) -> None:
+            if observation.complete:
+                self._answers[read] = observation.objects
+            else:
+                self._unread[read] = observation.problem
+
+        await read_all(self.project, list(dict.fromkeys(reads)), take)
+
+    def _of_whole_apps(self) -> list[Kind]:
+        return [kind for kind in self.kinds if not kind.import_when_asked or kind.name in self.wanted.kinds]
+
+    def _lists(self, app: str, kinds: Sequence[Kind]) -> Iterator[tuple[Kind, Read]]:
+        for kind in kinds:
+            read = kind.listing(app, self.project.capabilities) if kind.in_app else None
+            if read is not None:
+                yield kind, read
+
+    def _organization_lists(self, slug: str) -> Iterator[tuple[Kind, Read]]:
+        for kind in self.kinds:
+            read = None if kind.in_app else kind.listing(slug, self.project.capabilities)
+            if read is not None:
+                yield kind, read
+
+    def _singles(self, id: str) -> Iterator[tuple[Kind, Read]]:
+        for kind in self.kinds:
+            read = None if kind.in_app else kind.read(Address(kind.name, "-"), id, self.project.capabilities)
+            if read is not None:
+                yield kind, read
+
+    # --- what the answers hold ---
+
+    def organization(self, slug: str) -> Iterator[Live]:
+        for kind, read in self._organization_lists(slug):
+            yield from self._objects(kind, slug, read, f"{kind.name}s of `{slug}`")
+
+    def details(self, live: Live) -> Iterator[Read]:
+        yield from (read for kind, read in self._singles(live.id) if kind is live.kind)
+
+    def detailed(self, live: Live) -> Iterator[Live]:
+        """`live` as its own read shows it, where there was one; nothing if that one failed."""
+        read = next(self.details(live), None)
+        if read is None or (read not in self._answers and read not in self._unread):
+            yield live
+        else:
+            yield from self._objects(live.kind, live.place, read, str(live))
+
+    def app(self, app: str) -> Iterator[Live]:
+        lists = list(self._lists(app, self._of_whole_apps()))
+        if lists and all(read in self._unread for _, read in lists):
+            self._told |= {read for _, read in lists}
+            problem = self._unread[lists[-1][1]]
+            self.problems.append(error("unreadable", f"cannot read app `{app}`: {problem}"))
+        for kind, read in lists:
+            yield from self._objects(kind, app, read, f"{kind.name}s of app `{app}`")
+
+    def alone(self, id: str) -> list[Live]:
+        """The object outside apps that has this id."""
+        singles = list(self._singles(id))
+        found = [
+            live for kind, read in singles for live in self._objects(kind, "", read, f"{kind.name} {id}")
+        ]
+        self.by_id |= {live.key for live in found}
+        if not found and all(read in self._answers for _, read in singles):
+            kinds = " or ".join(kind.name for kind, _ in singles)
+            return self.missing(f"there is no {kinds} with id `{id}`")
+        return found
+
+    def app_or_alone(self, word: str) -> list[Live]:
+        """What `word` names, if that is one thing only. An answer that is missing proves nothing."""
+        lists = [read for _, read in self._lists(word, self._of_whole_apps())]
+        is_app = any(read in self._answers for read in lists)
+        is_alone = any(self._answers.get(read) for _, read in self._singles(word))
+        if is_app and is_alone:
+            return self.missing(
+                f"`{word}` is an app, and the id of an object outside apps",
+                code="import-ambiguous",
+                help=f"write `--app {word}` or `--cluster {word}` for the one that you mean",
+            )
+        if not is_app and not is_alone and all(read in self._answers for _, read in self._singles(word)):
+            kinds = " or ".join(kind.name for kind, _ in self._singles(word))
+            problem = "; ".join(sorted({self._unread[read] for read in lists[-1:]}))
+            return self.missing(
+                f"`{word}` is neither the id of a {kinds} nor an app that can be read: {problem}"
+            )
+        return self.alone(word) if is_alone else list(self.app(word))
+
+    def object(self, id: str, apps: Sequence[str]) -> list[Live]:
+        """The object of that id in one of `apps`."""
+        if not apps:
+            return self.missing(
+                f"nobody knows the app of `{id}`", help=f"the platform shows it below its app: write APP/{id}"
+            )
+        same_name = []
+        for app in apps:
+            for kind, read in self._lists(app, self.kinds):
+                for live in self._objects(kind, app, read, f"{kind.name}s of app `{app}`"):
+                    if live.id == id:
+                        self.by_id.add(live.key)
+                        return [live]
+                    if getattr(live.item, "name", None) == id:
+                        same_name.append(f"{app}/{live.id}")
+        if not same_name and any(
+            read in self._unread for app in apps for _, read in self._lists(app, self.kinds)
+        ):
+            return []  # it may be there: what could not be read is told already
+        return self.missing(
+            f"no object with id `{id}` in {_joined([f'`{app}`' for app in apps])}",
+            help=f"that is the name of {_joined(same_name)}: write the id"
+            if same_name
+            else "check id and app",
+        )
+
+    def missing(
+        self, message: str, *, code: str = "import-not-found", help: str = "check the id"
+    ) -> list[Live]:
+        self.problems.append(error(code, message, help=help))
+        return []
+
+    def _objects(self, kind: Kind, place: str, read: Read, shown: str) -> Iterator[Live]:
+        if read in self._unread and read not in self._told:
+            self._told.add(read)
+            self.problems.append(error("unreadable", f"cannot read {shown}: {self._unread[read]}"))
+        for item in self._answers.get(read, ()):
+            yield Live(kind, place, item)
+
+
+def _joined(words: Sequence[str]) -> str:
+    more = f" and {len(words) - 5} more" if len(words) > 5 else ""
+    return ", ".join(words[:5]) + more

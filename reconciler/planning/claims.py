@@ -1,0 +1,156 @@
+"""Whose a live object is already: what manifests declare, what the state records, what policies give."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from reconciler.kinds.base import Kind
+from reconciler.kinds.declared import Declared
+from reconciler.model import Address, Lifecycle, Resource, StateRecord
+from reconciler.planning.match import possible
+
+DISAGREEMENT = object()  # what two policies give that differ
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """One present object as it was found. `place`: its app, or the organization where it was listed."""
+
+    kind: Kind
+    place: str
+    item: Any  # a wire object
+
+    @property
+    def id(self) -> str:
+        return str(self.item.id)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from all others: names of secrets are unique in their app only."""
+        return (self.kind.name, self.place if self.kind.in_app else "", self.id)
+
+    def __str__(self) -> str:
+        where = f" of app `{self.place}`" if self.kind.in_app else ""
+        return f"{self.kind.name} {self.id}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An object that gets no manifest. `why`:
+
+    known      a manifest or a comment has it
+    recorded   only the state has it
+    meant      a manifest may mean it, and does not say so
+    gone       it is being destroyed, or was
+    refused    no manifest can stand for it
+    """
+
+    live: Live
+    why: Literal["known", "recorded", "meant", "gone", "refused"]
+    reason: str
+
+
+@dataclass(slots=True)
+class Known:
+    """What the manifests declare and the state records. `policies` give defaults."""
+
+    resources: Sequence[Resource]
+    records: Mapping[Address, StateRecord]
+    policies: Sequence[Resource]
+    kinds: Mapping[str, Kind]
+    skeletons: frozenset[str] = frozenset()  # addresses that stand in the manifests as comments
+    _declared: dict[Address, Resource] = field(init=False)
+    _adopted: dict[tuple[str, str], Address] = field(init=False)
+    _recorded: dict[tuple[str, str], Address] = field(init=False)
+    _unbound: dict[tuple[str, str | None], list[Resource]] = field(init=False)
+    _secrets: dict[tuple[str | None, str], Address] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._recorded = {(address.kind, record.id): address for address, record in self.records.items()}
+        self._adopted = {}
+        self._unbound, self._secrets = {}, {}
+        for resource in self.resources:
+            address = resource.address
+            if resource.adopt_id is not None:
+                self._adopted[address.kind, resource.adopt_id] = address
+            elif address not in self.records:
+                self._unbound.setdefault((address.kind, address.app), []).append(resource)
+        self._declared = {resource.address: resource for resource in self.resources}
+        for address in (*self._declared, *self.records):
+            kind = self.kinds.get(address.kind)
+            if kind is not None:
+                for name in kind.secret_names(self._declared.get(address), self.records.get(address)):
+                    self._secrets.setdefault((address.app, name), address)
+
+    def taken(self) -> set[Address]:
+        """Addresses that a new manifest cannot have."""
+        declared = {resource.address for resource in (*self.resources, *self.policies)}
+        return declared | self.records.keys()
+
+    def apps(self) -> list[str]:
+        """The apps that manifests and records name."""
+        return sorted({address.app for address in self.taken() if address.app})
+
+    def is_new(self, live: Live) -> bool:
+        """Whether nobody has `live` already, as far as its id tells."""
+        key = (live.kind.name, live.id)
+        return bool(live.item.present) and key not in self._adopted and key not in self._recorded
+
+    def left_out(self, live: Live, declared: Declared) -> Skipped | None:
+        """Why `live` is not new: who has it already, or may be meant to. None: nobody."""
+        kind, app = live.kind, live.place if live.kind.in_app else None
+        if declared.skeleton:
+            return self._known_name(live, Address(kind.name, live.id, app))
+        owner = self._adopted.get((kind.name, live.id))
+        if owner is not None:
+            return Skipped(live, "known", f"it is declared as `{owner}`")
+        owner = self._recorded.get((kind.name, live.id))
+        if owner is not None and owner in self._declared:
+            return Skipped(live, "known", f"it is recorded as `{owner}`")
+        if owner is not None:
+            told = f"it is recorded as `{owner}`, which has no manifest here: write that one again, or run "
+            return Skipped(live, "recorded", f"{told}`reconcile state forget {owner}` and import again")
+        for resource in self._unbound.get((kind.name, app), ()):
+            match = kind.match(resource.spec, resource.address)
+            if match is None:
+                match = {"name": getattr(resource.spec, "name", None) or resource.address.name}
+            if possible(match, [live.item]):
+                told = f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"
+                return Skipped(live, "meant", told)
+        return None
+
+    def _known_name(self, live: Live, address: Address) -> Skipped | None:
+        """For what is known by its name only."""
+        setter = self._secrets.get((address.app, live.id))
+        if setter is not None:
+            return Skipped(live, "known", f"it is set by `{setter}`")
+        if str(address) in self.skeletons:
+            return Skipped(live, "known", f"`{address}` stands in the manifests as a comment")
+        return None
+
+    def given(self, live: Live) -> dict[str, Any]:
+        """What policies give an object whose manifest is silent; where they disagree, what equals nothing."""
+        found: dict[str, Any] = {}
+        for _, values in self._given_by_each(live):
+            for name, value in values.items():
+                found[name] = value if found.get(name, value) == value else DISAGREEMENT
+        return found
+
+    def objectives(self, objects: Iterable[Live]) -> list[tuple[Resource, int]]:
+        """The policies that want of `objects` what is no field, and of how many."""
+        counts: Counter[int] = Counter()
+        for live in objects:
+            fields = live.kind.Spec.model_fields.keys()
+            for index, values in self._given_by_each(live):
+                counts[index] += bool(values.keys() - fields)
+        return [(self.policies[index], count) for index, count in sorted(counts.items()) if count]
+
+    def _given_by_each(self, live: Live) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        app = live.place if live.kind.in_app else None
+        spec = live.kind.Spec.model_construct()
+        silent = Resource(Address(live.kind.name, "-", app), spec, Lifecycle(), "", {})
+        for index, policy in enumerate(self.policies):
+            values = self.kinds[policy.address.kind].gives(policy.spec, silent)
+            if values:
+                yield index, values

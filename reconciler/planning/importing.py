@@ -1,0 +1,124 @@
+"""Which live objects get a manifest, and under which address: what nobody declares or tracks yet."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.kinds.base import Kind
+from reconciler.kinds.declared import Declared
+from reconciler.model import Address, Path
+from reconciler.planning.claims import DISAGREEMENT, Known, Live, Skipped
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A manifest to write for `live`. `comments`: by path in the manifest."""
+
+    live: Live
+    declared: Declared
+    address: Address
+    spec: Mapping[str, Any]
+    comments: Mapping[Path, tuple[str, ...]]
+
+
+def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Skipped]]:
+    """A manifest for each object that is not known, in the order of kinds and names; and all others."""
+    new: list[tuple[Live, Declared]] = []
+    skipped: list[Skipped] = []
+    names: Counter[tuple[str, str, str | None]] = Counter()
+    for live in found:
+        given = known.given(live)
+        declared = live.kind.declare(live.item, live.place, given)
+        if declared is None:
+            continue
+        if not live.item.present:
+            state = getattr(live.item, "state", None) or getattr(live.item, "status", None)
+            skipped.append(Skipped(live, "gone", f"it is {state}"))
+            continue
+        names[live.kind.name, live.place, declared.name] += 1
+        if left_out := known.left_out(live, declared):
+            skipped.append(left_out)
+        elif refused := declared.refused or _overruled(live, declared, given):
+            skipped.append(Skipped(live, "refused", refused))
+        else:
+            new.append((live, declared))
+    new.sort(key=lambda one: (one[1].skeleton, one[0].kind.name, one[1].name or "", one[0].id))
+    entries = [
+        _entry(live, declared, address, names[live.kind.name, live.place, declared.name])
+        for live, declared, address in _addressed(new, known.taken())
+    ]
+    return entries, skipped
+
+
+def _overruled(live: Live, declared: Declared, given: Mapping[str, Any]) -> str:
+    """Why policies would change the object, since its manifest cannot hold what it has; "" if they do not."""
+    for name in given.keys() & live.kind.Spec.model_fields.keys() - declared.spec.keys():
+        value = getattr(live.item, name, None)
+        if value != given[name] and (value is not None or given[name] is DISAGREEMENT):
+            return f"a policy gives it another `{name}`, and no manifest can say its own ({value})"
+    return ""
+
+
+def _addressed(
+    new: Sequence[tuple[Live, Declared]], taken: set[Address]
+) -> Iterator[tuple[Live, Declared, Address]]:
+    """Each with an address of its own. The platform's name goes to the first that can have it."""
+    rightful: dict[int, Address] = {}
+    for number, (live, declared) in enumerate(new):
+        address = _address(live, declared.name or "")
+        if _can_be_named(live.kind, declared.name) and address not in taken:
+            rightful[number] = address
+            taken.add(address)
+    for number, (live, declared) in enumerate(new):
+        yield live, declared, rightful.get(number) or _free(live, declared.name or "", taken)
+
+
+def _address(live: Live, name: str) -> Address:
+    return Address(live.kind.name, name, live.place if live.kind.in_app else None)
+
+
+def _can_be_named(kind: Kind, name: str | None) -> bool:
+    return name is not None and re.fullmatch(kind.name_pattern, name) is not None
+
+
+def _free(live: Live, name: str, taken: set[Address]) -> Address:
+    base = file_stem(name) or live.kind.name.lower()
+    number = 1
+    while True:
+        suffix = f"-{number}" if number > 1 else ""
+        address = _address(live, f"{base[: _LONGEST_NAME - len(suffix)]}{suffix}")
+        if address not in taken:
+            taken.add(address)
+            return address
+        number += 1
+
+
+def file_stem(text: str) -> str:
+    """`text` with nothing but letters, digits and `._-` in it, of which the last three do not begin it."""
+    return _NO_NAME.sub("-", text).strip("._-")[:_LONGEST_NAME]
+
+
+def _entry(live: Live, declared: Declared, address: Address, of_that_name: int) -> Entry:
+    spec, comments = dict(declared.spec), dict(declared.comments)
+    order = list(live.kind.Spec.model_fields)
+    about = list(comments.get((), ()))
+    if "name" in order and declared.name != address.name:
+        if _can_be_named(live.kind, declared.name):
+            spec["name"] = declared.name
+        else:
+            about.append(f"its name on the platform is {declared.name!r}, which a manifest cannot say")
+    if of_that_name > 1:
+        about.append(
+            f"one of {of_that_name} that are called {declared.name!r} on the platform: {declared.apart}"
+        )
+    if declared.skeleton:
+        about.insert(0, f"{address} is set on the platform; {about.pop(0)}")
+    if about:
+        comments[()] = tuple(about)
+    spec = {name: spec[name] for name in sorted(spec, key=order.index)}
+    return Entry(live, declared, address, spec, comments)

@@ -1,0 +1,138 @@
+"""A project folder before a platform of given answers: imports and plans, without a process or a network."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from reconciler.diagnostics import has_errors
+from reconciler.execution.limits import Limits
+from reconciler.manifests.load import Loaded, load
+from reconciler.model import Address, Lifecycle, StateRecord
+from reconciler.pipeline.importing import Planned, Unmanaged, arrange, find_unmanaged, put_all
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.searching import Wanted
+from reconciler.platform.client import Platform
+from reconciler.reporter import Reporter
+from reconciler.state.store import JournalEntry, State
+from reconciler.steps import Plan
+from tests.kinds.case import BASE_URL, CaseClock, LivePlatform, ReadOnlyStore
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+ALL = frozenset({"postgres.list", "secrets.list", "machine.list"})
+
+
+def volumes(app: str) -> str:
+    return f"/v1/apps/{app}/volumes"
+
+
+def volume(id: str = "vol_1", **fields: Any) -> dict[str, Any]:
+    """A volume on which everything but its region is as the platform's defaults."""
+    defaults = {"size_gb": 3, "encrypted": True, "fstype": "ext4", "snapshot_retention": 5}
+    return {"id": id, "name": "data", "state": "created", "region": "ams", "zone": "a1", **defaults, **fields}
+
+
+def cluster(id: str = "orders0000000000", **fields: Any) -> dict[str, Any]:
+    defaults = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False, "status": "ready"}
+    organization = {"organization": {"name": "Acme", "slug": "acme"}}
+    return {
+        "id": id,
+        "name": "orders",
+        "plan": "starter",
+        "region": "ams",
+        **organization,
+        **defaults,
+        **fields,
+    }
+
+
+def record(address: str, id: str) -> StateRecord:
+    parsed = Address.parse(address)
+    return StateRecord(parsed, id, parsed.app or "org/acme", {}, Lifecycle(), NOW)
+
+
+@dataclass
+class Scene:
+    """`live`: the platform's answers by path. All manifests stand in `folder`."""
+
+    root: Path
+    live: dict[str, Any] = field(default_factory=dict)
+    capabilities: frozenset[str] = frozenset()
+    records: Mapping[Address, StateRecord] = field(default_factory=dict)
+    intents: tuple[JournalEntry, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.folder = self.root / "manifests"
+        self.platform = LivePlatform(self.live, NOW)
+
+    def record(self, *records: StateRecord) -> None:
+        self.records = {each.address: each for each in records}
+
+    def write(self, text: str | bytes, name: str = "hand.yaml") -> Path:
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def read(self, name: str) -> str:
+        return (self.folder / name).read_text(encoding="utf-8")
+
+    def found(self, *apps: str, **wanted: Any) -> Unmanaged:
+        return anyio.run(find_unmanaged, self._project(), self._loaded(), Wanted(apps, **wanted))
+
+    def planned(self, unmanaged: Unmanaged) -> list[Planned]:
+        paths = [str(self.folder)] if self.folder.exists() else []
+        return arrange(unmanaged, paths=paths, out=self.folder, root=self.root)
+
+    def run(self, *apps: str, **wanted: Any) -> Unmanaged:
+        """Import into files."""
+        unmanaged = self.found(*apps, **wanted)
+        anyio.run(put_all, self.planned(unmanaged))
+        return unmanaged
+
+    def plan(self) -> Plan:
+        loaded = self._loaded()
+        desired = Desired(loaded.resources, loaded.diagnostics, policies=loaded.policies)
+        return anyio.run(make_plan, self._project(), desired)
+
+    def _loaded(self) -> Loaded:
+        loaded = load([str(self.folder)] if self.folder.exists() else [], root=self.root)
+        assert not has_errors(loaded.diagnostics), loaded.diagnostics
+        return loaded
+
+    def _project(self) -> Project:
+        clock = CaseClock(NOW)
+        return Project(
+            store=ReadOnlyStore(State("lineage", self.records, self.intents, frozenset())),
+            platform=Platform(
+                self.platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True
+            ),
+            capabilities=self.capabilities,
+            limits=Limits(),
+            clock=clock,
+            reporter=Reporter(),
+            env={},
+            root=self.root,
+            new_id=lambda: "id",
+            holder="test",
+        )
+
+
+def addresses(unmanaged: Unmanaged) -> list[str]:
+    return [str(entry.address) for entry in unmanaged.entries]
+
+
+def reasons(unmanaged: Unmanaged) -> list[str]:
+    return [each.reason for each in unmanaged.skipped]
+
+
+def codes(unmanaged: Unmanaged) -> list[str]:
+    return [each.code for each in unmanaged.diagnostics]
+
+
+def actions(plan: Plan) -> Sequence[tuple[str, str]]:
+    return [(str(change.address), str(change.action)) for change in plan.changes]
