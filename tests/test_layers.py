@@ -39,6 +39,7 @@ HOMES = {
     "sqlite3": {"state", KIT, SANDBOX},
     "psycopg": {"state", KIT},
     "obstore": {"state"},
+    "pyrage": {"secrets"},
     "click": {"cli"},
     "rich": {"cli"},
     "fastapi": {SANDBOX},
