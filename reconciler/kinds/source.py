@@ -70,7 +70,7 @@ def check_source(
     written = source.model_fields_set  # sources with an invalid value too
     offered = [name for name in type(source).model_fields if name != "timeout_s"]
     given = [name for name in offered if name in written]
-    if len(given) != 1:
+    if len(given) > 1 or not written - {"timeout_s"}:
         yield error(
             "one-of",
             f"`{path[-1]}` names {len(given)} sources" if given else f"`{path[-1]}` names no source",
@@ -78,10 +78,10 @@ def check_source(
             label=", ".join(given),
             help=f"give exactly one of {', '.join(f'`{name}`' for name in offered[:-1])} and `{offered[-1]}`",
         )
-    elif "timeout_s" in written and given[0] not in ("sops", "exec"):
+    elif "timeout_s" in written and not {"sops", "exec"} & written:
         yield error(
             "invalid-value",
-            f"`timeout_s` has no meaning for `{given[0]}`",
+            f"`timeout_s` has no meaning in `{path[-1]}`",
             span(*path, "timeout_s"),
             help="remove it: only `sops` and `exec` run a program",
         )

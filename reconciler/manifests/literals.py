@@ -1,5 +1,6 @@
 """Values that stand in manifests, where only their source may: refused, with the recipe to encrypt them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,6 +16,7 @@ _NAMES = frozenset(
     {"data", "literal", "password", "plain", "plaintext", "secret", "string", "stringdata", "text", "value"}
 )
 _FROM = "_from"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ANY_SOURCE = {"env": "NAME"}  # stands for a literal, so that nothing else is said of its place
 
 _HELP = """\
@@ -29,9 +31,9 @@ def take_out_literals(value: Any, kind: Kind, place: Place) -> tuple[Any, list[D
     spec = value.get("spec")
     fields = [name for name in kind.Spec.model_fields if name.endswith(_FROM)]
     problems: list[Diagnostic] = []
-    file = _file_name(value)
 
     def refuse(path: Path, at_key: bool, field: str) -> None:
+        file = _file_name(value, field.removeprefix("spec."))
         found = error(
             "secret-literal",
             "a secret's value stands in the manifest",
@@ -48,6 +50,8 @@ def take_out_literals(value: Any, kind: Kind, place: Place) -> tuple[Any, list[D
     if not isinstance(spec, Mapping):
         return rest, problems
     kept = dict(spec)
+    if problems:
+        kept.setdefault(fields[0], _ANY_SOURCE)
     for field in fields:
         given = spec.get(field)
         if isinstance(given, str | int | float) and not (isinstance(given, str) and is_armored(given)):
@@ -73,8 +77,10 @@ def _is_value(name: Any, fields: Sequence[str]) -> bool:
     return isinstance(name, str) and (name.lower().replace("_", "") in _NAMES or f"{name}{_FROM}" in fields)
 
 
-def _file_name(value: Mapping[str, Any]) -> str:
-    """A name for the encrypted file: the secret's own, where that is harmless."""
+def _file_name(value: Mapping[str, Any], field: str) -> str:
+    """A name for the encrypted file: the resource's own, where that is harmless."""
     metadata = value.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    return f"{name}.age" if isinstance(name, str) and name.isidentifier() and len(name) < 64 else "value.age"
+    stem = name if isinstance(name, str) and _NAME.fullmatch(name) else "value"
+    what = field.removesuffix(_FROM)
+    return f"{stem}.age" if what == "value" else f"{stem}-{what}.age"

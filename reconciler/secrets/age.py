@@ -26,27 +26,28 @@ _NO_MATCH = "No matching keys found"  # pyrage tells this apart from damage by i
 def parse_identities(text: str, what: str) -> "list[Identity]":
     """The identities in `text`: age's own, one a line, and SSH private keys; comments begin with `#`.
 
-    Raises SecretUnavailable naming `what` and the number of the one that is not valid, never its text.
+    Raises SecretUnavailable naming `what` when one of them is not valid, and never its text.
     """
     from pyrage import IdentityError, ssh, x25519
 
     found: list[Identity] = []
     problem = ""
-    own = [line.strip() for line in _SSH_KEY.sub("", text).splitlines()]
+    of = "an SSH key"
     try:
         found += (ssh.Identity.from_buffer(f"{key}\n".encode()) for key in _SSH_KEY.findall(text))
-        for line in own:
-            if line and not line.startswith("#"):
-                found.append(x25519.Identity.from_str(line))
+        of = "an age identity"
+        lines = (line.strip() for line in _SSH_KEY.sub("", text).splitlines())
+        found += (x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#"))
     except IdentityError as failure:
         problem = str(failure)
-    if problem:
-        locked = "must be decrypted" in problem
+    if "must be decrypted" in problem:
         raise SecretUnavailable(
-            f"identity {len(found) + 1} in {what} is {'locked with a passphrase' if locked else 'not valid'}",
-            help="give an identity without a passphrase"
-            if locked
-            else "an identity is a line AGE-SECRET-KEY-1…, or an SSH private key (ed25519 or RSA)",
+            f"{of} in {what} is locked with a passphrase", help="give an identity without a passphrase"
+        )
+    if problem:
+        raise SecretUnavailable(
+            f"{of} in {what} is not valid",
+            help="an identity is a line AGE-SECRET-KEY-1…, or an SSH private key (ed25519 or RSA)",
         )
     if not found:
         raise SecretUnavailable(f"{what} holds no age identity")
