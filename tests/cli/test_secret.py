@@ -4,21 +4,21 @@ import hashlib
 import io
 import json
 import os
+import pty
 import re
 import stat
+import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reconciler.cli.main import run
 from reconciler.secrets import age
-from tests.cli.harness import Project, Sandbox, secret
-from tests.cli.test_terminal import on_a_terminal
+from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, cluster, secret
 
 STAND_IN = Path(__file__).parent.parent / "secrets"  # the directory of a `sops`
 VALUE = "canary-4711-value"
@@ -40,7 +40,7 @@ def verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.chdir(tmp_path)
     for name in ("RECONCILE_AGE_IDENTITY", "RECONCILE_AGE_IDENTITY_FILE", "RECONCILE_STATE"):
         monkeypatch.delenv(name, raising=False)
-    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests").mkdir(exist_ok=True)
     (tmp_path / "reconcile.yaml").write_text("manifests: [manifests]\n")
 
     def ran(*arguments: str, stdin: bytes = b"") -> Ran:
@@ -100,14 +100,29 @@ def test_without_a_recipient_both_ways_out_are_named(verb: Run) -> None:
 
 
 def test_a_terminal_is_asked_twice_and_shows_nothing_typed(project: Project) -> None:
-    _, recipient = age.generate()
-    typed = f"{VALUE}\n{VALUE}\n".encode()
-    code, shown = on_a_terminal(
-        project, "secret", "encrypt", "--to", recipient, "--out", "pw.age", typed=typed
-    )
-    assert code == 0
-    assert "Repeat for confirmation" in shown
-    assert (project.root / "pw.age").exists()
+    identity, recipient = age.generate()
+    ours, theirs = pty.openpty()
+    command = [*RECONCILE, "secret", "encrypt", "--to", recipient, "--out", "pw.age"]
+    with subprocess.Popen(
+        command,
+        cwd=project.root,
+        env=project.env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        for question in (b"Value: ", b"Repeat for confirmation: "):
+            while question not in shown:  # what is typed before it is asked for is thrown away
+                shown += os.read(ours, 4096)
+            os.write(ours, f"{VALUE}\n".encode())
+        assert process.wait(PATIENCE_S) == 0
+        shown += os.read(ours, 4096)
+    os.close(ours)
+    assert VALUE.encode() not in shown
+    assert decrypted((project.root / "pw.age").read_text(), identity) == VALUE
 
 
 def test_a_key_is_made_once_and_its_recipient_printed(verb: Run, tmp_path: Path) -> None:
@@ -138,13 +153,8 @@ def test_a_fingerprint_tells_whether_the_value_is_the_one_that_was_set(
     project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD"))
     project.apply(env={"SHOP_PASSWORD": VALUE})
     host = "template: 'x${PostgresCluster/orders:endpoints.direct.host}'"
-    cluster = (
-        "---\napiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {name: orders}\n"
-        "spec: {org_slug: personal, plan: starter, region: ams}\n"
-    )
-    project.write(
-        secret(app, "HOST", host) + secret(app, "NEW", "env: SHOP_PASSWORD") + cluster, "manifests/b.yaml"
-    )
+    more = secret(app, "HOST", host) + secret(app, "NEW", "env: SHOP_PASSWORD") + cluster("orders")
+    project.write(more, "manifests/b.yaml")
     shown = verb("secret", "fingerprint", "--output", "json")
     assert shown.code == 0
     assert fingerprints(shown) == [
@@ -155,10 +165,7 @@ def test_a_fingerprint_tells_whether_the_value_is_the_one_that_was_set(
     first = json.loads(shown.out)["secrets"][2]["fingerprint"]
     assert re.fullmatch("[0-9a-f]{64}", first)
     assert first != hashlib.sha256(VALUE.encode()).hexdigest()
-    assert (
-        first
-        == project.json("state", "show", f"Secret/{app}/PASSWORD").json["record"]["applied"]["fingerprint"]
-    )
+    assert first in verb("state", "show", f"Secret/{app}/PASSWORD").out
 
     monkeypatch.setenv("SHOP_PASSWORD", f"{VALUE}-2")
     differs = verb("secret", "fingerprint", f"Secret/{app}/PASSWORD")
@@ -218,8 +225,7 @@ def every_source(project: Project, app: str) -> dict[str, str]:
 
 
 def hashes(sandbox: Sandbox, app: str) -> dict[str, str]:
-    found: list[dict[str, Any]] = sandbox.world()["secrets"]
-    return {each["name"]: each["value_sha256"] for each in found if each["app"] == app}
+    return {each["name"]: each["sha256"] for each in sandbox.secrets(app)}
 
 
 def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
@@ -229,7 +235,7 @@ def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
     assert not (project.root / "runs.txt").exists()
     ran += [project.run("-vv", "plan", "--out", "saved.plan", env=every_source)]
     assert (project.root / "runs.txt").read_text() == "run\n"
-    ran += [project.run("-vv", "apply", "--auto-approve", env=every_source)]
+    ran += [project.run("-vv", "apply", "--plan", "saved.plan", env=every_source)]
     assert (project.root / "runs.txt").read_text() == "run\n" * 2
     names = {"AGE": "age", "INLINE": "inline", "SOPS": "sops", "EXEC": "exec"}
     assert hashes(sandbox, app) == {
@@ -244,14 +250,6 @@ def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
             assert not file.is_file() or hidden.encode() not in file.read_bytes(), file
 
 
-def test_a_saved_plan_carries_the_sources_and_no_value(
-    project: Project, sandbox: Sandbox, app: str, every_source: dict[str, str]
-) -> None:
-    project.run("plan", "--out", "saved.plan", env=every_source)
-    project.run("apply", "--plan", "saved.plan", env=every_source)
-    assert len(hashes(sandbox, app)) == 4
-
-
 def test_what_must_not_run_is_refused_before_any_call(
     project: Project, sandbox: Sandbox, app: str, every_source: dict[str, str]
 ) -> None:
@@ -259,12 +257,9 @@ def test_what_must_not_run_is_refused_before_any_call(
     with sandbox.recording() as requests:
         plan = project.json("plan", env=every_source)
         refused = project.run("apply", "--auto-approve", env=every_source, code=1)
-    assert [(each["code"], each["severity"]) for each in plan.json["diagnostics"]] == [
-        ("secret-source", "warning")
-    ]
-    assert "`secrets: {exec: [sh]}`" in plan.json["diagnostics"][0]["help"]
+    (told,) = plan.json["diagnostics"]
+    assert (told["code"], told["severity"]) == ("secret-source", "warning")
+    assert "`secrets: {exec: [sh]}`" in told["help"]
     assert "does not allow the program `sh`" in refused.err
     assert {method for method, _ in requests} <= {"GET"}
     assert not (project.root / "runs.txt").exists()
-    off = project.json("plan", env={**every_source, "RECONCILE_NO_EXEC": "1"})
-    assert len(off.json["diagnostics"]) == 2
