@@ -253,10 +253,8 @@ def every_source_fails(shop: Workshop) -> None:
         shop.source("exec.txt", EXEC.encode() + b"\xff")
         shop.verb("-vv", "apply", "--auto-approve", "--output", "json")
         shop.verb("-vv", "secret", "fingerprint", "--output", "json")
-    failing = (
-        '{exec: [sh, -c, "cat manifests/exec.txt manifests/said.txt; cat manifests/said.txt >&2; exit 9"]}'
-    )
-    shop.write(shop.secret("EXEC", failing))
+    failing = "cd manifests; cat exec.txt said.txt; cat said.txt >&2; exit 9"
+    shop.write(shop.secret("EXEC", f'{{exec: [sh, -c, "{failing}"]}}'))
     shop.verb("-vv", "apply", "--auto-approve")
     shop.source("main.key", IDENTITY)
     shop.settings("secrets: {age_identity_from: {file: manifests/main.key}, exec: [7]}\n")
