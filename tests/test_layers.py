@@ -135,6 +135,7 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
         ("platform/client.py", "import httpx", "1: platform imports httpx"),
         ("cli/state.py", "from sqlite3 import connect", "1: cli imports sqlite3"),
         ("settings.py", "import yaml", "1: settings imports yaml"),
+        ("cli/secret.py", "import pyrage", "1: cli imports pyrage"),
         ("reports/text.py", "import click", "1: reports imports click"),
         ("cli/serve.py", "import uvicorn.config", "1: cli imports uvicorn"),
         ("reports/text.py", "print('done')", "1: reports prints"),
