@@ -107,10 +107,10 @@ def serve(
     from reconciler.extensions.provider.store import Store
     from reconciler.settings import ProviderSection, find_settings
 
-    def chosen(option: str | None, setting: SecretSource | None) -> SecretRef | None:
+    def chosen(option: str | None, setting: "SecretSource | None") -> "SecretRef | None":
         return _parse_source(option) if option else setting.ref() if setting is not None else None
 
-    def secret(source: SecretRef) -> str:
+    def secret(source: "SecretRef") -> str:
         """Raises SecretUnavailable naming the source."""
         return secrets.value(source, lambda ref: None).reveal()
 
