@@ -4,15 +4,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import ManifestError, ReconcilerError
+from reconciler.kinds.source import ValueSource, check_source, source_ref
 from reconciler.manifests.compose import compose
 from reconciler.manifests.problems import EXPECTED, Place, describe, did_you_mean, field_names, locate
 from reconciler.model import unpack_span
+from reconciler.steps import SecretRef
 
 FILE_NAME = "reconcile.yaml"
 
@@ -56,17 +58,45 @@ class ExecutionSettings(_Section):
     )
 
 
-class SecretSource(_Section):
+class SecretSource(ValueSource):
     """Where a secret comes from: exactly one of these. A file's path is relative to the project's root."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "SecretSource":
+        for problem in check_source(self, ("value",), lambda *path: None):
+            raise ValueError(problem.help)
+        return self
+
+    def ref(self) -> SecretRef:
+        return source_ref(self, FILE_NAME)
+
+
+class IdentitySource(_Section):
+    """Where age identities come from: exactly one of these. Relative paths begin at the project's root."""
 
     env: str | None = Field(None, min_length=1)
     file: str | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
-    def _one(self) -> "SecretSource":
+    def _one(self) -> "IdentitySource":
         if (self.env is None) == (self.file is None):
             raise ValueError("give exactly one of `env` and `file`")
         return self
+
+    def ref(self) -> SecretRef:
+        return SecretRef("env", self.env) if self.env is not None else SecretRef("file", self.file or "")
+
+
+class SecretsSettings(_Section):
+    age_identity_from: IdentitySource | None = Field(
+        None, description="Identities that decrypt; RECONCILE_AGE_IDENTITY and …_FILE go before it."
+    )
+    age_recipients: list[Annotated[str, Field(pattern="^(age1|ssh-)")]] = Field(
+        [], description="Whom `reconcile secret encrypt` encrypts to when it is not told."
+    )
+    exec: list[Annotated[str, Field(min_length=1)]] = Field(
+        [], description="Programs that `value_from: {exec: …}` may run."
+    )
 
 
 class ProviderSection(_Section):
@@ -91,6 +121,7 @@ class Settings(_Section):
     state: str = "sqlite:.reconcile/state.db"
     manifests: list[str] = ["manifests"]
     execution: ExecutionSettings = ExecutionSettings()
+    secrets: SecretsSettings = SecretsSettings()
 
     @property
     def capabilities(self) -> frozenset[str]:

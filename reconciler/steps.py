@@ -44,12 +44,15 @@ class SecretRef:
     """A secret value, resolved when it is sent. Inside `Step.applied` it is stored as its keyed fingerprint.
 
     `env`: name of a variable; `file`: a path; `template`: `parts`, joined; `each`: the value of the key that
-    a step with `for_each` is at.
+    a step with `for_each` is at; `age`: a path, or the encrypted text itself; `sops`: a path, and in `parts`
+    the way to the value as sops writes it (none: the whole file); `exec`: `parts` are the argv.
+    Paths are relative to the project's root. `timeout_s`: of `sops` and `exec`; 0: the usual one.
     """
 
-    source: Literal["env", "file", "template", "each"]
+    source: Literal["env", "file", "template", "each", "age", "sops", "exec"]
     name: str = ""
     parts: "tuple[str | OutputRef | SecretRef, ...]" = ()
+    timeout_s: int = 0
 
     def __repr__(self) -> str:
         return SENSITIVE

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from reconciler.extensions.check.catalog import Check
     from reconciler.extensions.check.run import Report, Result
     from reconciler.extensions.check.subject import Subject
-    from reconciler.settings import ProviderSection, SecretSource
+    from reconciler.settings import Found, ProviderSection, SecretSource
 
 
 @click.command("check", short_help="Try a provider out, as the platform and as an attacker would.")
@@ -83,9 +82,9 @@ def command(
     checks = selected(only)
     if not checks:
         raise click.UsageError(f"--only: no check is called `{only}`")
-    known, root = _section(provider)
+    known, found = _section(provider)
     signing = _from_env(signing_secret_env, "--signing-secret-env") or _current(
-        known.signing_secret_from if known else None, root
+        known.signing_secret_from if known else None, found
     )
     if signing is None:
         raise click.UsageError("the signing secret is missing: give --signing-secret-env or --provider")
@@ -97,7 +96,7 @@ def command(
         base_url=url,
         signing_secret=signing,
         webhook_secret=_from_env(webhook_secret_env, "--webhook-secret-env")
-        or _current(known.webhook_secret_from if known else None, root),
+        or _current(known.webhook_secret_from if known else None, found),
         encoding="base64" if (encoding or (known.encoding if known else "hex")) == "base64" else "hex",
         costs_path=_path(costs_path or (known.costs_path if known else None)),
         sign_in=SignInSubject(sign_in_at, user or "check-user") if sign_in_at else None,
@@ -155,16 +154,16 @@ def _tell(report: "Report", output: str) -> None:
     click.echo(summary(report), err=output != "text")
 
 
-def _section(name: str | None) -> "tuple[ProviderSection | None, Path]":
-    """`providers.NAME` of the settings, and the project's root. Raises UsageError when it is not there."""
+def _section(name: str | None) -> "tuple[ProviderSection | None, Found | None]":
+    """`providers.NAME` of the settings, and those. Raises UsageError when it is not there."""
     from reconciler.cli.sources import settings_here
 
     if name is None:
-        return None, Path()
+        return None, None
     found = settings_here()
     if name not in found.settings.providers:
         raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{name}`")
-    return found.settings.providers[name], found.root
+    return found.settings.providers[name], found
 
 
 def _from_env(name: str | None, option: str) -> bytes | None:
@@ -175,24 +174,14 @@ def _from_env(name: str | None, option: str) -> bytes | None:
     return os.environb[name.encode()]
 
 
-def _current(source: "SecretSource | Sequence[SecretSource] | None", root: Path) -> bytes | None:
+def _current(source: "SecretSource | Sequence[SecretSource] | None", found: "Found | None") -> bytes | None:
     """The secret in use; while rotating, that is the first."""
-    from reconciler.secrets.sources import read_secret_file, resolve
-    from reconciler.steps import SecretRef
+    from reconciler.cli.project import secret_sources
 
-    if source is None:
+    if source is None or found is None:
         return None
     first = source[0] if isinstance(source, Sequence) else source
-    ref = (
-        SecretRef(source="env", name=first.env)
-        if first.env is not None
-        else SecretRef(source="file", name=str(root / str(first.file)))
-    )
-    return resolve(ref, env=os.environ, read_file=read_secret_file, output=_no_output).reveal().encode()
-
-
-def _no_output(_: object) -> None:
-    return None
+    return secret_sources(found).value(first.ref(), lambda ref: None).reveal().encode()
 
 
 def _path(path: str | None) -> str | None:

@@ -100,7 +100,7 @@ def _with_providers(
     import anyio
 
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import load_policies, open_providers
+    from reconciler.cli.project import load_policies, open_providers, secret_sources
     from reconciler.cli.sources import settings_here
     from reconciler.clock import SystemClock
     from reconciler.state import open_store
@@ -111,7 +111,7 @@ def _with_providers(
     async def main() -> T:
         store = open_store(state_url or found.settings.state, root=found.root, clock=SystemClock())
         try:
-            async with open_providers(found, policies, read_only=True) as clients:
+            async with open_providers(policies, secret_sources(found), read_only=True) as clients:
                 costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}
                 return await work(store, clients, costs)
         finally:

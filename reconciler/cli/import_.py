@@ -78,7 +78,7 @@ def command(
 
     async def work(watch: Watch) -> "tuple[Unmanaged, list[Planned]]":
         async with open_project(found, Options(sandbox, state_url, read_only=True), reporter) as project:
-            unmanaged = await find_unmanaged(project, loaded, wanted)
+            unmanaged = await find_unmanaged(project, loaded, wanted, found.root)
         planned = arrange(unmanaged, paths=paths, out=folder, root=found.root)
         if not dry_run:
             await put_all(planned)

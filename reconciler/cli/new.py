@@ -32,7 +32,7 @@ def command(kind: str, name: str, app: str, out: Path | None, output: str) -> in
             raise click.UsageError(f"{option} `{text}` is not a valid name: {pattern_help(pattern)}")
     found = settings_here()
     likely = found.root / next(iter(found.settings.manifests), ".") / "new.yaml"
-    text = modeline(out or likely, found.root) + skeleton(chosen, name=name, app=app)
+    text = f"# {modeline((out or likely).parent, found.root)}\n" + skeleton(chosen, name=name, app=app)
     if out is not None:
         _write(out, text)
     if output == "json":

@@ -30,7 +30,7 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.secrets.sources import read_secret_file, resolve
+from reconciler.secrets.sources import Allowed, Sources
 from reconciler.settings import Found, Settings
 from reconciler.state import open_store
 from reconciler.transport import HttpxTransport
@@ -89,8 +89,8 @@ async def open_project(
 
     `policies`: among them the providers that calls may go to.
     """
-    settings, clock = found.settings, SystemClock()
-    async with open_providers(found, policies, read_only=options.read_only) as providers:
+    settings, clock, sources = found.settings, SystemClock(), secret_sources(found)
+    async with open_providers(policies, sources, read_only=options.read_only) as providers:
         with _base_url(found, options) as base_url:
             transport = HttpxTransport(base_url)
             store = open_store(
@@ -114,8 +114,7 @@ async def open_project(
                     limits=_limits(settings, options),
                     clock=clock,
                     reporter=reporter,
-                    env=os.environ,
-                    root=found.root,
+                    sources=sources,
                     new_id=lambda: uuid.uuid4().hex,
                     holder=holder(),
                     lock_timeout_s=options.lock_timeout_s,
@@ -129,7 +128,7 @@ async def open_project(
 
 @asynccontextmanager
 async def open_providers(
-    found: Found, policies: Sequence[Resource], *, read_only: bool
+    policies: Sequence[Resource], sources: Sources, *, read_only: bool
 ) -> AsyncIterator[Mapping[str, ProviderClient]]:
     """A client for each ExtensionProvider among `policies`, by name. Secrets are read when they sign."""
     clock, lines = SystemClock(), []
@@ -144,7 +143,7 @@ async def open_providers(
                 name,
                 lines[-1],
                 spec.base_url,
-                partial(_signing_secret, found.root, resource),
+                partial(_signing_secret, sources, resource),
                 clock,
                 new_nonce=lambda: uuid.uuid4().hex,
                 encoding=spec.signature_encoding,
@@ -158,14 +157,24 @@ async def open_providers(
                 await line.aclose()
 
 
-def _signing_secret(root: Path, resource: Resource) -> Sensitive:
+def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
     ref = find_kinds()[resource.address.kind].secret(resource)
     assert ref is not None
-    return resolve(
-        ref,
-        env=os.environ,
-        read_file=lambda name: read_secret_file(str(root / name)),
-        output=lambda ref: None,
+    return sources.value(ref, lambda ref: None)
+
+
+def secret_sources(found: Found) -> Sources:
+    """Where the secret values of one run come from, as the settings allow."""
+    secrets = found.settings.secrets
+    identity = secrets.age_identity_from
+    return Sources(
+        found.root,
+        os.environ,
+        Allowed(
+            identity_from=identity.ref() if identity is not None else None,
+            programs=tuple(secrets.exec),
+            withheld=("RECONCILE_TOKEN", found.settings.platform.token_from.env),
+        ),
     )
 
 

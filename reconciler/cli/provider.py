@@ -13,6 +13,7 @@ from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from reconciler.settings import SecretSource
+    from reconciler.steps import SecretRef
 
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 
@@ -80,6 +81,7 @@ def serve(
     """
     import anyio
 
+    from reconciler.cli.project import secret_sources
     from reconciler.extensions.provider import ProviderSettings, SignInSettings, create_app
     from reconciler.extensions.provider.reference import PostgresProvider
     from reconciler.extensions.provider.server import bound
@@ -87,17 +89,26 @@ def serve(
     from reconciler.extensions.provider.store import Store
     from reconciler.settings import ProviderSection, find_settings
 
+    def chosen(option: str | None, setting: "SecretSource | None") -> "SecretRef | None":
+        return _parse_source(option) if option else setting.ref() if setting is not None else None
+
+    def secret(source: "SecretRef") -> str:
+        """Raises SecretUnavailable naming the source."""
+        return secrets.value(source, lambda ref: None).reveal()
+
     found = find_settings(Path.cwd(), os.environ)
+    secrets = secret_sources(found)
     section = found.settings.providers.get(name, ProviderSection())
     declared = section.signing_secret_from or []
-    sources = signing or _written(*(declared if isinstance(declared, list) else [declared]))
+    written = declared if isinstance(declared, list) else [declared]
+    sources = [_parse_source(each) for each in signing] or [each.ref() for each in written]
     if not sources:
         raise ReconcilerError(
             f"no secret to verify the platform's requests to `{name}` with",
             help=f"set `providers.{name}.signing_secret_from` in reconcile.yaml, or --signing-secret-from",
         )
-    webhook_source = webhook_secret_from or next(iter(_written(section.webhook_secret_from)), None)
-    client_source = client_secret_from or next(iter(_written(section.client_secret_from)), None)
+    webhook_source = chosen(webhook_secret_from, section.webhook_secret_from)
+    client_source = chosen(client_secret_from, section.client_secret_from)
     auth_url, client_id = auth_url or section.auth_url, client_id or section.client_id
     sign_in = None
     if auth_url or client_id or client_source:
@@ -106,10 +117,10 @@ def serve(
                 "sign-in needs an address, a client id and its secret",
                 help="--auth-url, --client-id and --client-secret-from, or none of them",
             )
-        sign_in = SignInSettings(auth_url, client_id, _secret(client_source, found.root))
-    functions = PostgresProvider(_secret(postgres_from, found.root), name)
-    signing_secrets = [_secret(each, found.root).encode() for each in sources]
-    webhook_secret = _secret(webhook_source, found.root).encode() if webhook_source else None
+        sign_in = SignInSettings(auth_url, client_id, secret(client_source))
+    functions = PostgresProvider(secret(_parse_source(postgres_from)), name)
+    signing_secrets = [secret(each).encode() for each in sources]
+    webhook_secret = secret(webhook_source).encode() if webhook_source else None
     encoding = encoding or section.encoding
     _log_warnings()
     with bound(host, port) as (listener, url):
@@ -138,29 +149,17 @@ def serve(
     return 128 + number
 
 
-def _written(*sources: "SecretSource | None") -> list[str]:
-    """Sources of reconcile.yaml as they are written on the command line."""
-    return [f"env:{each.env}" if each.env else f"file:{each.file}" for each in sources if each is not None]
-
-
-def _secret(source: str, root: Path) -> str:
-    """The text that `env:NAME` or `file:PATH` holds. Raises ReconcilerError naming the source.
-
-    A file is looked for where the project's root is, as everywhere else in reconcile.yaml.
-    """
-    from reconciler.secrets.sources import read_secret_file, resolve
+def _parse_source(source: str) -> "SecretRef":
+    """`env:NAME` or `file:PATH`. A file is looked for where the project's root is, as in reconcile.yaml."""
     from reconciler.steps import SecretRef
 
-    kind, colon, name = source.partition(":")
-    if not colon or kind not in ("env", "file") or not name:
-        # What stands there may be the secret itself: it is not repeated.
-        raise click.UsageError("a secret's source is written as env:NAME or file:PATH")
-    ref = SecretRef("env", name) if kind == "env" else SecretRef("file", str(root / name))
-    return resolve(ref, env=os.environ, read_file=read_secret_file, output=_no_output).reveal()
-
-
-def _no_output(_: object) -> None:
-    return None
+    kind, _, name = source.partition(":")
+    if kind == "env" and name:
+        return SecretRef("env", name)
+    if kind == "file" and name:
+        return SecretRef("file", name)
+    # What stands there may be the secret itself: it is not repeated.
+    raise click.UsageError("a secret's source is written as env:NAME or file:PATH")
 
 
 def _log_warnings() -> None:

@@ -4,7 +4,6 @@ Source: platform API, 4.5 and 5.2; platform notes, "Extension providers".
 """
 
 from collections.abc import Callable, Iterable
-from pathlib import PurePosixPath
 from typing import ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -12,29 +11,12 @@ from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.kinds.base import Kind, Moves, Spec, Subject
+from reconciler.kinds.source import ValueSource, check_source, source_ref
 from reconciler.model import Action, Resource
 from reconciler.steps import SecretRef
 
 _CONTROL = r"\x00-\x1f\x7f"
 ID = "{id}"  # stands in `costs_path` for the extension's id
-
-
-class KeySource(Spec):
-    """Where a signing secret comes from: exactly one of these."""
-
-    env: str | None = Describe(
-        None,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Name of an environment variable.",
-        examples=["DB_PROVIDER_SECRET"],
-    )
-    file: str | None = Describe(
-        None,
-        min_length=1,
-        pattern=rf"^[^{_CONTROL}]*$",
-        description="Path of a file, relative to the manifest's directory.",
-        examples=["signing-secret.txt"],
-    )
 
 
 class ExtensionProviderSpec(Spec):
@@ -44,8 +26,10 @@ class ExtensionProviderSpec(Spec):
         pattern=rf"^https?://[^\s/\\?#@{_CONTROL}]+(/[^\s\\?#@{_CONTROL}]*)?$",
         description="Address of the provider's API; https, except on loopback.",
     )
-    signing_secret_from: KeySource = Describe(description="Where the provisioning signing secret comes from.")
-    webhook_secret_from: KeySource | None = Describe(
+    signing_secret_from: ValueSource = Describe(
+        description="Where the provisioning signing secret comes from."
+    )
+    webhook_secret_from: ValueSource | None = Describe(
         None,
         description="Where the secret comes from that the provider signs its webhooks with.",
         examples=[{"env": "DB_PROVIDER_WEBHOOK_SECRET"}],
@@ -76,17 +60,9 @@ class ExtensionProviderKind(Kind):
 
     def check(self, spec: ExtensionProviderSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
         for name in ("signing_secret_from", "webhook_secret_from"):
-            source: KeySource | None = getattr(spec, name, None)
-            if source is None:
-                continue
-            given = source.model_fields_set & KeySource.model_fields.keys()
-            if len(given) != 1:
-                yield error(
-                    "one-of",
-                    f"`{name}` names {'two sources' if given else 'no source'}",
-                    span("spec", name),
-                    help="give exactly one of `env` and `file`",
-                )
+            source: ValueSource | None = getattr(spec, name, None)
+            if source is not None:
+                yield from check_source(source, ("spec", name), span)
         wrong = {"base_url": _astray(spec.base_url), "costs_path": _climbs(spec.costs_path)}
         for name, problem in wrong.items():
             if problem:
@@ -104,10 +80,7 @@ class ExtensionProviderKind(Kind):
 
     def secret(self, resource: Resource) -> SecretRef:
         """Of the calls to the provider."""
-        source: KeySource = resource.spec.signing_secret_from
-        if source.env is not None:
-            return SecretRef("env", source.env)
-        return SecretRef("file", str(PurePosixPath(resource.file).parent / (source.file or "")))
+        return source_ref(resource.spec.signing_secret_from, resource.file)
 
     def create(self, subject: Subject) -> Moves:
         return Moves(Action.NOOP)

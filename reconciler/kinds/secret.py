@@ -5,7 +5,6 @@ Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
 from pydantic import Field as Describe
@@ -23,6 +22,7 @@ from reconciler.kinds.base import (
     segment,
 )
 from reconciler.kinds.declared import Declared
+from reconciler.kinds.source import ValueSource, check_source, source_ref
 from reconciler.model import (
     SENSITIVE,
     Action,
@@ -42,21 +42,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RENAMED = "write a second Secret manifest for the new name; the old one stays set until it is unset"
 
 
-class ValueSource(Spec):
-    """Where the value comes from: exactly one of these."""
-
-    env: str | None = Describe(
-        None,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Name of an environment variable.",
-        examples=["DB_PASSWORD"],
-    )
-    file: str | None = Describe(
-        None,
-        min_length=1,
-        description="Path of a file, relative to the manifest's directory.",
-        examples=["api-key.txt"],
-    )
+class SecretSource(ValueSource):
     template: str | None = Describe(
         None,
         min_length=1,
@@ -74,7 +60,7 @@ class SecretSpec(Spec):
         description="Name on the platform; default: metadata.name.",
         examples=["DATABASE_URL"],
     )
-    value_from: ValueSource = Describe(description="Where the value comes from; never the value itself.")
+    value_from: SecretSource = Describe(description="Where the value comes from; never the value itself.")
 
 
 class SecretKind(Kind):
@@ -99,16 +85,7 @@ class SecretKind(Kind):
                 yield Reference(Address.parse(part.source), ("spec", "value_from", "template"))
 
     def check(self, spec: SecretSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
-        written = spec.value_from.model_fields_set  # sources with an invalid value too
-        given = [name for name in ValueSource.model_fields if name in written]
-        if len(given) > 1 or not written:
-            yield error(
-                "one-of",
-                f"`value_from` names {len(given)} sources" if given else "`value_from` names no source",
-                span("spec", "value_from"),
-                label=", ".join(given),
-                help="give exactly one of `env`, `file` and `template`",
-            )
+        yield from check_source(spec.value_from, ("spec", "value_from"), span)
         if spec.value_from.template is not None:
             for problem in _parse_template(spec.value_from.template)[1]:
                 yield error(
@@ -119,12 +96,10 @@ class SecretKind(Kind):
                 )
 
     def secret(self, resource: Resource) -> SecretRef:
-        source: ValueSource = resource.spec.value_from
-        if source.env is not None:
-            return SecretRef("env", source.env)
-        if source.file is not None:
-            return SecretRef("file", str(PurePosixPath(resource.file).parent / source.file))
-        return SecretRef("template", parts=tuple(_parse_template(source.template or "")[0]))
+        source: SecretSource = resource.spec.value_from
+        if source.template is not None:
+            return SecretRef("template", parts=tuple(_parse_template(source.template)[0]))
+        return source_ref(source, resource.file)
 
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
         if resource is not None:

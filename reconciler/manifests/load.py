@@ -21,6 +21,7 @@ from reconciler.manifests.defaults import Defaults
 from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
 from reconciler.manifests.files import read_files
 from reconciler.manifests.ignores import context, ignores_of
+from reconciler.manifests.literals import take_out_literals
 from reconciler.manifests.nulls import mark_nulls
 from reconciler.manifests.partial import valid_part
 from reconciler.manifests.problems import (
@@ -212,7 +213,12 @@ class _Loader:
             manifest: Any = self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
         except ValidationError as failure:
             place = Place(document, file, secret)
-            problems = explain(failure, self.models[kind.name], place)
+            remaining: ValidationError | None = failure
+            if secret:
+                value, problems = take_out_literals(value, kind, place)
+                remaining = self.invalid_part(value, kind) if problems else failure
+            if remaining is not None:
+                problems += explain(remaining, self.models[kind.name], place)
             spec = valid_part(value.get("spec"), kind.Spec)
             if spec is not None:
                 found = kind.check(spec, lambda *path: place.value(path))
@@ -226,6 +232,13 @@ class _Loader:
         if document.surprises:
             found = surprises(Place(document, file, secret), problems)
             self.problems += islice(found, MOST_PROBLEMS + 1)
+
+    def invalid_part(self, value: Any, kind: Kind) -> ValidationError | None:
+        try:
+            self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
+        except ValidationError as failure:
+            return failure
+        return None
 
     def kind_of(self, document: Document, place: Place) -> Kind | None:
         """The kind that the document names; None, with a problem noted, when it names none of ours."""

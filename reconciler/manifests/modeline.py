@@ -6,12 +6,12 @@ from pathlib import Path
 SCHEMA_FILE = "reconcile.schema.json"  # beside reconcile.yaml, and committed with it
 
 
-def modeline(file: Path, root: Path) -> str:
-    """The line for `file`, with its line break; `root` is the project's root.
+def modeline(folder: Path, root: Path) -> str:
+    """The comment for a file of `folder`, without its `#`; `root` is the project's root.
 
-    The schema is named relative to the file, which is where language servers look for it. It need not
+    The schema is named relative to the folder, which is where language servers look for it. It need not
     be there yet: `reconcile schema --out reconcile.schema.json` writes it.
     """
-    folder = file.absolute().parent  # not resolved: the editor does not resolve it either
-    relative = os.path.relpath(root.absolute() / SCHEMA_FILE, folder)
-    return f"# yaml-language-server: $schema={Path(relative).as_posix()}\n"
+    # Not resolved: the editor does not resolve it either.
+    relative = os.path.relpath(root.absolute() / SCHEMA_FILE, folder.absolute())
+    return f"yaml-language-server: $schema={Path(relative).as_posix()}"

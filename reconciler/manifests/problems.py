@@ -157,6 +157,8 @@ def wrong_type(expected: str, path: Path, place: Place) -> Diagnostic:
         help = "put it in quotes"
     elif value is None:
         help = NULL_HELP
+    if expected == "a list" and isinstance(value, str):
+        help = "write it as a list, such as [first, second]"
     message = f"expected {expected}, found {describe(value, secret=place.secret)}"
     return error("wrong-type", message, place.value(path), notes=notes, help=help)
 

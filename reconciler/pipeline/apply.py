@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from reconciler.diagnostics import Diagnostic, error, has_errors
 from reconciler.errors import NoSuchService, Refused, SecretUnavailable, StoreError
@@ -15,8 +16,8 @@ from reconciler.execution.recorder import Recorder
 from reconciler.execution.unsettled import describe, parse_intent, settle_open
 from reconciler.execution.values import Outputs
 from reconciler.model import Action, Address, Observation, Owed
-from reconciler.pipeline.plan import concerned_scopes, make_plan
-from reconciler.pipeline.project import Desired, Project, read_all, secret_value
+from reconciler.pipeline.plan import PROVIDE_HELP, concerned_scopes, make_plan
+from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.fingerprint import digest_now
 from reconciler.secrets.sensitive import Sensitive
@@ -196,6 +197,8 @@ async def _run_under(
                 for address, how in moved.items()
             ],
         )
+    if project.sources.prepare(_secrets_of(plan)):
+        await checkpoint()  # where a signal that ended a program is acted upon
     unreadable = _unreadable_sources(project, plan)
     if unreadable:
         raise Refused("what the calls need is not readable here; nothing was changed", unreadable)
@@ -211,7 +214,7 @@ async def _run_under(
     def read_secret(ref: SecretRef, output: Callable[[OutputRef], Any]) -> Sensitive:
         # Read once: what is fingerprinted must be what was sent.
         if ref not in secrets:
-            secrets[ref] = secret_value(project, ref, output)
+            secrets[ref] = project.sources.value(ref, output)
         return secrets[ref]
 
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, state.records)
@@ -294,6 +297,11 @@ def _refuse_while_unknown(plan: Plan, state: State) -> None:
         raise Refused("a call's outcome is unknown; nothing was changed", unknown)
 
 
+def _secrets_of(plan: Plan) -> list[SecretRef]:
+    values = [value for step in plan.steps for value in (step.call.body or {}).values()]
+    return [value for value in values if isinstance(value, SecretRef)]
+
+
 def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
     """The secret sources that give no value here: found before the first call, not in the middle."""
     problems = []
@@ -306,17 +314,17 @@ def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
             problem = (
                 f"the signing secret of ExtensionProvider/{name} is not readable here: {missing.message}"
             )
-            problems.append(error("secret-source", problem, help="provide it where apply runs"))
+            problems.append(error("secret-source", problem, help=missing.help or PROVIDE_HELP))
     for step in plan.steps:
         if step.for_each is not None:
             continue
         for value in (step.call.body or {}).values():
             if isinstance(value, SecretRef):
                 try:
-                    secret_value(project, value, lambda ref: "not known yet")
+                    project.sources.value(value, lambda ref: "not known yet")
                 except SecretUnavailable as missing:
                     problem = f"`{step.address}`: source not readable here: {missing.message}"
-                    problems.append(error("secret-source", problem, help="provide it where apply runs"))
+                    problems.append(error("secret-source", problem, help=missing.help or PROVIDE_HELP))
     return problems
 
 

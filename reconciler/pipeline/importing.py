@@ -14,6 +14,7 @@ from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.manifests.envelope import API_VERSION
 from reconciler.manifests.load import Loaded, load
+from reconciler.manifests.modeline import modeline
 from reconciler.manifests.place import Change, prepare, put
 from reconciler.manifests.write import Commented, comment, write
 from reconciler.pipeline.project import Project
@@ -46,15 +47,15 @@ class Planned:
     entries: Sequence[Entry]
 
 
-async def find_unmanaged(project: Project, loaded: Loaded, wanted: Wanted) -> Unmanaged:
-    """`loaded`: all manifests that may declare something of what is wanted."""
+async def find_unmanaged(project: Project, loaded: Loaded, wanted: Wanted, root: Path) -> Unmanaged:
+    """`loaded`: all manifests that may declare something of what is wanted, named relative to `root`."""
     state = await project.store.load()
     known = Known(
         loaded.resources,
         state.records,
         loaded.policies,
         find_kinds(),
-        _skeletons(project.root, loaded) if "secrets.list" in project.capabilities else frozenset(),
+        _skeletons(root, loaded) if "secrets.list" in project.capabilities else frozenset(),
     )
     found = await find_live(project, wanted, known_apps=known.apps(), is_new=known.is_new)
     doubtful, open_calls = _doubtful(found.live, state)
@@ -136,6 +137,8 @@ def arrange(unmanaged: Unmanaged, *, paths: Sequence[str], out: Path, root: Path
         def text(before: bytes | None, documents: Sequence[Commented] = documents) -> str:
             held = (before or b"").decode("utf-8-sig", errors="replace").splitlines()
             head = [line for line in remarks if comment(line) not in held]  # noqa: B023 - called at once
+            if before is None:
+                head.insert(0, modeline(out, root))
             return write(documents, head=head, follows=before is not None)
 
         planned.append(Planned(prepare(out, stem, text, reserved), groups[stem]))

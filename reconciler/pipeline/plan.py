@@ -4,18 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from anyio.lowlevel import checkpoint
+
 from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.errors import SecretUnavailable
 from reconciler.execution.unsettled import overlay, parse_intent
 from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.model import Address, Resource, StateRecord
-from reconciler.pipeline.project import Desired, Project, read_all, secret_value
+from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
 from reconciler.steps import OutputRef, Plan
+
+PROVIDE_HELP = "provide it where apply runs"
 
 
 async def make_plan(
@@ -123,8 +127,10 @@ async def _fingerprint_secrets(
         outputs.put(str(address), item.model_dump())
     fingerprints: dict[Address, str] = {}
     problems = []
-    for resource in resources:
-        ref = kinds[resource.address.kind].secret(resource)
+    refs = [(resource, kinds[resource.address.kind].secret(resource)) for resource in resources]
+    if project.sources.prepare(ref for _, ref in refs if ref is not None):
+        await checkpoint()  # where a signal that ended a program is acted upon
+    for resource, ref in refs:
         if ref is None:
             continue
         not_yet: list[OutputRef] = []
@@ -137,14 +143,14 @@ async def _fingerprint_secrets(
             return value
 
         try:
-            value = secret_value(project, ref, output)
+            value = project.sources.value(ref, output)
         except SecretUnavailable as missing:
             report = error if need_secrets else warning
             problem = report(
                 "secret-source",
                 f"`{resource.address}`: source not readable here: {missing.message}",
                 resource.span("spec", "value_from"),
-                help="provide it where apply runs",
+                help=missing.help or PROVIDE_HELP,
             )
             problems.append(replace(problem, hide_source=True))
             continue

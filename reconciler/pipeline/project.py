@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from reconciler.clock import Clock
 from reconciler.diagnostics import Diagnostic
@@ -12,11 +10,10 @@ from reconciler.model import Observation, Resource, StateRecord
 from reconciler.observe import observe
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
-from reconciler.secrets.sensitive import Sensitive
-from reconciler.secrets.sources import read_secret_file, resolve
+from reconciler.secrets.sources import Sources
 from reconciler.services import Provider, Services
 from reconciler.state.store import Store
-from reconciler.steps import OutputRef, Read, SecretRef
+from reconciler.steps import Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +29,7 @@ class Project:
     limits: Limits
     clock: Clock
     reporter: Reporter
-    env: Mapping[str, str]
-    root: Path
+    sources: Sources
     new_id: Callable[[], str]
     holder: str
     lock_timeout_s: float = 0.0
@@ -61,10 +57,3 @@ async def read_all(
     project: Project, reads: Sequence[Read], on_answer: Callable[[Read, Observation], None]
 ) -> None:
     await observe(project.services, reads, on_answer, clock=project.clock, reporter=project.reporter)
-
-
-def secret_value(project: Project, ref: SecretRef, output: Callable[[OutputRef], Any]) -> Sensitive:
-    def read_file(name: str) -> bytes:
-        return read_secret_file(str(project.root / name))
-
-    return resolve(ref, env=project.env, read_file=read_file, output=output)

@@ -12,7 +12,9 @@ from pydantic_core import from_json, to_json
 from reconciler.errors import ReconcilerError
 from reconciler.steps import OutputRef, Plan, SecretRef, Step, Template
 
-FORMAT = "reconciler-plan-2"  # 1: without the addresses of providers
+# 1: without the addresses of providers; 2: without the secret sources that came later, otherwise the same.
+FORMAT = "reconciler-plan-3"
+_READABLE = (FORMAT, "reconciler-plan-2")
 
 _TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$template": Template}
 
@@ -32,7 +34,7 @@ def load_plan(text: bytes) -> Plan:
         raise ReconcilerError(
             "the plan file is not JSON", help="make it with `reconcile plan --out`"
         ) from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") not in _READABLE:
         raise ReconcilerError(
             f"the plan file is not a saved plan of format {FORMAT}",
             help="make it anew with this version's `reconcile plan --out FILE`",
@@ -70,7 +72,8 @@ def _tag(value: Any) -> Any:
     if isinstance(value, OutputRef):
         return {"$output": [value.source, value.path, value.or_kept]}
     if isinstance(value, SecretRef):
-        return {"$secret": [value.source, value.name, [_tag(part) for part in value.parts]]}
+        parts = [_tag(part) for part in value.parts]
+        return {"$secret": [value.source, value.name, parts, value.timeout_s]}
     if isinstance(value, Template):
         return {"$template": [[_tag(part) for part in value.parts]]}
     if isinstance(value, Mapping):

@@ -1,51 +1,215 @@
-"""From a `SecretRef` to its value: environment variables, files, and templates of both."""
+"""From a `SecretRef` to its value: where each source is read, decrypted or run, once a run."""
 
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import SecretUnavailable
+from reconciler.kinds.source import is_armored
+from reconciler.secrets import age, sops
+from reconciler.secrets.command import DEFAULT_TIMEOUT_S, ProgramFailed, Programs, side_by_side
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.secrets.text import MAX_BYTES, as_value
 from reconciler.steps import OutputRef, SecretRef
 
-MAX_FILE_BYTES = 1024 * 1024
+if TYPE_CHECKING:
+    from reconciler.secrets.age import Identity
 
-_ENCODE_HELP = "encode the value, for example as base64"
+IDENTITY = "RECONCILE_AGE_IDENTITY"
+IDENTITY_FILE = "RECONCILE_AGE_IDENTITY_FILE"
+NO_EXEC = "RECONCILE_NO_EXEC"
+
+_KEPT = ("age", "sops", "exec")  # what costs time, or may give another value the next time
+_RUN = ("sops", "exec")
 
 
-def resolve(
-    ref: SecretRef,
-    *,
-    env: Mapping[str, str],
-    read_file: Callable[[str], bytes],
-    output: Callable[[OutputRef], Any],
-) -> Sensitive:
-    """The value of `ref`. Raises SecretUnavailable naming the source that has none.
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the settings say of sources. `programs`: those that `exec` may run.
 
-    An empty variable or file counts as none: CI systems hand out empty variables for secrets that
-    do not exist. `output` gives the value of an earlier answer; None or a LookupError: not known.
+    `identity_from`: an `env` or `file` source of age identities, unless the environment names one.
+    `withheld`: environment variables that no program gets.
     """
-    if ref.source == "env":
-        return Sensitive(_from_env(ref.name, env))
-    if ref.source == "each":
-        raise SecretUnavailable("the value is known only once an answer brings it")
-    if ref.source == "file":
-        return Sensitive(_from_file(ref.name, read_file))
-    texts: list[str] = []
-    for part in ref.parts:
-        if isinstance(part, OutputRef):
-            texts.append(_from_output(part, output))
-        elif isinstance(part, SecretRef):
-            texts.append(resolve(part, env=env, read_file=read_file, output=output).reveal())
+
+    identity_from: SecretRef | None = None
+    programs: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ("RECONCILE_TOKEN",)
+
+
+class Sources:
+    """All sources of one project, for one run: what was decrypted, or came from a program, stays the same."""
+
+    def __init__(self, root: Path, env: Mapping[str, str], allowed: Allowed | None = None) -> None:
+        self._root = root
+        self._env = env
+        self._allowed = allowed or Allowed()
+        self._kept: dict[SecretRef, Sensitive | _Missing] = {}
+        self._identities: list[Identity] | _Missing | None = None
+
+    def value(self, ref: SecretRef, output: Callable[[OutputRef], Any]) -> Sensitive:
+        """The value of `ref`. Raises SecretUnavailable naming the source that has none.
+
+        An empty variable, file or output counts as none: CI systems hand out empty variables for secrets
+        that do not exist. `output` gives the value of an earlier answer; None or a LookupError: not known.
+        """
+        if ref.source in _KEPT:
+            self.prepare([ref])
+            kept = self._kept[ref]
+            if isinstance(kept, _Missing):
+                raise SecretUnavailable(kept.message, help=kept.help)
+            return kept
+        if ref.source == "env":
+            return Sensitive(_from_env(ref.name, self._env))
+        if ref.source == "each":
+            raise SecretUnavailable("the value is known only once an answer brings it")
+        if ref.source == "file":
+            return Sensitive(_from_file(ref.name, self._root))
+        texts: list[str] = []
+        for part in ref.parts:
+            if isinstance(part, OutputRef):
+                texts.append(_from_output(part, output))
+            elif isinstance(part, SecretRef):
+                texts.append(self.value(part, output).reveal())
+            else:
+                texts.append(part)
+        return Sensitive("".join(texts))
+
+    def prepare(self, refs: Iterable[SecretRef]) -> bool:
+        """Decrypt, and run programs side by side, for all of `refs` that were not asked for before.
+
+        Whether programs were run: a signal may have ended them, which others have to act upon, too.
+        """
+        new = [ref for ref in dict.fromkeys(refs) if ref.source in _KEPT and ref not in self._kept]
+        run = [ref for ref in new if ref.source in _RUN]
+        for ref in new:
+            if ref.source == "age":
+                self._kept[ref] = _caught(partial(self._decrypted, ref))
+        if run:
+            found = side_by_side([partial(self._ran, ref) for ref in run])
+            self._kept |= zip(run, found, strict=True)
+        return bool(run)
+
+    def _ran(self, ref: SecretRef, programs: Programs) -> "Sensitive | _Missing":
+        work = self._from_sops if ref.source == "sops" else self._from_exec
+        return _caught(partial(work, ref, programs))
+
+    # --- age ---
+
+    def _decrypted(self, ref: SecretRef) -> str:
+        inline = is_armored(ref.name)
+        what = "the age text in the manifest" if inline else f"the file `{ref.name}`"
+        if inline:
+            data = ref.name.encode()
         else:
-            texts.append(part)
-    return Sensitive("".join(texts))
+            data = read_bytes(self._root / ref.name, what, age.MAX_ENCRYPTED_BYTES)
+        return as_value(age.decrypt(data, self._own_identities(), what), f"what {what} holds")
+
+    def _own_identities(self) -> "list[Identity]":
+        if self._identities is None:
+            try:
+                self._identities = self._read_identities()
+            except SecretUnavailable as missing:
+                self._identities = _Missing(missing.message, missing.help)
+        if isinstance(self._identities, _Missing):
+            raise SecretUnavailable(self._identities.message, help=self._identities.help)
+        return self._identities
+
+    def _read_identities(self) -> "list[Identity]":
+        source = self._allowed.identity_from
+        if self._env.get(IDENTITY):
+            source = SecretRef("env", IDENTITY)
+        elif self._env.get(IDENTITY_FILE):
+            source = SecretRef("file", str(Path(self._env[IDENTITY_FILE]).absolute()))
+        if source is None:
+            raise SecretUnavailable(
+                "there is no age identity to decrypt with",
+                help=f"set {IDENTITY_FILE} to its path, or `secrets.age_identity_from` in reconcile.yaml",
+            )
+        if source.source == "env":
+            return age.parse_identities(_from_env(source.name, self._env), f"the variable `{source.name}`")
+        what = f"the age identity's file `{source.name}`"
+        path = self._root / Path(source.name).expanduser()
+        return age.parse_identities(as_value(read_bytes(path, what, MAX_BYTES), what), what)
+
+    # --- programs ---
+
+    def _from_sops(self, ref: SecretRef, programs: Programs) -> str:
+        program = self._program(sops.PROGRAM, help=sops.MISSING_HELP)
+        path = self._root / ref.name
+        argv = sops.argv(program, str(path.absolute()), [str(part) for part in ref.parts])
+        try:
+            output = self._run(programs, argv, f"sops for `{ref.name}`", ref)
+        except ProgramFailed as failed:
+            code = failed.code
+        else:
+            return as_value(output, f"the value in `{ref.name}`")
+        raise SecretUnavailable(
+            sops.explain(code, ref.name), help=f"`sops --decrypt {ref.name}` says more, and prints its values"
+        )
+
+    def _from_exec(self, ref: SecretRef, programs: Programs) -> str:
+        name, *arguments = (str(part) for part in ref.parts)
+        what = f"the program `{name}`"
+        if name not in self._allowed.programs:
+            raise SecretUnavailable(
+                f"reconcile.yaml does not allow {what}",
+                help="look at what the manifest would run; to allow the program, "
+                f"add it to `secrets: {{exec: [{name}]}}` of reconcile.yaml",
+            )
+        argv = [self._program(name), *arguments]
+        try:
+            output = self._run(programs, argv, what, ref)
+        except ProgramFailed as failed:
+            code = failed.code
+        else:
+            return as_value(output, f"the output of {what}")
+        ended = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+        raise SecretUnavailable(f"{what} {ended}", help="run it yourself to see what it says")
+
+    def _program(self, name: str, *, help: str = "") -> str:
+        """Where the program is. A name with a slash is a path below the root, as in a shell there."""
+        if self._env.get(NO_EXEC, "0") not in ("", "0"):
+            raise SecretUnavailable(f"the program `{name}` was not started: {NO_EXEC} is set")
+        if "/" in name:
+            return str((self._root / name).absolute())
+        found = shutil.which(name, path=self._env.get("PATH", ""))
+        if found is None:
+            raise SecretUnavailable(f"the program `{name}` is not on PATH", help=help)
+        return str(Path(found).absolute())
+
+    def _run(self, programs: Programs, argv: list[str], what: str, ref: SecretRef) -> bytes:
+        withheld = {*self._allowed.withheld, IDENTITY}
+        env = {name: value for name, value in self._env.items() if name not in withheld}
+        timeout_s = ref.timeout_s or DEFAULT_TIMEOUT_S
+        return programs.run(argv, what=what, cwd=self._root, env=env, timeout_s=timeout_s)
 
 
-def read_secret_file(name: str) -> bytes:
-    """A `read_file` that never reads much more than `resolve` accepts. Raises OSError."""
-    with Path(name).open("rb") as file:
-        return file.read(MAX_FILE_BYTES + 1)
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """Why there is no value: an exception itself would carry what it passed through."""
+
+    message: str
+    help: str
+
+
+def _caught(work: Callable[[], str]) -> Sensitive | _Missing:
+    try:
+        return Sensitive(work())
+    except SecretUnavailable as missing:
+        return _Missing(missing.message, missing.help)
+
+
+def read_bytes(path: Path, what: str, most: int) -> bytes:
+    """The file's first `most` + 1 bytes: some have no end. Raises SecretUnavailable."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most + 1)
+    except OSError as failure:
+        reason = failure.strerror
+    raise SecretUnavailable(f"{what} cannot be read: {reason}")
 
 
 def _from_env(name: str, env: Mapping[str, str]) -> str:
@@ -56,33 +220,16 @@ def _from_env(name: str, env: Mapping[str, str]) -> str:
         raise SecretUnavailable(f"the environment variable `{name}` is empty")
     # What is not UTF-8 in the environment, Python hands over as lone surrogates.
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise SecretUnavailable(f"the environment variable `{name}` is not UTF-8 text", help=_ENCODE_HELP)
+        raise SecretUnavailable(
+            f"the environment variable `{name}` is not UTF-8 text",
+            help="encode the value, for example as base64",
+        )
     return value
 
 
-def _from_file(name: str, read_file: Callable[[str], bytes]) -> str:
-    """The file's text without its last newline, which editors and `echo` add."""
-    try:
-        raw = read_file(name)
-    except OSError as error:
-        raise SecretUnavailable(f"the file `{name}` cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_FILE_BYTES:
-        raise SecretUnavailable(f"the file `{name}` is larger than {MAX_FILE_BYTES} bytes")
-    text = _decode(raw)
-    if text is None:
-        # Raised out here, because a UnicodeDecodeError carries the bytes along as context.
-        raise SecretUnavailable(f"the file `{name}` is not UTF-8 text", help=_ENCODE_HELP)
-    if not text:
-        raise SecretUnavailable(f"the file `{name}` is empty")
-    return text
-
-
-def _decode(raw: bytes) -> str | None:
-    ending = next((ending for ending in (b"\r\n", b"\n") if raw.endswith(ending)), b"")
-    try:
-        return raw.removesuffix(ending).decode()
-    except UnicodeDecodeError:
-        return None
+def _from_file(name: str, root: Path) -> str:
+    what = f"the file `{name}`"
+    return as_value(read_bytes(root / name, what, MAX_BYTES), what)
 
 
 def _from_output(ref: OutputRef, output: Callable[[OutputRef], Any]) -> str:

@@ -20,6 +20,7 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.planning.acceptance import Acceptance
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
+from reconciler.secrets.sources import Sources
 from reconciler.state.store import State
 from reconciler.steps import Plan
 from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform, ReadOnlyStore
@@ -73,8 +74,7 @@ class Stage:
             limits=Limits(),
             clock=clock,
             reporter=Reporter(),
-            env={},
-            root=self.root,
+            sources=Sources(self.root, {}),
             new_id=lambda: "plan-1",
             holder="test",
         )

@@ -24,6 +24,7 @@ from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
+from reconciler.secrets.sources import Sources
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Lease, Restored, State, Store
 from reconciler.steps import Plan
@@ -205,8 +206,7 @@ class Stage:
             limits=self.limits,
             clock=self.time,
             reporter=self.reporter,
-            env=self.env,
-            root=self.root,
+            sources=Sources(self.root, self.env),
             new_id=lambda: f"id{next(self._ids)}",
             holder="the test",
             lock_timeout_s=self.lock_timeout_s,

@@ -18,6 +18,7 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.searching import Wanted
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
+from reconciler.secrets.sources import Sources
 from reconciler.state.store import JournalEntry, State
 from reconciler.steps import Plan
 from tests.kinds.case import BASE_URL, CaseClock, LivePlatform, ReadOnlyStore
@@ -82,7 +83,7 @@ class Scene:
         return (self.folder / name).read_text(encoding="utf-8")
 
     def found(self, *apps: str, **wanted: Any) -> Unmanaged:
-        return anyio.run(find_unmanaged, self._project(), self._loaded(), Wanted(apps, **wanted))
+        return anyio.run(find_unmanaged, self._project(), self._loaded(), Wanted(apps, **wanted), self.root)
 
     def planned(self, unmanaged: Unmanaged) -> list[Planned]:
         paths = [str(self.folder)] if self.folder.exists() else []
@@ -115,8 +116,7 @@ class Scene:
             limits=Limits(),
             clock=clock,
             reporter=Reporter(),
-            env={},
-            root=self.root,
+            sources=Sources(self.root, {}),
             new_id=lambda: "id",
             holder="test",
         )

@@ -49,6 +49,7 @@ from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import plan_document
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.secrets.sources import Sources
 from reconciler.state.store import Event, JournalEntry, Lease, Restored, State
 from reconciler.steps import Plan
 from reconciler.transport import Answer
@@ -242,8 +243,7 @@ def project_of(
         limits=Limits(),
         clock=clock,
         reporter=Reporter(),
-        env=case.get("env", {}),
-        root=folder,
+        sources=Sources(folder, case.get("env", {})),
         new_id=lambda: "plan-1",
         holder="test",
         providers={each.address.name: _provider(each, platform, clock) for each in policies},

@@ -93,13 +93,13 @@ def test_rules_across_fields_decide_what_stands_there(monkeypatch: pytest.Monkey
 
 
 def test_the_modeline_leads_from_the_file_to_the_schema(tmp_path: Path) -> None:
-    assert modeline(tmp_path / "a.yaml", tmp_path) == f"# yaml-language-server: $schema={SCHEMA_FILE}\n"
-    below = modeline(tmp_path / "manifests" / "shop" / "a.yaml", tmp_path)
-    assert below == f"# yaml-language-server: $schema=../../{SCHEMA_FILE}\n"
+    assert modeline(tmp_path, tmp_path) == f"yaml-language-server: $schema={SCHEMA_FILE}"
+    below = modeline(tmp_path / "manifests" / "shop", tmp_path)
+    assert below == f"yaml-language-server: $schema=../../{SCHEMA_FILE}"
 
 
 def test_the_modeline_is_no_part_of_the_manifest(tmp_path: Path) -> None:
-    text = modeline(tmp_path / "a.yaml", tmp_path) + made("Volume")
+    text = f"# {modeline(tmp_path, tmp_path)}\n" + made("Volume")
     loaded = load(["-"], root=tmp_path, stdin=text.encode)
     assert not [item for item in loaded.diagnostics if item.severity is Severity.ERROR]
     assert [str(resource.address) for resource in loaded.resources] == ["Volume/shop/data"]

@@ -50,7 +50,7 @@ def secret(spec: str) -> str:
         (secret("{value_from: {emv: A}}"), ["unknown-field"]),
         (secret("{value_from: {template: 5}}"), ["wrong-type"]),
         (secret("{value_from: {template: '${x}'}, name: 5}"), ["bad-template", "wrong-type"]),
-        (secret("{value_from: 5}"), ["wrong-type"]),
+        (secret("{value_from: 5}"), ["secret-literal"]),
         (secret("{}"), ["missing-field"]),
         (secret("5"), ["wrong-type"]),
     ],
@@ -74,5 +74,5 @@ def test_an_invalid_document_may_be_referred_to_by_another(load_files: LoadFiles
 
 def test_what_an_invalid_secret_says_stays_hidden(load_files: LoadFiles) -> None:
     loaded = load_files({"a.yaml": secret("{value_from: {template: '${hunter2}'}, value: hunter2}")})
-    assert sorted(codes(loaded)) == ["bad-template", "unknown-field"]
+    assert sorted(codes(loaded)) == ["bad-template", "secret-literal"]
     assert all(item.hide_source for item in loaded.diagnostics)

@@ -1,11 +1,13 @@
 """Saved plans: what is read is what was written, or is refused."""
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import to_json
 
 from reconciler.errors import ReconcilerError
 from reconciler.planning.saved import dump_plan, load_plan
@@ -18,6 +20,7 @@ RICH = (
     "kinds/volume/grow_and_change_retention",
     "kinds/volume/shrink_is_refused_at_its_place",
     "planning/owed/a_restart_is_shown_until_it_is_done",
+    "kinds/secret/programs_that_the_settings_do_not_name_warn",
 )
 
 
@@ -47,6 +50,15 @@ def test_a_plan_of_the_format_without_addresses_of_providers_is_refused() -> Non
     with pytest.raises(ReconcilerError, match="not a saved plan of format") as refused:
         load_plan(json.dumps(document).encode())
     assert "reconcile plan --out" in refused.value.help
+
+
+def test_a_plan_of_the_format_with_fewer_secret_sources_is_read() -> None:
+    plan = plan_of(RICH[0])
+    text = json.dumps(json.loads(dump_plan(plan))["plan"])
+    assert ", 0]}" in text
+    before = json.loads(text.replace(", 0]}", "]}"))  # secrets had no time of their own
+    former = {"format": "reconciler-plan-2", "digest": sha256(to_json(before)).hexdigest(), "plan": before}
+    assert load_plan(json.dumps(former).encode()) == plan
 
 
 def test_the_addresses_of_providers_come_back() -> None:

@@ -145,6 +145,7 @@ def test_every_planted_run_is_tried() -> None:
         "422 repeats the value",
         "the answer is cut off",
         "it is killed",
+        "every source is used",
         "a bug strikes in send",
     ],
 )

@@ -1,10 +1,12 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.errors import SecretUnavailable
-from reconciler.secrets.sources import MAX_FILE_BYTES, read_secret_file, resolve
+from reconciler.secrets.sources import Sources, read_bytes
+from reconciler.secrets.text import MAX_BYTES
 from reconciler.steps import OutputRef, SecretRef
 
 HOST = OutputRef("PostgresCluster/orders", "endpoints.primary.pooler.host")
@@ -18,17 +20,19 @@ def value_of(
     ref: SecretRef,
     *,
     env: dict[str, str] | None = None,
-    content: bytes = b"",
+    root: Path = Path("/nowhere"),
     output: Callable[[OutputRef], Any] = nothing_known,
 ) -> str:
-    def read_file(name: str) -> bytes:
-        assert name == "/run/secrets/pw"
-        return content
-
-    return resolve(ref, env=env or {}, read_file=read_file, output=output).reveal()
+    return Sources(root, env or {}).value(ref, output).reveal()
 
 
-FROM_FILE = SecretRef("file", "/run/secrets/pw")
+FROM_FILE = SecretRef("file", "secrets/pw")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "secrets").mkdir()
+    return tmp_path
 
 
 def test_a_variable_gives_its_value_unchanged() -> None:
@@ -44,11 +48,12 @@ def test_a_variable_gives_its_value_unchanged() -> None:
         (b"hunter2\n\n", "hunter2\n"),
         (b" hunter2 \n", " hunter2 "),
         ("pässwort\n".encode(), "pässwort"),
-        (b"x" * MAX_FILE_BYTES, "x" * MAX_FILE_BYTES),
+        (b"x" * MAX_BYTES, "x" * MAX_BYTES),
     ],
 )
-def test_a_file_gives_its_text_without_one_last_newline(content: bytes, value: str) -> None:
-    assert value_of(FROM_FILE, content=content) == value
+def test_a_file_gives_its_text_without_one_last_newline(root: Path, content: bytes, value: str) -> None:
+    (root / FROM_FILE.name).write_bytes(content)
+    assert value_of(FROM_FILE, root=root) == value
 
 
 def test_a_template_joins_text_answers_and_other_secrets() -> None:
@@ -84,12 +89,13 @@ def test_a_variable_without_a_value_is_named(ref: SecretRef, env: dict[str, str]
         (b"", "is empty"),
         (b"\n", "is empty"),
         (b"hunter2\xff", "is not UTF-8 text"),
-        (b"hunter2" * MAX_FILE_BYTES, "is larger than"),
+        (b"hunter2" * MAX_BYTES, "is larger than"),
     ],
 )
-def test_an_unfit_file_is_named_and_its_bytes_go_nowhere(content: bytes, problem: str) -> None:
-    with pytest.raises(SecretUnavailable, match=f"`/run/secrets/pw` {problem}") as unavailable:
-        value_of(FROM_FILE, content=content)
+def test_an_unfit_file_is_named_and_its_bytes_go_nowhere(root: Path, content: bytes, problem: str) -> None:
+    (root / FROM_FILE.name).write_bytes(content)
+    with pytest.raises(SecretUnavailable, match=f"`secrets/pw` {problem}") as unavailable:
+        value_of(FROM_FILE, root=root)
     assert "hunter2" not in str(unavailable.value) + unavailable.value.help
     assert unavailable.value.__context__ is None
 
@@ -97,11 +103,11 @@ def test_an_unfit_file_is_named_and_its_bytes_go_nowhere(content: bytes, problem
 def test_a_file_that_cannot_be_read_is_named() -> None:
     ref = SecretRef("file", "/nowhere/pw")
     with pytest.raises(SecretUnavailable, match="`/nowhere/pw` cannot be read: No such file"):
-        resolve(ref, env={}, read_file=read_secret_file, output=nothing_known)
+        value_of(ref)
 
 
 def test_an_endless_file_is_read_only_a_little() -> None:
-    assert len(read_secret_file("/dev/zero")) == MAX_FILE_BYTES + 1
+    assert len(read_bytes(Path("/dev/zero"), "it", MAX_BYTES)) == MAX_BYTES + 1
 
 
 @pytest.mark.parametrize("known", [{}, {HOST: None}])

@@ -91,5 +91,5 @@ def test_the_providers_of_the_settings_are_checked_at_their_place(scene: Scene) 
     scene.run("validate")
     scene.project.write("providers:\n  acme:\n    webhook_secret_from: {env: A, file: b}\n", "reconcile.yaml")
     refused = scene.run("validate", code=1).err
-    assert "give exactly one of `env` and `file`" in refused
+    assert "give exactly one of `env`, `file`," in refused
     assert "reconcile.yaml:3:" in refused

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from reconciler.secrets import age
 from tests.cli.harness import environment
 from tests.reliability.canary.forms import Leak, Scanner
 
@@ -31,6 +33,8 @@ def canary(name: str) -> str:
 
 
 ENV, FILE, OLD, LITERAL, WRONG, PASSWORD = map(canary, ("eNv", "fIle", "oLd", "lIteral", "wRong", "pAssw"))
+AGE, SOPS, NEIGHBOUR, EXEC, SAID = map(canary, ("aGe", "sOps", "nEighbour", "eXec", "sAid"))
+IDENTITY, RECIPIENT = age.generate()
 TOKEN = canary("tOken").replace(" ", "_").replace("é", "e")  # a header's token is printable ASCII
 VALUES = {
     "the variable": ENV,
@@ -40,6 +44,12 @@ VALUES = {
     "a wrong token": WRONG.replace(" ", "_").replace("é", "e"),
     "a password in an address": PASSWORD,
     "the token": TOKEN,
+    "a value encrypted with age": AGE,
+    "a value encrypted with sops": SOPS,
+    "its neighbour": NEIGHBOUR,
+    "a program's output": EXEC,
+    "what a program says on stderr": SAID,
+    "an age identity": IDENTITY.removeprefix("AGE-SECRET-KEY-"),
 }
 
 
@@ -185,6 +195,27 @@ class Workshop:
             self.secret("FROM_ENV", "{env: SHOP_PASSWORD}")
             + self.secret("FROM_FILE", "{file: password.txt}")
             + self.secret("FROM_TEMPLATE", '{template: "user:${env:SHOP_PASSWORD}@host"}')
+        )
+
+    def every_source(self) -> str:
+        """Secrets from all that has to be decrypted or run, and whatever that needs."""
+        self.settings("manifests: [manifests]\nsecrets: {exec: [sh]}\n")
+        self.source("value.age", age.encrypt(AGE.encode(), [RECIPIENT]))
+        content = dumps({"value": SOPS, "neighbour": NEIGHBOUR}).encode()
+        self.source("all.enc", b64encode(content))
+        self.source("exec.txt", EXEC)
+        self.source("said.txt", SAID)
+        self.env |= {
+            "RECONCILE_AGE_IDENTITY": IDENTITY,
+            "SOPS_AGE_KEY": "any",
+            "PATH": f"{ROOT / 'tests' / 'secrets'}:{self.env['PATH']}",
+        }
+        inline = age.encrypt(AGE.encode(), [RECIPIENT])
+        return (
+            self.secret("AGE", "{age: value.age}")
+            + self.secret("INLINE", f"{{age: {dumps(inline)}}}")
+            + self.secret("SOPS", "{sops: {file: all.enc, key: value}}")
+            + self.secret("EXEC", '{exec: [sh, -c, "cd manifests; cat said.txt >&2; cat exec.txt"]}')
         )
 
     # --- runs ---

@@ -2,10 +2,24 @@
 
 import os
 import signal
+from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-from tests.reliability.canary.runs import ENV, FILE, LITERAL, OLD, PASSWORD, TOKEN, VALUES, Workshop
+from tests.reliability.canary.runs import (
+    AGE,
+    ENV,
+    EXEC,
+    FILE,
+    IDENTITY,
+    LITERAL,
+    OLD,
+    PASSWORD,
+    RECIPIENT,
+    TOKEN,
+    VALUES,
+    Workshop,
+)
 from tests.reliability.canary.victim import BUGS
 
 WRONG_TOKEN = VALUES["a wrong token"]
@@ -218,6 +232,45 @@ def a_source_cannot_be_read(shop: Workshop) -> None:
     shop.verb("-vv", "apply", "--auto-approve", env={"SHOP_PASSWORD": not_utf8})
 
 
+def every_source_is_used(shop: Workshop) -> None:
+    shop.write(shop.every_source())
+    shop.verb("-vv", "plan", "--out", "saved.plan")
+    shop.verb("-vv", "apply", "--plan", "saved.plan", "--output", "json")
+    shop.verb("-vv", "secret", "fingerprint")
+    shop.verb("secret", "encrypt", "--to", RECIPIENT, stdin=AGE)
+
+
+def every_source_fails(shop: Workshop) -> None:
+    shop.write(shop.every_source())
+    manifests = shop.root / "manifests"
+    shop.verb("-vv", "apply", "--auto-approve", env={"RECONCILE_AGE_IDENTITY": IDENTITY[:-2] + "QQ"})
+    shop.verb("-vv", "plan", "--output", "json", env={"SOPS_AGE_KEY": "any", "RECONCILE_NO_EXEC": "1"})
+    shop.verb("secret", "encrypt", "--to", IDENTITY.lower(), stdin=AGE)
+    plain = b64decode((manifests / "all.enc").read_bytes())
+    for content in (plain, plain[:-10], b"\xff" + plain):
+        shop.source("all.enc", content)
+        shop.source("value.age", AGE)
+        shop.source("exec.txt", EXEC.encode() + b"\xff")
+        shop.verb("-vv", "apply", "--auto-approve", "--output", "json")
+        shop.verb("-vv", "secret", "fingerprint", "--output", "json")
+    failing = "cd manifests; cat exec.txt said.txt; cat said.txt >&2; exit 9"
+    shop.write(shop.secret("EXEC", f'{{exec: [sh, -c, "{failing}"]}}'))
+    shop.verb("-vv", "apply", "--auto-approve")
+    shop.source("main.key", IDENTITY)
+    shop.settings("secrets: {age_identity_from: {file: manifests/main.key}, exec: [7]}\n")
+    shop.verb("-vv", "plan")
+    shop.settings(f"secrets: {{age_identity_from: '{IDENTITY}'}}\n", holds_a_value=True)
+    shop.verb("-vv", "plan")
+
+
+def a_bug_strikes_while_decrypting(name: str) -> Scenario:
+    def scenario(shop: Workshop) -> None:
+        shop.write(shop.every_source())
+        shop.verb("-vv", "apply", "--auto-approve", env={"CANARY_BUG": name})
+
+    return scenario
+
+
 def a_saved_plan_is_damaged(shop: Workshop) -> None:
     shop.verb("plan", "--out", "saved.plan")
     saved = shop.root / "saved.plan"
@@ -306,6 +359,10 @@ SCENARIOS: dict[str, Scenario] = {
     "a password stands in an address": a_password_stands_in_an_address,
     "a source cannot be read": a_source_cannot_be_read,
     "a saved plan is damaged": a_saved_plan_is_damaged,
+    "every source is used": every_source_is_used,
+    "every source fails": every_source_fails,
+    "a bug strikes in decrypt, of every source": a_bug_strikes_while_decrypting("decrypt"),
+    "a bug strikes in value, of every source": a_bug_strikes_while_decrypting("value"),
     "the store fails": the_store_fails,
     "it is killed": it_is_killed,
     "it is interrupted": it_is_interrupted,

@@ -26,6 +26,8 @@ from typing import Any, NoReturn
 # Places through which values pass: module, object and attribute.
 BUGS = {
     "resolve": ("reconciler.secrets.sources", None, "_from_env"),
+    "decrypt": ("reconciler.secrets.age", None, "decrypt"),
+    "value": ("reconciler.secrets.sources", None, "as_value"),
     "fingerprint": ("reconciler.pipeline.apply", None, "_unreadable_sources"),
     "body": ("reconciler.execution.executor", None, "fill_body"),
     "send": ("reconciler.platform.client", "Platform", "_request"),

@@ -18,6 +18,7 @@ from reconciler.platform.client import Platform
 from reconciler.reports.diagnostics import diagnostic_documents, render
 from reconciler.reports.documents import plan_document
 from reconciler.reports.text import render_plan
+from reconciler.secrets.sources import Sources
 from reconciler.settings import FILE_NAME, find_settings
 from reconciler.state import open_store
 from reconciler.transport import HttpxTransport
@@ -53,7 +54,7 @@ async def prepare(folder: Path) -> Ground:
     assert all(result.outcome == "done" for result in applied.results), applied.results
     stage.line.sent.clear()
     platform = Platform(stage.line, BASE_URL, lambda: TOKEN, stage.time, jitter=lambda: 1.0, read_only=True)
-    project = replace(stage.project(), platform=platform, env={"PASSWORD": SECRET_VALUE})
+    project = replace(stage.project(), platform=platform, sources=Sources(folder, {"PASSWORD": SECRET_VALUE}))
     return Ground(stage, project, folder, Counter())
 
 

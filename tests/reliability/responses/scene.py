@@ -19,6 +19,7 @@ from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
+from reconciler.secrets.sources import Sources
 from reconciler.settings import EXTENDED
 from reconciler.state.sqlite import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Time
@@ -153,8 +154,7 @@ def open_scene(
         limits=Limits(settle_s=SETTLE_S),
         clock=time,
         reporter=Reporter(),
-        env={"PASSWORD": password},
-        root=folder,
+        sources=Sources(folder, {"PASSWORD": password}),
         new_id=lambda: f"id{next(ids)}-{time.elapsed_s:g}",
         holder="the test",
     )

@@ -14,6 +14,7 @@ from reconciler.model import Action, Address
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
+from reconciler.secrets.sources import Sources
 from reconciler.steps import Plan
 from reconciler.transport import Answer
 from tests.reliability.simulation.faults import Channel
@@ -91,8 +92,7 @@ class Process:
             limits=Limits(),
             clock=_Clock(self, timeline),
             reporter=Reporter(),
-            env={"PASSWORD": secret_value(secret)},
-            root=root,
+            sources=Sources(root, {"PASSWORD": secret_value(secret)}),
             new_id=lambda: f"{rng.getrandbits(64):016x}",
             holder=name,
             lock_timeout_s=run.lock_timeout_s,

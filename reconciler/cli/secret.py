@@ -1,0 +1,203 @@
+"""`reconcile secret`: values for git (encrypt, keygen), and for reviewers (fingerprint)."""
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.errors import ReconcilerError
+from reconciler.model import Address
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.secret import Fingerprinted
+
+_WORDS = {
+    "same": "same",
+    "differs": "differs",
+    "not_set": "not set yet",
+    "not_readable": "source not readable",
+    "not_known": "not known yet",
+}
+_NO_RECIPIENTS = (
+    "give --to age1…, or `secrets: {age_recipients: [age1…]}` in reconcile.yaml; "
+    "`reconcile secret keygen FILE` makes a key, and prints its recipient"
+)
+
+
+@click.group("secret", short_help="Encrypt a value, make a key, compare fingerprints.")
+def command() -> None:
+    """Secret values that may stand in git, and what reviewers may know of them. No value is ever printed."""
+
+
+@command.command("encrypt")
+@click.option(
+    "--to",
+    "recipients",
+    multiple=True,
+    metavar="RECIPIENT",
+    help="age1…, ssh-ed25519 … or ssh-rsa …; repeatable",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE instead of stdout.")
+@options.output
+@reports_failures
+def encrypt(recipients: Sequence[str], out: Path | None, output: str) -> int:
+    """Encrypt a value with age, for `value_from: {age: FILE}`.
+
+    The value is read from standard input; on a terminal it is asked for, without echo. One final newline
+    is no part of it. Recipients are those of reconcile.yaml (`secrets.age_recipients`), unless --to is given.
+    """
+    from reconciler.cli.sources import settings_here
+    from reconciler.secrets import age
+
+    chosen = list(recipients) or settings_here().settings.secrets.age_recipients
+    if not chosen:
+        raise ReconcilerError("nobody to encrypt to: no recipient is given", help=_NO_RECIPIENTS)
+    age.encrypt(b"", chosen)  # a wrong recipient is told before a person types the value
+    armored = age.encrypt(_read_value(), chosen)
+    if out is not None:
+        _write(out, armored)
+    if output == "json":
+        echo_json(
+            {"format_version": "1", "file": str(out) if out else None, "recipients": chosen}
+            | ({} if out else {"armored": armored})
+        )
+    elif out is None:
+        click.echo(armored, nl=False)
+    else:
+        click.echo(f"{out}: encrypted to {', '.join(chosen)}")
+    return DONE
+
+
+@command.command("keygen")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@options.output
+@reports_failures
+def keygen(file: Path, output: str) -> int:
+    """Make an age identity in FILE, which must not exist, and print its recipient.
+
+    The identity decrypts: it stays out of git, and gets to wherever plan and apply run. The recipient is
+    public: it encrypts.
+    """
+    from reconciler.secrets import age
+    from reconciler.settings import project_root
+
+    identity, recipient = age.generate()
+    text = f"# created: {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n# public key: {recipient}\n{identity}\n"
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+            made.write(text)
+            made.flush()
+            os.fsync(made.fileno())
+    except FileExistsError:
+        raise ReconcilerError(
+            f"{file} exists already", help="it may be the only key to what was encrypted: give another FILE"
+        ) from None
+    except OSError as failure:
+        raise ReconcilerError(f"cannot write {file}: {failure.strerror}") from None
+    if output == "json":
+        echo_json({"format_version": "1", "file": str(file), "recipient": recipient})
+        return DONE
+    click.echo(recipient)
+    named = os.path.relpath(file, project_root(Path.cwd()))
+    click.echo(
+        f"The identity is in {file}: keep it out of git, and keep a copy. In reconcile.yaml:\n"
+        f"secrets:\n  age_identity_from: {{file: {named}}}   # elsewhere: RECONCILE_AGE_IDENTITY or …_FILE\n"
+        f"  age_recipients: [{recipient}]",
+        err=True,
+    )
+    return DONE
+
+
+@command.command("fingerprint")
+@click.argument("addresses", nargs=-1, metavar="[ADDRESS]...", type=ADDRESS)
+@options.output
+@options.state
+@reports_failures
+def fingerprint(addresses: Sequence[Address], output: str, state_url: str | None) -> int:
+    """Compare the values that the sources give now with those that were set, without showing either.
+
+    Fingerprints are made with the project's own key, which is kept beside the state. Two runs with the same
+    state give the same fingerprint for the same address and value, and for nothing else. Exit codes: 0, or
+    1 when a source is not readable.
+    """
+    import anyio
+
+    from reconciler.cli.progress import make_reporter
+    from reconciler.cli.project import load_desired, secret_sources
+    from reconciler.cli.sources import settings_here
+    from reconciler.clock import SystemClock
+    from reconciler.pipeline.secret import fingerprints
+    from reconciler.state import open_store
+
+    found = settings_here()
+    desired = load_desired((), found, make_reporter())
+
+    async def work() -> "list[Fingerprinted]":
+        store = open_store(state_url or found.settings.state, root=found.root, clock=SystemClock())
+        try:
+            return await fingerprints(store, secret_sources(found), desired.resources, addresses)
+        finally:
+            await store.close()
+
+    shown = anyio.run(work)
+    if output == "json":
+        echo_json({"format_version": "1", "secrets": [_document(each) for each in shown]})
+    else:
+        for each in shown:
+            why = f" ({each.problem})" if each.problem else ""
+            click.echo(f"{each.address}  {each.fingerprint or '-'}  {_WORDS[each.comparison]}{why}")
+        if not shown:
+            click.echo("the manifests hold no secret", err=True)
+    return FAILED if any(each.comparison == "not_readable" for each in shown) else DONE
+
+
+def _document(each: "Fingerprinted") -> dict[str, str | None]:
+    return {
+        "address": str(each.address),
+        "fingerprint": each.fingerprint,
+        "comparison": each.comparison,
+    } | {name: text for name, text in (("problem", each.problem), ("help", each.help)) if text}
+
+
+def _read_value() -> bytes:
+    """What is to be encrypted. Raises ReconcilerError when no source could give it back as a value."""
+    from reconciler.errors import SecretUnavailable
+    from reconciler.secrets.text import MAX_BYTES, as_value
+
+    if sys.stdin.isatty():
+        value = click.prompt("Value", hide_input=True, confirmation_prompt=True, err=True).encode()
+    else:
+        value = sys.stdin.buffer.read(MAX_BYTES + 1)
+    try:
+        as_value(value, "the value on standard input")
+    except SecretUnavailable as unfit:
+        message, help = unfit.message, unfit.help
+    else:
+        return bytes(value)
+    raise ReconcilerError(message, help=help)
+
+
+def _write(out: Path, armored: str) -> None:
+    """All of it or nothing: a file that is there stays as it is until the new one is complete."""
+    import tempfile
+
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{out.name}.new-", dir=out.parent)  # mode 0600
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(armored)
+                file.flush()
+                os.fsync(descriptor)
+            Path(name).replace(out)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as failure:
+        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure

@@ -1,0 +1,139 @@
+"""Where a secret value comes from, as manifests write it: exactly one source, never the value itself."""
+
+from collections.abc import Callable, Iterable
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import Field as Describe
+
+from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.kinds.base import Spec
+from reconciler.steps import SecretRef
+
+ARMOR = "-----BEGIN AGE ENCRYPTED FILE-----"
+
+_NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
+_KEY = r"^[^\[\x00-\x1f\x7f]+$"  # sops takes every `[` for the begin of a component
+
+Key = Annotated[str, Describe(pattern=_KEY)]
+Argument = Annotated[str, Describe(pattern=r"^[^\x00]*$")]
+
+
+class SopsSource(Spec):
+    """A file that sops has encrypted, and where in it the value stands."""
+
+    file: str = Describe(
+        min_length=1,
+        pattern=_NO_CONTROL,
+        description="Path of the file, relative to the manifest's directory.",
+        examples=["secrets.enc.yaml"],
+    )
+    key: Key | list[Key | int] | None = Describe(
+        None,
+        description="Way to the value, such as database.password, or a list of keys. Default: all of it.",
+        examples=["database.password"],
+    )
+
+
+class ValueSource(Spec):
+    """Where the value comes from: exactly one of these."""
+
+    env: str | None = Describe(
+        None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Name of an environment variable.",
+        examples=["DB_PASSWORD"],
+    )
+    file: str | None = Describe(
+        None,
+        min_length=1,
+        pattern=_NO_CONTROL,
+        description="Path of a file, relative to the manifest's directory.",
+        examples=["api-key.txt"],
+    )
+    age: str | None = Describe(
+        None,
+        min_length=1,
+        description="Path of a file encrypted with age, relative to the manifest's directory; "
+        "or the armored text itself.",
+        examples=["api-key.age"],
+    )
+    sops: SopsSource | None = Describe(
+        None,
+        description="A value in a file encrypted with sops.",
+        examples=[{"file": "secrets.enc.yaml", "key": "database.password"}],
+    )
+    exec: list[Argument] | None = Describe(
+        None,
+        min_length=1,
+        description="Program and arguments; its standard output is the value. Run without a shell, "
+        "if `secrets.exec` of reconcile.yaml allows the program.",
+        examples=[["pass", "show", "database"]],
+    )
+    timeout_s: int | None = Describe(
+        None,
+        ge=1,
+        le=600,
+        description="How long `sops` or `exec` may take; default: 30 seconds.",
+        examples=[60],
+    )
+
+
+def check_source(
+    source: ValueSource, path: tuple[str, ...], span: Callable[..., Span | None]
+) -> Iterable[Diagnostic]:
+    """Problems of the source at `path` of the manifest that its field types cannot express."""
+    written = source.model_fields_set  # sources with an invalid value too
+    offered = [name for name in type(source).model_fields if name != "timeout_s"]
+    given = [name for name in offered if name in written]
+    if len(given) > 1 or not written - {"timeout_s"}:
+        yield error(
+            "one-of",
+            f"`{path[-1]}` names {len(given)} sources" if given else f"`{path[-1]}` names no source",
+            span(*path),
+            label=", ".join(given),
+            help=f"give exactly one of {', '.join(f'`{name}`' for name in offered[:-1])} and `{offered[-1]}`",
+        )
+    elif "timeout_s" in written and not {"sops", "exec"} & written:
+        yield error(
+            "invalid-value",
+            f"`timeout_s` has no meaning in `{path[-1]}`",
+            span(*path, "timeout_s"),
+            help="remove it: only `sops` and `exec` run a program",
+        )
+    if source.age is not None and not is_armored(source.age) and not source.age.isprintable():
+        yield error(
+            "invalid-value",
+            f"`{'.'.join(path)}.age` is neither a path nor armored text",
+            span(*path, "age"),
+            help=f"armored text begins with {ARMOR}; write it as a block: `age: |`",
+        )
+    if source.exec is not None and not source.exec[0]:
+        yield error("invalid-value", f"`{'.'.join(path)}.exec` names no program", span(*path, "exec"))
+
+
+def source_ref(source: ValueSource, manifest: str) -> SecretRef:
+    """The reference for a checked source. `manifest`: its file, relative to the project's root."""
+    beside = PurePosixPath(manifest).parent
+    timeout_s = source.timeout_s or 0
+    if source.env is not None:
+        return SecretRef("env", source.env)
+    if source.file is not None:
+        return SecretRef("file", str(beside / source.file))
+    if source.age is not None:
+        return SecretRef("age", source.age if is_armored(source.age) else str(beside / source.age))
+    if source.sops is not None:
+        return SecretRef("sops", str(beside / source.sops.file), _components(source.sops.key), timeout_s)
+    return SecretRef("exec", parts=tuple(source.exec or ()), timeout_s=timeout_s)
+
+
+def is_armored(age: str) -> bool:
+    """Whether `age` is the encrypted text itself, not the path of a file."""
+    return age.lstrip().startswith(ARMOR)
+
+
+def _components(key: str | list[str | int] | None) -> tuple[str, ...]:
+    """As sops writes them: keys in quotes, and places in lists without."""
+    if isinstance(key, str):
+        return tuple(part if part.isdecimal() else f'"{part}"' for part in key.split("."))
+    return tuple(str(part) if isinstance(part, int) else f'"{part}"' for part in key or ())

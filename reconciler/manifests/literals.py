@@ -1,0 +1,86 @@
+"""Values that stand in manifests, where only their source may: refused, with the recipe to encrypt them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.kinds.base import Kind
+from reconciler.kinds.source import is_armored
+from reconciler.manifests.problems import Place
+from reconciler.model import Path
+
+# Lower case, without `_`: what people call a value, here or in Kubernetes.
+_NAMES = frozenset(
+    {"data", "literal", "password", "plain", "plaintext", "secret", "string", "stringdata", "text", "value"}
+)
+_FROM = "_from"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
+_ANY_SOURCE = {"env": "NAME"}  # stands for a literal, so that nothing else is said of its place
+
+_HELP = """\
+encrypt it, and keep only the encrypted text in git:
+  reconcile secret encrypt --to age1… --out {path}   (reads the value from standard input)
+  {field}: {{age: {file}}}   or the text itself: {field}: {{age: |…}}
+a value that was pushed anywhere is known: set another one"""
+
+
+def take_out_literals(value: Any, kind: Kind, place: Place) -> tuple[Any, list[Diagnostic]]:
+    """`value`, a manifest of a kind that holds secrets, without literal values; and a problem for each."""
+    spec = value.get("spec")
+    fields = [name for name in kind.Spec.model_fields if name.endswith(_FROM)]
+    problems: list[Diagnostic] = []
+
+    def refuse(path: Path, at_key: bool, field: str) -> None:
+        file = _file_name(value, field.removeprefix("spec."))
+        found = error(
+            "secret-literal",
+            "a secret's value stands in the manifest",
+            place.key(path) if at_key else place.value(path),
+            help=_HELP.format(field=field, file=file, path=PurePosixPath(place.file).parent / file),
+        )
+        problems.append(place.finish(found))
+
+    rest = dict(value)
+    for name in [name for name in value if _is_value(name, ())]:
+        refuse((name,), True, f"spec.{fields[0]}")
+        del rest[name]
+        rest.setdefault("spec", {fields[0]: _ANY_SOURCE})
+    if not isinstance(spec, Mapping):
+        return rest, problems
+    kept = dict(spec)
+    if problems:
+        kept.setdefault(fields[0], _ANY_SOURCE)
+    for field in fields:
+        given = spec.get(field)
+        if isinstance(given, str | int | float) and not (isinstance(given, str) and is_armored(given)):
+            refuse(("spec", field), False, field)
+            kept[field] = _ANY_SOURCE
+        elif isinstance(given, Mapping):
+            literal = [name for name in given if _is_value(name, ())]
+            for name in literal:
+                refuse(("spec", field, name), True, field)
+            if literal:
+                others = {name: item for name, item in given.items() if name not in literal}
+                kept[field] = others or _ANY_SOURCE
+    for name in [name for name in spec if name not in fields and _is_value(name, fields)]:
+        field = f"{name}{_FROM}" if f"{name}{_FROM}" in fields else fields[0]
+        refuse(("spec", name), True, field)
+        del kept[name]
+        kept.setdefault(field, _ANY_SOURCE)
+    return {**rest, "spec": kept}, problems
+
+
+def _is_value(name: Any, fields: Sequence[str]) -> bool:
+    """Whether a field of this name is meant to hold the value itself."""
+    return isinstance(name, str) and (name.lower().replace("_", "") in _NAMES or f"{name}{_FROM}" in fields)
+
+
+def _file_name(value: Mapping[str, Any], field: str) -> str:
+    """A name for the encrypted file: the resource's own, where that is harmless."""
+    metadata = value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    stem = name if isinstance(name, str) and _NAME.fullmatch(name) else "value"
+    what = field.removesuffix(_FROM)
+    return f"{stem}.age" if what == "value" else f"{stem}-{what}.age"

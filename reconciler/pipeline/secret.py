@@ -1,0 +1,80 @@
+"""What reviewers may know of secret values: whether they are the ones that were set."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reconciler.errors import ReconcilerError, SecretUnavailable
+from reconciler.kinds import find_kinds
+from reconciler.model import Address, Resource
+from reconciler.secrets.fingerprint import fingerprint
+from reconciler.secrets.sources import Sources
+from reconciler.state.store import Store
+from reconciler.steps import OutputRef
+
+Comparison = Literal["same", "differs", "not_set", "not_readable", "not_known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprinted:
+    """One secret: the keyed fingerprint of the value that its source gives now, compared with the record's.
+
+    `not_set`: nothing is recorded yet; `not_readable`, `not_known` (it needs an answer of the platform):
+    there is no fingerprint, and `problem` and `help` say why.
+    """
+
+    address: Address
+    fingerprint: str | None
+    comparison: Comparison
+    problem: str = ""
+    help: str = ""
+
+
+async def fingerprints(
+    store: Store, sources: Sources, resources: Sequence[Resource], addresses: Collection[Address]
+) -> list[Fingerprinted]:
+    """One for each secret of `resources` (of those at `addresses`, unless that is empty), by address.
+
+    Raises ReconcilerError for an address without a secret, and while there is no state: its key would be
+    another one the next time.
+    """
+    kinds = find_kinds()
+    refs = {each.address: kinds[each.address.kind].secret(each) for each in resources}
+    wanted = {address: ref for address, ref in refs.items() if ref is not None}
+    unknown = [str(address) for address in addresses if address not in wanted]
+    if unknown:
+        raise ReconcilerError(
+            f"the manifests hold no secret {', '.join(f'`{each}`' for each in unknown)}",
+            help="an address looks like Secret/shop/PASSWORD; without one, all are shown",
+        )
+    state = await store.load()
+    if not state.lineage:
+        raise ReconcilerError(
+            "there is no state yet, and so no key to make fingerprints with",
+            help="the first apply makes it, or `reconcile state init`; reviewers need the one of apply",
+        )
+    key = await store.fingerprint_key()
+    chosen = {each: ref for each, ref in wanted.items() if not addresses or each in addresses}
+    sources.prepare(chosen.values())
+    found = []
+    for address, ref in sorted(chosen.items(), key=lambda item: str(item[0])):
+        if any(isinstance(part, OutputRef) for part in ref.parts):
+            problem = "its template needs what the platform answers: `reconcile plan` compares it"
+            found.append(Fingerprinted(address, None, "not_known", problem))
+            continue
+        try:
+            now = fingerprint(key, address, sources.value(ref, _no_output))
+        except SecretUnavailable as missing:
+            found.append(Fingerprinted(address, None, "not_readable", missing.message, missing.help))
+            continue
+        record = state.records.get(address)
+        set_before = record.applied.get("fingerprint") if record is not None else None
+        comparison: Comparison = (
+            "not_set" if set_before is None else "same" if set_before == now else "differs"
+        )
+        found.append(Fingerprinted(address, now, comparison))
+    return found
+
+
+def _no_output(ref: OutputRef) -> Any:
+    return None

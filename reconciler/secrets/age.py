@@ -1,0 +1,109 @@
+"""Encryption with age: files that may stand in git, and the identities that open them.
+
+Source: the age v1 format; X25519 and SSH (ed25519, RSA) keys.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Union
+
+from reconciler.errors import ReconcilerError, SecretUnavailable
+from reconciler.secrets.text import MAX_BYTES
+
+if TYPE_CHECKING:
+    from pyrage import ssh, x25519
+
+    Identity = Union[x25519.Identity, ssh.Identity]  # noqa: UP007 - only a name for the type checker
+
+# Armor adds a third and line breaks, and each recipient a line to the header.
+MAX_ENCRYPTED_BYTES = 2 * MAX_BYTES
+
+_SSH_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+_SECRET_KEY = "AGE-SECRET-KEY-"  # noqa: S105 - how each one begins
+_NO_MATCH = "No matching keys found"  # pyrage tells this apart from damage by its text only
+
+
+def parse_identities(text: str, what: str) -> "list[Identity]":
+    """The identities in `text`: age's own, one a line, and SSH private keys; comments begin with `#`.
+
+    Raises SecretUnavailable naming `what` when one of them is not valid, and never its text.
+    """
+    from pyrage import IdentityError, ssh, x25519
+
+    found: list[Identity] = []
+    problem = ""
+    of = "an SSH key"
+    try:
+        found += (ssh.Identity.from_buffer(f"{key}\n".encode()) for key in _SSH_KEY.findall(text))
+        of = "an age identity"
+        lines = (line.strip() for line in _SSH_KEY.sub("", text).splitlines())
+        found += (x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#"))
+    except IdentityError as failure:
+        problem = str(failure)
+    if "must be decrypted" in problem:
+        raise SecretUnavailable(
+            f"{of} in {what} is locked with a passphrase", help="give an identity without a passphrase"
+        )
+    if problem:
+        raise SecretUnavailable(
+            f"{of} in {what} is not valid",
+            help="an identity is a line AGE-SECRET-KEY-1…, or an SSH private key (ed25519 or RSA)",
+        )
+    if not found:
+        raise SecretUnavailable(f"{what} holds no age identity")
+    return found
+
+
+def decrypt(data: bytes, identities: "Sequence[Identity]", what: str) -> bytes:
+    """What was encrypted, as it was. `data`: binary or armored. Raises SecretUnavailable naming `what`."""
+    import pyrage
+
+    if len(data) > MAX_ENCRYPTED_BYTES:
+        raise SecretUnavailable(f"{what} is larger than {MAX_ENCRYPTED_BYTES} bytes")
+    try:
+        return pyrage.decrypt(data.strip() if data.lstrip()[:1] == b"-" else data, identities)
+    except pyrage.DecryptError as failure:
+        refused = str(failure) == _NO_MATCH
+    if refused:
+        raise SecretUnavailable(
+            f"{what} is not encrypted to any age identity that is here",
+            help="encrypt it again with `reconcile secret encrypt --to` this identity's recipient, "
+            "or provide another identity",
+        )
+    raise SecretUnavailable(
+        f"{what} is damaged, or not encrypted with age",
+        help="make it again with `reconcile secret encrypt`",
+    )
+
+
+def encrypt(value: bytes, recipients: Sequence[str]) -> str:
+    """Armored text that each of `recipients` (age1…, ssh-ed25519 …, ssh-rsa …) can decrypt.
+
+    Raises ReconcilerError telling which recipient is not valid, by its number: it may be a private key.
+    """
+    import pyrage
+    from pyrage import ssh, x25519
+
+    parsed: list[x25519.Recipient | ssh.Recipient] = []
+    for number, text in enumerate(recipients, start=1):
+        try:
+            of = ssh.Recipient if text.startswith("ssh-") else x25519.Recipient
+            parsed.append(of.from_str(text.strip()))
+        except pyrage.RecipientError:
+            pass
+        if len(parsed) < number:
+            private = text.strip().upper().startswith(_SECRET_KEY)
+            raise ReconcilerError(
+                f"recipient {number} is a private key" if private else f"recipient {number} is not valid",
+                help="a recipient is public: age1…, ssh-ed25519 … or ssh-rsa …"
+                + ("; this key is exposed now: make another one" if private else ""),
+            )
+    return pyrage.encrypt(value, parsed, armored=True).decode()
+
+
+def generate() -> tuple[str, str]:
+    """A new identity, which is secret, and its recipient, which is public."""
+    from pyrage import x25519
+
+    identity = x25519.Identity.generate()
+    return str(identity), str(identity.to_public())

@@ -1,0 +1,172 @@
+"""Programs that give secret values: run without a shell, side by side, and never left behind.
+
+What a program says on stderr may hold secrets: it goes nowhere. Its process group ends
+with its time, with its output's limit, and with a signal that ends this program.
+"""
+
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reconciler.errors import SecretUnavailable
+from reconciler.secrets.text import MAX_BYTES
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT_S = 30
+MOST_AT_A_TIME = 8
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CHUNK_BYTES = 65536
+
+
+class ProgramFailed(Exception):
+    """The program ended with `code`, which is the number of a signal when negative."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Programs:
+    """The programs that run just now, on behalf of one `side_by_side`."""
+
+    def __init__(self) -> None:
+        # A signal handler may come between any two steps of the thread that it interrupts.
+        self._lock = threading.RLock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def run(
+        self, argv: Sequence[str], *, what: str, cwd: Path, env: Mapping[str, str], timeout_s: float
+    ) -> bytes:
+        """All of its stdout. stdin is empty, and there is no terminal to ask on.
+
+        Raises ProgramFailed for another exit code than 0, SecretUnavailable for everything else.
+        """
+        with self._lock:
+            if self._stopped:
+                raise SecretUnavailable(f"{what} was not started: this program is ending")
+            process = _start(argv, what, cwd, env)
+            self._running.add(process)
+        try:
+            output = _read(process, what, time.monotonic() + timeout_s, timeout_s)
+        finally:
+            self._end(process)
+        if self._stopped:
+            raise SecretUnavailable(f"{what} was stopped: this program is ending")
+        if process.returncode:
+            raise ProgramFailed(process.returncode)
+        return output
+
+    def stop(self) -> None:
+        """End all programs that run, and start no more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                _kill(process)
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        with self._lock:
+            self._running.discard(process)
+            _kill(process)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def side_by_side(jobs: Sequence[Callable[[Programs], T]]) -> list[T]:
+    """What `jobs` return, in their order. A signal meanwhile ends their programs before it does its work."""
+    programs = Programs()
+    with (
+        _stopping_at_signals(programs),
+        ThreadPoolExecutor(min(len(jobs), MOST_AT_A_TIME) or 1) as pool,
+    ):
+        try:
+            return list(pool.map(lambda job: job(programs), jobs))
+        finally:
+            programs.stop()
+
+
+def _start(argv: Sequence[str], what: str, cwd: Path, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(  # noqa: S603 - what the settings allow, and no shell
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as failure:  # ValueError: what no system call takes
+        reason = failure.strerror if isinstance(failure, OSError) else "its arguments are not valid"
+    raise SecretUnavailable(f"{what} cannot be started: {reason}")
+
+
+def _read(process: "subprocess.Popen[bytes]", what: str, deadline: float, timeout_s: float) -> bytes:
+    """stdout to its end; then the process has ended, too."""
+    assert process.stdout is not None
+    output = bytearray()
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.stdout, selectors.EVENT_READ)
+        while waiting.select(max(0.0, deadline - time.monotonic())):
+            chunk = os.read(process.stdout.fileno(), _CHUNK_BYTES)
+            output += chunk
+            if len(output) > MAX_BYTES:
+                raise SecretUnavailable(f"the output of {what} is larger than {MAX_BYTES} bytes")
+            if not chunk:
+                try:
+                    process.wait(max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    break
+                return bytes(output)
+    raise SecretUnavailable(
+        f"{what} did not end within {timeout_s:g} s", help="set a longer `timeout_s` beside it"
+    )
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """The whole group, as long as the process that leads it is not gone: then its number is another's."""
+    if process.returncode is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+
+@contextmanager
+def _stopping_at_signals(programs: Programs) -> Iterator[None]:
+    """In a thread that no signal reaches, nothing is done: whoever has signals there has to stop us."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous: dict[int, Any] = {}
+
+    def stop(number: int, frame: Any) -> None:
+        programs.stop()
+        before = previous[number]
+        if callable(before):
+            before(number, frame)
+        else:
+            signal.signal(number, before)
+            os.kill(os.getpid(), number)
+
+    for ending in _ENDING:
+        before = signal.getsignal(ending)
+        if before not in (None, signal.SIG_IGN):  # None: not Python's to handle
+            previous[ending] = before
+            signal.signal(ending, stop)
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)

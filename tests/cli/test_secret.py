@@ -1,0 +1,265 @@
+"""`reconcile secret`: encrypt, keygen, fingerprint; and how the values of all sources arrive."""
+
+import hashlib
+import io
+import json
+import os
+import pty
+import re
+import stat
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.main import run
+from reconciler.secrets import age
+from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, cluster, secret
+
+STAND_IN = Path(__file__).parent.parent / "secrets"  # the directory of a `sops`
+VALUE = "canary-4711-value"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a verb in this process, in a project of its own; no value may be in what it prints."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("RECONCILE_AGE_IDENTITY", "RECONCILE_AGE_IDENTITY_FILE", "RECONCILE_STATE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "manifests").mkdir(exist_ok=True)
+    (tmp_path / "reconcile.yaml").write_text("manifests: [manifests]\n")
+
+    def ran(*arguments: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = run(list(arguments))
+        told = capsys.readouterr()
+        assert VALUE not in told.out + told.err
+        return Ran(code, told.out, told.err)
+
+    return ran
+
+
+def decrypted(armored: str, identity: str) -> str:
+    return age.decrypt(armored.encode(), age.parse_identities(identity, "it"), "it").decode()
+
+
+# --- encrypt, keygen ---
+
+
+def test_a_value_from_standard_input_is_encrypted_to_each_recipient(verb: Run) -> None:
+    (first, to_first), (second, to_second) = age.generate(), age.generate()
+    ran = verb("secret", "encrypt", "--to", to_first, "--to", to_second, stdin=f"{VALUE}\n".encode())
+    assert ran.code == 0
+    assert [decrypted(ran.out, identity) for identity in (first, second)] == [f"{VALUE}\n"] * 2
+
+
+def test_a_file_is_replaced_as_a_whole_and_read_by_its_owner_only(verb: Run, tmp_path: Path) -> None:
+    identity, recipient = age.generate()
+    (tmp_path / "reconcile.yaml").write_text(f"secrets: {{age_recipients: [{recipient}]}}\n")
+    (tmp_path / "pw.age").write_text("before")
+    assert "recipient 1" in verb("secret", "encrypt", "--to", "age1x", "--out", "pw.age", stdin=b"x").err
+    assert verb("secret", "encrypt", "--out", "pw.age", stdin=b"").code == 1
+    assert (tmp_path / "pw.age").read_text() == "before"
+    ran = verb("secret", "encrypt", "--out", "pw.age", "--output", "json", stdin=VALUE.encode())
+    assert json.loads(ran.out) == {"format_version": "1", "file": "pw.age", "recipients": [recipient]}
+    assert decrypted((tmp_path / "pw.age").read_text(), identity) == VALUE
+    assert stat.S_IMODE((tmp_path / "pw.age").stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifests", "pw.age", "reconcile.yaml"]
+    assert "cannot write no/pw.age" in verb("secret", "encrypt", "--out", "no/pw.age", stdin=b"x").err
+
+
+@pytest.mark.parametrize(
+    ("stdin", "told"),
+    [(b"", "is empty"), (b"\n", "is empty"), (b"\xff", "is not UTF-8"), (b"x" * 2**21, "larger")],
+)
+def test_what_could_not_be_read_again_is_not_encrypted(verb: Run, stdin: bytes, told: str) -> None:
+    ran = verb("secret", "encrypt", "--to", age.generate()[1], stdin=stdin)
+    assert (ran.code, ran.out) == (1, "")
+    assert told in ran.err
+
+
+def test_without_a_recipient_both_ways_out_are_named(verb: Run) -> None:
+    ran = verb("secret", "encrypt", stdin=VALUE.encode())
+    assert ran.code == 1
+    for way in ("--to", "age_recipients", "secret keygen"):
+        assert way in ran.err
+
+
+def test_a_terminal_is_asked_twice_and_shows_nothing_typed(project: Project) -> None:
+    identity, recipient = age.generate()
+    ours, theirs = pty.openpty()
+    command = [*RECONCILE, "secret", "encrypt", "--to", recipient, "--out", "pw.age"]
+    with subprocess.Popen(
+        command,
+        cwd=project.root,
+        env=project.env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        for question in (b"Value: ", b"Repeat for confirmation: "):
+            while question not in shown:  # what is typed before it is asked for is thrown away
+                shown += os.read(ours, 4096)
+            os.write(ours, f"{VALUE}\n".encode())
+        assert process.wait(PATIENCE_S) == 0
+        shown += os.read(ours, 4096)
+    os.close(ours)
+    assert VALUE.encode() not in shown
+    assert decrypted((project.root / "pw.age").read_text(), identity) == VALUE
+
+
+def test_a_key_is_made_once_and_its_recipient_printed(verb: Run, tmp_path: Path) -> None:
+    ran = verb("secret", "keygen", "key.txt")
+    text = (tmp_path / "key.txt").read_text()
+    assert decrypted(age.encrypt(b"x", [ran.out.strip()]), text) == "x"
+    assert stat.S_IMODE((tmp_path / "key.txt").stat().st_mode) == 0o600
+    identity = text.splitlines()[-1]
+    assert identity not in ran.out + ran.err
+    assert "age_identity_from: {file: key.txt}" in ran.err
+    again = verb("secret", "keygen", "key.txt", "--output", "json")
+    assert again.code == 1
+    assert "exists already" in again.err
+    assert (tmp_path / "key.txt").read_text() == text
+
+
+# --- fingerprint ---
+
+
+def fingerprints(ran: Ran) -> list[tuple[str, str]]:
+    return [(each["address"], each["comparison"]) for each in json.loads(ran.out)["secrets"]]
+
+
+def test_a_fingerprint_tells_whether_the_value_is_the_one_that_was_set(
+    project: Project, sandbox: Sandbox, app: str, monkeypatch: pytest.MonkeyPatch, verb: Run
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", VALUE)
+    project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD"))
+    project.apply(env={"SHOP_PASSWORD": VALUE})
+    host = "template: 'x${PostgresCluster/orders:endpoints.direct.host}'"
+    more = secret(app, "HOST", host) + secret(app, "NEW", "env: SHOP_PASSWORD") + cluster("orders")
+    project.write(more, "manifests/b.yaml")
+    shown = verb("secret", "fingerprint", "--output", "json")
+    assert shown.code == 0
+    assert fingerprints(shown) == [
+        (f"Secret/{app}/HOST", "not_known"),
+        (f"Secret/{app}/NEW", "not_set"),
+        (f"Secret/{app}/PASSWORD", "same"),
+    ]
+    first = json.loads(shown.out)["secrets"][2]["fingerprint"]
+    assert re.fullmatch("[0-9a-f]{64}", first)
+    assert first != hashlib.sha256(VALUE.encode()).hexdigest()
+    assert first in verb("state", "show", f"Secret/{app}/PASSWORD").out
+
+    monkeypatch.setenv("SHOP_PASSWORD", f"{VALUE}-2")
+    differs = verb("secret", "fingerprint", f"Secret/{app}/PASSWORD")
+    assert differs.out.endswith("  differs\n")
+    assert differs.out.count("\n") == 1
+    assert first not in differs.out
+
+    monkeypatch.delenv("SHOP_PASSWORD")
+    unreadable = verb("secret", "fingerprint")
+    assert unreadable.code == 1
+    assert f"Secret/{app}/NEW  -  source not readable (the environment variable" in unreadable.out
+
+
+def test_without_a_state_there_is_no_fingerprint_and_none_is_made(
+    verb: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", VALUE)
+    (tmp_path / "manifests" / "a.yaml").write_text(secret("shop", "PASSWORD", "env: SHOP_PASSWORD"))
+    ran = verb("secret", "fingerprint", "--output", "json")
+    assert ran.code == 1
+    assert "reconcile state init" in json.loads(ran.out)["diagnostics"][0]["help"]
+    assert not (tmp_path / ".reconcile").exists()
+
+
+def test_an_address_without_a_secret_is_named(verb: Run) -> None:
+    assert "hold no secret `Secret/shop/NONE`" in verb("secret", "fingerprint", "Secret/shop/NONE").err
+    assert verb("secret", "fingerprint", "nonsense").code == 64
+
+
+# --- from the sources to the platform ---
+
+
+@pytest.fixture
+def every_source(project: Project, app: str) -> dict[str, str]:
+    """Manifests with secrets from age, sops and exec; the environment in which they can be read."""
+    identity, recipient = age.generate()
+    manifests = project.root / "manifests"
+    (manifests / "pw.age").write_text(age.encrypt(f"{VALUE}-age\n".encode(), [recipient]))
+    inline = age.encrypt(f"{VALUE}-inline".encode(), [recipient]).replace("\n", "\n      ")
+    content = json.dumps({"a": {"b": f"{VALUE}-sops"}, "neighbour": f"{VALUE}-neighbour"})
+    (manifests / "all.enc").write_bytes(b64encode(content.encode()))
+    count = "echo run >> runs.txt; printenv SHOP_PASSWORD; printenv SHOP_PASSWORD >&2"
+    project.write(
+        secret(app, "AGE", "age: pw.age")
+        + f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: INLINE, app: {app}}}\n"
+        + f"spec:\n  value_from:\n    age: |\n      {inline}\n"
+        + secret(app, "SOPS", "sops: {file: all.enc, key: a.b}")
+        + secret(app, "EXEC", f"exec: [sh, -c, '{count}'], timeout_s: 60")
+    )
+    project.write("manifests: [manifests]\nsecrets: {exec: [sh]}\n", "reconcile.yaml")
+    return {
+        "RECONCILE_AGE_IDENTITY": identity,
+        "SOPS_AGE_KEY": "any",
+        "SHOP_PASSWORD": f"{VALUE}-exec",
+        "PATH": f"{STAND_IN}:{os.environ['PATH']}",
+    }
+
+
+def hashes(sandbox: Sandbox, app: str) -> dict[str, str]:
+    return {each["name"]: each["sha256"] for each in sandbox.secrets(app)}
+
+
+def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
+    project: Project, sandbox: Sandbox, app: str, every_source: dict[str, str], sandbox_db: Path
+) -> None:
+    ran = [project.run("validate", env=every_source)]
+    assert not (project.root / "runs.txt").exists()
+    ran += [project.run("-vv", "plan", "--out", "saved.plan", env=every_source)]
+    assert (project.root / "runs.txt").read_text() == "run\n"
+    ran += [project.run("-vv", "apply", "--plan", "saved.plan", env=every_source)]
+    assert (project.root / "runs.txt").read_text() == "run\n" * 2
+    names = {"AGE": "age", "INLINE": "inline", "SOPS": "sops", "EXEC": "exec"}
+    assert hashes(sandbox, app) == {
+        name: hashlib.sha256(f"{VALUE}-{source}".encode()).hexdigest() for name, source in names.items()
+    }
+    ran += [project.run("apply", "--auto-approve", env=every_source)]
+    assert "No changes" in ran[-1].out
+    told = "".join(each.out + each.err for each in ran)
+    for hidden in (VALUE, every_source["RECONCILE_AGE_IDENTITY"]):
+        assert hidden not in told
+        for file in [*project.root.rglob("*"), *sandbox_db.parent.iterdir()]:
+            assert not file.is_file() or hidden.encode() not in file.read_bytes(), file
+
+
+def test_what_must_not_run_is_refused_before_any_call(
+    project: Project, sandbox: Sandbox, app: str, every_source: dict[str, str]
+) -> None:
+    project.write("manifests: [manifests]\n", "reconcile.yaml")
+    with sandbox.recording() as requests:
+        plan = project.json("plan", env=every_source)
+        refused = project.run("apply", "--auto-approve", env=every_source, code=1)
+    (told,) = plan.json["diagnostics"]
+    assert (told["code"], told["severity"]) == ("secret-source", "warning")
+    assert "`secrets: {exec: [sh]}`" in told["help"]
+    assert "does not allow the program `sh`" in refused.err
+    assert {method for method, _ in requests} <= {"GET"}
+    assert not (project.root / "runs.txt").exists()

@@ -1,0 +1,77 @@
+"""What reconcile.yaml says of secrets."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import ManifestError
+from reconciler.manifests.schema import json_schema
+from reconciler.settings import Found, find_settings
+from reconciler.steps import SecretRef
+
+
+def settings(root: Path, text: str) -> Found:
+    (root / "reconcile.yaml").write_text(text)
+    return find_settings(root, {})
+
+
+def test_identities_recipients_and_programs_are_named(tmp_path: Path) -> None:
+    found = settings(
+        tmp_path,
+        "secrets:\n  age_identity_from: {file: ~/key.txt}\n"
+        "  age_recipients: [age1abc, ssh-rsa AAA]\n  exec: [vault]\n",
+    ).settings.secrets
+    assert found.age_identity_from is not None
+    assert found.age_identity_from.ref() == SecretRef("file", "~/key.txt")
+    assert found.age_recipients == ["age1abc", "ssh-rsa AAA"]
+    assert found.exec == ["vault"]
+
+
+def test_a_provider_takes_its_secrets_from_the_same_sources(tmp_path: Path) -> None:
+    sources = "[{age: keys/new.age}, {sops: {file: all.yaml, key: acme}}, {exec: [pass, acme]}, {env: OLD}]"
+    found = settings(tmp_path, f"providers: {{acme: {{signing_secret_from: {sources}}}}}\n")
+    declared = found.settings.providers["acme"].signing_secret_from
+    assert isinstance(declared, list)
+    assert [each.ref() for each in declared] == [
+        SecretRef("age", "keys/new.age"),
+        SecretRef("sops", "all.yaml", ('"acme"',)),
+        SecretRef("exec", parts=("pass", "acme")),
+        SecretRef("env", "OLD"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "secrets: {age_identity_from: AGE-SECRET-KEY-1HUNTER2}",
+        "secrets: {age_identity_from: {}}",
+        "secrets: {age_identity_from: {env: A, file: b}}",
+        "secrets: {age_identity_from: {age: a.age}}",
+        "secrets: {age_recipients: [AGE-SECRET-KEY-1HUNTER2]}",
+        "secrets: {exec: vault}",
+        "secrets: {exec: [1]}",
+        "secrets: {exec: [[sh, -c, x]]}",
+        "secrets: {exec: true}",
+        "providers: {acme: {signing_secret_from: {env: A, age: HUNTER2}}}",
+        "providers: {acme: {signing_secret_from: {timeout_s: 5}}}",
+    ],
+)
+def test_what_is_wrong_is_told_at_its_line_and_not_repeated(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ManifestError) as refused:
+        settings(tmp_path, f"\n{text}\n")
+    for problem in refused.value.diagnostics:
+        assert problem.code == "bad-setting"
+        assert problem.hide_source
+        assert problem.span is not None
+        assert problem.span.line == 2
+        assert "HUNTER2" not in problem.message
+
+
+def test_the_schema_offers_every_source() -> None:
+    definitions = json_schema()["$defs"]
+    source = definitions["SecretSource"]["properties"]
+    assert list(source) == ["env", "file", "age", "sops", "exec", "timeout_s", "template"]
+    assert source["exec"]["type"] == "array"
+    assert all("description" in field for field in source.values())
+    assert list(definitions["ValueSource"]["properties"]) == [name for name in source if name != "template"]
+    assert set(definitions["SopsSource"]["properties"]) == {"file", "key"}
