@@ -20,6 +20,7 @@ from reconciler.model import (
     FieldChange,
     Impact,
     Reference,
+    StateRecord,
 )
 from reconciler.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 
@@ -174,6 +175,20 @@ class PostgresClusterKind(Kind):
         if "postgres.backups" not in capabilities:
             return {}
         return {"backups": Read(f"/v1/postgres/{segment(id)}/backups", "cluster_backups")}
+
+    def fits(self, spec: PostgresClusterSpec, record: StateRecord) -> bool:
+        """A cluster of another organization, or that shall be restored from elsewhere, is another one."""
+        if spec.restore is not None:
+            origin = spec.restore.model_dump(by_alias=True, exclude_none=True)
+            return bool(record.applied.get("restore") == origin)
+        return record.applied.get("org_slug", spec.org_slug) in (spec.org_slug, None)
+
+    def renamed(self, applied: Mapping[str, Any], before: Address, after: Address) -> Mapping[str, Any]:
+        """A cluster that was restored from the renamed one names it."""
+        origin = applied.get("restore")
+        if before.kind != self.name or not origin or origin["from"] != before.name:
+            return applied
+        return {**applied, "restore": {**origin, "from": after.name}}
 
     # --- deciding ---
 

@@ -9,6 +9,7 @@ from reconciler.model import Change, Observation, StateRecord, owed_work
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
 from reconciler.planning.drift import drift_of
+from reconciler.planning.moves import follow_moves
 from reconciler.steps import Plan, Read
 
 
@@ -16,10 +17,12 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
     """A plan without steps: what differs between the records and the platform. Sends nothing but GET."""
     state = await project.store.load()
     kinds = find_kinds()
+    followed = follow_moves(kinds, desired.policies, desired.resources, state.records)
+    records = followed.records
     wanted = {resource.address: resource for resource in desired.resources}
     by_read: dict[Read, list[StateRecord]] = {}
     unseen: Counter[Kind] = Counter()
-    for record in state.records.values():
+    for record in records.values():
         kind = kinds.get(record.address.kind)
         if kind is None or record.address not in wanted:
             continue
@@ -61,8 +64,14 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
         steps=(),
         expectations=(),
         bindings=(),
-        owed=owed_work(state.records),
-        diagnostics=(*desired.diagnostics, *problems, *map(_not_compared, unseen.items())),
+        owed=owed_work(records),
+        diagnostics=(
+            *desired.diagnostics,
+            *followed.refused.values(),
+            *followed.diagnostics,
+            *problems,
+            *map(_not_compared, unseen.items()),
+        ),
         unchanged=compared - len(changes),
     )
 

@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 from reconciler.errors import ReconcilerError
 from reconciler.steps import OutputRef, Plan, SecretRef, Step, Template
 
-FORMAT = "reconciler-plan-2"  # 1: without the addresses of providers
+FORMAT = "reconciler-plan-3"  # 1: without the addresses of providers; 2: without moves
 
 _TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$template": Template}
 
