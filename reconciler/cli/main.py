@@ -18,6 +18,7 @@ _VERBS = {
     "show": "show one resource: live fields, snapshots, what is owed",
     "resolve": "say what became of a call whose outcome is unknown",
     "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
+    "graph": "draw the resources and their order",
     "schema": "print the JSON Schema of the manifests",
     "sandbox": "run the emulated platform",
     "provider": "build and prove extension providers: serve, check",
