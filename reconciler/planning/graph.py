@@ -31,9 +31,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in the order of the manifests or of the plan. `what`: what they are, for titles."""
+    """Nodes in the order of the manifests or of the plan. `what`: one of them; `by`: one arrow, in a word."""
 
     what: str
+    by: str
     nodes: tuple[Node, ...]
 
     @property
@@ -82,7 +83,7 @@ def resource_graph(resources: Sequence[Resource], policies: Sequence[Resource]) 
                 place=f"{span.file}:{span.line}" if span else resource.file,
             )
         )
-    return Graph("resources", tuple(nodes))
+    return Graph("resource", "reference", tuple(nodes))
 
 
 def plan_graph(plan: Plan) -> Graph:
@@ -90,7 +91,8 @@ def plan_graph(plan: Plan) -> Graph:
     after = {step.id: step.after for step in plan.steps}
     levels = _levels(after)
     return Graph(
-        "steps",
+        "step",
+        "wait",
         tuple(
             Node(
                 step.id,

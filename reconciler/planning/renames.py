@@ -26,7 +26,8 @@ LEFT = "left the manifests"
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
 _LEAVES = (Action.RETAIN, Action.DELETE, Action.FORGET, Action.REFUSED)
 _MOST_NAMED = 5
-_MOST_COMPARED = 10_000  # pairs of names; where there are more, the order of the manifests decides
+_MOST_COMPARED = 2_500  # pairs of names; where there are more, the order of the manifests decides,
+_ENOUGH = 2 * _MOST_NAMED  # and so many candidates for each are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +139,22 @@ def _paired(
     """The likeliest first: what left just now, with the fewest differences and the nearest name."""
     named = len(came) * len(left) <= _MOST_COMPARED
     found = []
+    candidates: list[list[int]] = []
     for at, resources in enumerate(came):
-        for to, records in enumerate(left):
-            differing = _differing(kind, resources[0], records)
-            if differing is not None:
-                one, other = resources[0].address.name, records[0].address.name
-                distance = 1 - SequenceMatcher(None, one, other).ratio() if named else 0.0
-                kept = resources[0].adopt_id is None and all(each.applied.get(LEFT) for each in records)
-                found.append((kept, len(differing), distance, at, to, differing))
+        candidates.append([])
+        # Where all were renamed at once, the one at the same place is the likeliest.
+        for place in range(len(left)):
+            to = (at + place) % len(left)
+            differing = _differing(kind, resources[0], left[to])
+            if differing is None:
+                continue
+            one, other = resources[0].address.name, left[to][0].address.name
+            distance = 1 - SequenceMatcher(None, one, other).ratio() if named else place / len(left)
+            kept = resources[0].adopt_id is None and all(each.applied.get(LEFT) for each in left[to])
+            found.append((kept, len(differing), distance, at, to, differing))
+            candidates[at].append(to)
+            if not named and len(candidates[at]) == _ENOUGH:
+                break
     found.sort(key=lambda item: item[:5])
     done_came: set[int] = set()
     done_left: set[int] = set()
@@ -154,7 +163,7 @@ def _paired(
             continue
         done_came.add(at)
         done_left.add(to)
-        others = [left[other][0] for _, _, _, also, other, _ in found if also == at and other != to]
+        others = [left[other][0] for other in sorted(candidates[at]) if other != to]
         pairs = list(zip(left[to], came[at], strict=False))
         yield Rename(pairs, differing, others, kept)
 

@@ -31,9 +31,8 @@ def _text_lines(graph: Graph) -> Iterator[str]:
 
 def told(graph: Graph) -> str:
     """How much there is."""
-    levels = len(graph.levels)
-    relations = "references" if graph.what == "resources" else "waits for another"
-    return f"{len(graph.nodes)} {graph.what}, {graph.edges} {relations}, {levels} levels"
+    counts = ((len(graph.nodes), graph.what), (graph.edges, graph.by), (len(graph.levels), "level"))
+    return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
 
 
 def label(node: Node) -> str:

@@ -18,7 +18,7 @@ def render_svg(graph: Graph) -> str:
     kinds = sorted({node.kind for node in graph.nodes})
     text: str = _template().render(
         drawing=layout.lay_out(graph, NO_APP),
-        title=f"{graph.what.capitalize()} and their order",
+        title=f"{graph.what.capitalize()}s and their order",
         description=f"{told(graph)}. An arrow leads to what comes after; each lane is an app.",
         colours={kind: _COLOURS[at % len(_COLOURS)] for at, kind in enumerate(kinds)},
         label=label,
