@@ -1,6 +1,6 @@
 """The plan in the making: what was decided about each address, and what that relies on."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reconciler.diagnostics import Diagnostic
@@ -28,9 +28,9 @@ class Draft:
     def diagnostics(self) -> list[Diagnostic]:
         return [item for told in self._told.values() for item in told]
 
-    def withdraw(self, addresses: Collection[Address], why: str) -> None:
-        """Refuse what was decided about `addresses`, and drop all that came of it."""
-        for address in addresses:
+    def withdraw(self, addresses: Mapping[Address, str]) -> None:
+        """Refuse what was decided about `addresses`, each for its reason, and drop all that came of it."""
+        for address, why in addresses.items():
             self.changes[address] = Change(address, Action.REFUSED, reason=why, id=self.changes[address].id)
             self.steps.pop(address, None)
             self._told.pop(address, None)

@@ -52,7 +52,10 @@ def follow_moves(
             moves.append(Move(address, end, records[address].id, records[address].serial))
         else:
             refused[end] = problem
-    told = [_told(move, by_source) for move in moves]
+    told = [
+        _told(move, by_source, _platform_name(records[move.source], wanted.get(move.target)))
+        for move in moves
+    ]
     spent = _spent(by_source, targets, ends, records)
     after = carried_out(kinds, moves, records) if moves else records
     return Followed(after, tuple(moves), (*told, *spent), refused)
@@ -136,13 +139,23 @@ def another_name(kind: Kind, resource: Resource, record: StateRecord) -> bool:
     return set(kind.secret_names(resource, None)) != set(kind.secret_names(None, record))
 
 
-def _told(move: Move, entries: Mapping[Address, Resource]) -> Diagnostic:
+def _platform_name(record: StateRecord, wanted: Resource | None) -> str:
+    """What the platform goes on calling the object, where its manifest does not say so."""
+    name = record.applied.get("name")
+    silent = wanted is not None and getattr(wanted.spec, "name", "") is None
+    return str(name) if silent and name and wanted is not None and name != wanted.address.name else ""
+
+
+def _told(move: Move, entries: Mapping[Address, Resource], name: str) -> Diagnostic:
     entry = entries.get(move.source) or entries[move.source._replace(ordinal=0)]
     return Diagnostic(
         "moved",
         Severity.INFO,
         f"the record of {move.source} ({move.id}) becomes that of {move.target}; no call is sent",
         entry.span("spec", "to"),
+        help=f"write `name: {name}` into the spec of {move.target}: so it is found without this state, too"
+        if name
+        else "",
     )
 
 

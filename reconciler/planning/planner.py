@@ -275,10 +275,9 @@ class Planner:
         changes = self._draft.changes
         for found in list(find_renames(self._kinds, changes, self._resources, self._records, self._left)):
             (_, new) = found.pairs[0]
-            problem = found.diagnostic
             if not found.kept:
-                self._draft.withdraw(set(found.addresses), problem.message)
-            self._draft.report(new.address, problem)
+                self._draft.withdraw(found.reasons)
+            self._draft.report(new.address, found.diagnostic)
         kept = [each for each in self._left if each in changes and changes[each].action is Action.RETAIN]
         self._draft.bind_left(self._records[address] for address in sorted(kept))
 

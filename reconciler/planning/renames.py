@@ -44,10 +44,13 @@ class Rename:
     kept: bool
 
     @property
-    def addresses(self) -> Iterator[Address]:
-        for record, resource in self.pairs:
-            yield record.address
-            yield resource.address
+    def reasons(self) -> dict[Address, str]:
+        """Why nothing is done about each of the addresses."""
+        new = {
+            resource.address: f"perhaps {record.address} under a new name" for record, resource in self.pairs
+        }
+        old = {record.address: f"perhaps {resource.address} by now" for record, resource in self.pairs}
+        return new | old
 
     @property
     def diagnostic(self) -> Diagnostic:
