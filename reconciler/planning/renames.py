@@ -184,7 +184,7 @@ def _differences(kind: Kind, resource: Resource, record: StateRecord) -> list[st
     """Names of the fields that differ from the record; None where it cannot be the same object."""
     if resource.adopt_id is not None:
         return [] if kind.claim(resource.adopt_id, resource.spec, None) == _claim(kind, record) else None
-    if not kind.takes_over or not kind.fits(resource.spec, record) or another_name(kind, resource, record):
+    if not kind.fits(resource.spec, record) or another_name(kind, resource, record):
         return None
     differing = []
     for field in kind.fields:
