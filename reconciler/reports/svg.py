@@ -11,7 +11,7 @@ from reconciler.reports.graph import NO_APP, label, told
 
 # Beside the word in the box: a kind is never told by its colour alone.
 _COLOURS = ("#2563eb", "#0f766e", "#b45309", "#7c3aed", "#be123c", "#4d7c0f")
-_CONTROL = dict.fromkeys([*range(32), *range(127, 160)])
+_NOT_IN_XML = dict.fromkeys([*range(32), *range(127, 160), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF])
 
 
 def render_svg(graph: Graph) -> str:
@@ -28,8 +28,8 @@ def render_svg(graph: Graph) -> str:
 
 
 def _clean(value: object) -> object:
-    """XML has no control characters."""
-    return value.translate(_CONTROL) if isinstance(value, str) else value
+    """XML has no control characters, nor lone surrogates and non-characters."""
+    return value.translate(_NOT_IN_XML) if isinstance(value, str) else value
 
 
 @cache

@@ -22,7 +22,7 @@ from tests.planning.plans import plan_of
 
 HERE = Path(__file__).parent
 SVG = "{http://www.w3.org/2000/svg}"
-HOSTILE = 'end ]"} --> subgraph <b> &amp; #35; `x` \x1b[31m\u202e\x00'
+HOSTILE = '\ufffe\uffffend ]"} --> subgraph <b> &amp; #35; `x` \x1b[31m\u202e\x00'
 
 
 def example() -> Graph:
@@ -88,7 +88,7 @@ def test_every_node_and_arrow_is_drawn_once(graph: Graph) -> None:
     drawn = [title.text for title in root.iterfind(f"{SVG}g/{SVG}title")]
     assert sorted(map(str, drawn)) == sorted(map(label, graph.nodes))
     assert len(root.findall(f"{SVG}path[@class='arrow']")) == graph.edges
-    lines = render_mermaid(graph).splitlines()
+    lines = render_mermaid(graph).split("\n")
     assert len([line for line in lines if "-->" in line and "[" not in line]) == graph.edges
     assert len([line for line in lines if re.match(r'    n\d+\["[^"]*"\]$', line)]) == len(graph.nodes)
 
