@@ -260,12 +260,23 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A record that gets another address, without a call. `serial` is the record's, as for an Expectation."""
+
+    source: Address
+    target: Address
+    id: str
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All that one apply will do.
 
     `changes` leaves out what needs nothing, which `unchanged` counts.
     `inputs`: existing objects whose fields steps refer to (address, read), read again by apply.
     `providers`: where each extension provider is that calls go to, by its name.
+    `moves`: carried out before anything else; all other parts speak of the new addresses.
     """
 
     id: str
@@ -280,6 +291,7 @@ class Plan:
     inputs: tuple[tuple[str, Read], ...] = ()
     unchanged: int = 0
     providers: Mapping[str, str] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
 
 
 OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]

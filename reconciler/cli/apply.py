@@ -79,7 +79,7 @@ def command(
         raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
     approved = [str(address) for address in approved_deletes]
     found, reporter = settings_here(), make_reporter()
-    saved = _load(plan_file) if plan_file is not None else None
+    saved = load_saved(plan_file) if plan_file is not None else None
     if saved is None:
         desired = load_desired(paths, found, reporter)
     else:
@@ -119,7 +119,7 @@ def exit_code(applied: "Applied") -> int:
     return first_of(*(_CODES[result.outcome] for result in applied.results))
 
 
-def _load(file: Path) -> Plan:
+def load_saved(file: Path) -> Plan:
     from reconciler.planning.saved import load_plan
 
     try:

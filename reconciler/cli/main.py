@@ -23,6 +23,7 @@ _VERBS = {
     "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
     "new": "print a commented manifest of a kind, to be filled in",
     "secret": "encrypt a value, make a key, compare fingerprints",
+    "graph": "draw the resources and their order",
     "schema": "print the JSON Schema of the manifests",
     "explain": "explain a kind, a field, or the code of an error",
     "completion": "print the script for a shell's completion",

@@ -24,17 +24,25 @@ def command(address: Address, output: str, state_url: str | None, sandbox: bool)
     import anyio
 
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_policies, open_project
+    from reconciler.cli.project import Options, load_desired, load_policies, open_project
     from reconciler.cli.sources import settings_here
+    from reconciler.errors import ManifestError
+    from reconciler.pipeline.project import Desired
     from reconciler.pipeline.show import look_at
 
     found, reporter = settings_here(), make_reporter()
+
+    def manifests() -> Desired:
+        try:
+            return load_desired((), found, reporter)
+        except ManifestError:
+            return Desired(())  # a record is shown whatever the manifests hold
 
     async def work() -> "Shown":
         chosen = Options(sandbox, state_url, read_only=True)
         policies = load_policies(found, reporter) if address.kind == "Extension" else ()
         async with open_project(found, chosen, reporter, policies=policies) as project:
-            return await look_at(project, address)
+            return await look_at(project, address, manifests)
 
     shown = anyio.run(work)
     if output == "json":

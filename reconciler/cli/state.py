@@ -105,16 +105,22 @@ def show(address: Address, output: str, state_url: str | None) -> int:
 @options.lock_timeout
 @reports_failures
 def mv(source: Address, target: Address, output: str, state_url: str | None, lock_timeout: float) -> int:
-    """Record an object under another address, when its manifest got another name."""
+    """Record an object under another address, when its manifest got another name.
+
+    Addresses without an [index] take all of a `count` with them. A Moved manifest does the same, reviewed.
+    """
     from reconciler.pipeline.resolve import move
 
-    moved: StateRecord = _with_store(
+    moved: list[StateRecord] = _with_store(
         state_url, lambda store: move(store, source, target, *_whoever(), lock_timeout)
     )
     if output == "json":
-        echo_json({"format_version": "1", "from": str(source), "record": document(moved)})
+        records = [document(record) for record in moved]
+        echo_json({"format_version": "1", "from": str(source), "record": records[0], "records": records})
     else:
-        click.echo(f"{source} ({moved.id}) is now recorded as {target}")
+        for record in moved:
+            was = source._replace(ordinal=record.address.ordinal) if len(moved) > 1 else source
+            click.echo(f"{was} ({record.id}) is now recorded as {record.address}")
     return DONE
 
 

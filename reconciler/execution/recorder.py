@@ -8,6 +8,7 @@ from typing import Any
 from reconciler.clock import Clock
 from reconciler.errors import StoreError
 from reconciler.execution.intents import Intent
+from reconciler.execution.moving import moved_entry, moved_records
 from reconciler.model import Action, Address, Obligation, Owed, StateRecord, owed_work, owing
 from reconciler.state.store import Event, JournalEntry, Lease, Store
 from reconciler.steps import Binding, Plan, Step
@@ -47,10 +48,14 @@ class Recorder:
         return address in self.records and bool(self.records[address].obligations)
 
     async def start(self, plan: Plan) -> None:
-        """The run begins: what needs no call (adoptions, changed lifecycles, forgetting) is recorded."""
-        put = [record for record in map(self._bound, plan.bindings) if record is not None]
-        gone = [change.address for change in plan.changes if change.action is Action.FORGET]
-        await self._commit([self._entry(Event.RUN_STARTED, data={"plan": plan.id})], put, gone)
+        """The run begins: what needs no call (moves, adoptions, lifecycles, forgetting) is one commit."""
+        entries = [self._entry(Event.RUN_STARTED, data={"plan": plan.id})]
+        put, gone = moved_records(plan.moves, self.records)
+        entries += (moved_entry(move, self._run, self._clock.now()) for move in plan.moves)
+        self.records |= put
+        put |= {each.address: each for each in map(self._bound, plan.bindings) if each is not None}
+        gone += [change.address for change in plan.changes if change.action is Action.FORGET]
+        await self._commit(entries, list(put.values()), gone)
 
     def _bound(self, binding: Binding) -> StateRecord | None:
         record = self.records.get(binding.address)

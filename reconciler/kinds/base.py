@@ -250,6 +250,16 @@ class Kind(ABC):
         """
         return None
 
+    # --- moving to another address ---
+
+    def fits(self, spec: Any, record: StateRecord) -> bool:
+        """Whether the recorded object may be the one that `spec` describes, beyond what `fields` tell."""
+        return True
+
+    def renamed(self, applied: Mapping[str, Any], before: Address, after: Address) -> Mapping[str, Any]:
+        """What a record holds once the resource at `before`, which it may name, is at `after`."""
+        return applied
+
     # --- deciding ---
 
     def remakes(self, subject: Subject) -> bool:

@@ -21,6 +21,7 @@ from reconciler.model import (
     FieldChange,
     Impact,
     Reference,
+    StateRecord,
 )
 from reconciler.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 
@@ -228,6 +229,22 @@ class PostgresClusterKind(Kind):
         if live.status in FAILED_STATUSES:
             refused = f"its status is {live.status}"
         return Declared(org_slug, live.name, known, comments, refused, apart=f"region {live.region}")
+
+    # --- moving to another address ---
+
+    def fits(self, spec: PostgresClusterSpec, record: StateRecord) -> bool:
+        """A cluster of another organization, or that shall be restored from elsewhere, is another one."""
+        if spec.restore is not None:
+            origin = spec.restore.model_dump(by_alias=True, exclude_none=True)
+            return bool(record.applied.get("restore") == origin)
+        return record.applied.get("org_slug", spec.org_slug) in (spec.org_slug, None)
+
+    def renamed(self, applied: Mapping[str, Any], before: Address, after: Address) -> Mapping[str, Any]:
+        """A cluster that was restored from the renamed one names it."""
+        origin = applied.get("restore")
+        if before.kind != self.name or not origin or origin["from"] != before.name:
+            return applied
+        return {**applied, "restore": {**origin, "from": after.name}}
 
     # --- deciding ---
 

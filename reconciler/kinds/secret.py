@@ -138,6 +138,10 @@ class SecretKind(Kind):
         recorded = subject.record.applied
         differing = subject.fingerprint is not None and subject.fingerprint != recorded.get("fingerprint")
         fields = compare_fields(self.fields, subject)
+        name = subject.platform_name()
+        known = recorded.get("name") or subject.record.id or name
+        if not fields and name != known:  # after a move: another name would be another secret
+            fields.append(FieldChange("name", known, name, Effect.REFUSED))
         if differing or _overwritten(subject):
             fields.append(FieldChange("value", SENSITIVE, SENSITIVE, Effect.WRITE_ONLY))
         return fields

@@ -29,6 +29,7 @@ from reconciler.model import (
     FieldChange,
     Impact,
     Reference,
+    StateRecord,
 )
 from reconciler.steps import Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
 from reconciler.wire.volume import GONE_STATES
@@ -293,6 +294,11 @@ class VolumeKind(Kind):
     def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
         match = {"name": spec.name or address.name}
         return match if spec.region is None else {**match, "region": spec.region}
+
+    def fits(self, spec: VolumeSpec, record: StateRecord) -> bool:
+        """A volume that shall be made from other data is another one."""
+        origin = spec.origin
+        return origin is None or record.applied.get("origin") == origin.model_dump(exclude_none=True)
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         if action is Action.DELETE:

@@ -22,6 +22,7 @@ from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_m
 from reconciler.manifests.files import read_files
 from reconciler.manifests.ignores import context, ignores_of
 from reconciler.manifests.literals import take_out_literals
+from reconciler.manifests.moves import move_problems
 from reconciler.manifests.nulls import mark_nulls
 from reconciler.manifests.partial import valid_part
 from reconciler.manifests.problems import (
@@ -365,20 +366,20 @@ class _Loader:
             self.problems += defaults.conflicts()
             if self.complete and not self.claimed:
                 self.problems += defaults.unused()
+            self.problems += move_problems(policies, self.kinds, self.resources, self._may_be_declared)
         referring = [item for item in (*self.resources.values(), *self.invalid) if item.references]
         if referring:
             found = [*reference_cycles(self.resources)]
             if self.complete:
-                found += unknown_references(
-                    referring,
-                    self.resources,
-                    lambda address: address._replace(ordinal=0) in self.claimed,
-                )
+                found += unknown_references(referring, self.resources, self._may_be_declared)
             self.problems += (
                 replace(problem, hide_source=holds_secrets(self.kinds[address.kind]))
                 for address, problem in found
             )
         return resources, policies
+
+    def _may_be_declared(self, address: Address) -> bool:
+        return not self.complete or address._replace(ordinal=0) in self.claimed
 
 
 def _at(resource: Resource, *path: str | int) -> str:

@@ -1,7 +1,7 @@
 """Applying: a plan is shown, approved, found to be still true, and carried out."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,18 +12,21 @@ from reconciler.diagnostics import Diagnostic, error, has_errors
 from reconciler.errors import NoSuchService, Refused, SecretUnavailable, StoreError
 from reconciler.execution.executor import Executor
 from reconciler.execution.leasing import leased
+from reconciler.execution.moving import moved_records
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.unsettled import describe, parse_intent, settle_open
 from reconciler.execution.values import Outputs
-from reconciler.model import Action, Address, Observation, Owed
+from reconciler.kinds import find_kinds
+from reconciler.model import Action, Address, Observation, Owed, StateRecord
 from reconciler.pipeline.plan import PROVIDE_HELP, concerned_scopes, make_plan
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.fingerprint import digest_now
+from reconciler.planning.moves import carried_out
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services import providers_of
 from reconciler.state.store import Lease, State
-from reconciler.steps import OutputRef, Plan, Read, Result, SecretRef
+from reconciler.steps import Move, OutputRef, Plan, Read, Result, SecretRef
 
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
 
@@ -94,7 +97,11 @@ async def _plan_and_run(
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         if not approve(plan):
             return Applied(plan, declined=True, owed=plan.owed)
-    elif not plan.bindings and not any(change.action is Action.FORGET for change in plan.changes):
+    elif (
+        not plan.bindings
+        and not plan.moves
+        and not any(change.action is Action.FORGET for change in plan.changes)
+    ):
         return Applied(plan, owed=plan.owed)
     return await run_plan(project, plan, on_executor=on_executor)
 
@@ -170,6 +177,7 @@ async def run_plan(
     touched = {step.address for step in plan.steps}
     touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
     scopes = {binding.scope for binding in plan.bindings}
+    scopes |= {record.scope for record in moved_records(_still_there(plan, records), records)[0].values()}
     scopes |= {records[address].scope for address in touched if address in records}
     async with leased(
         project.store,
@@ -187,6 +195,9 @@ async def _run_under(
     state = await project.store.load()
     _refuse_unless_current(plan, state)
     _refuse_while_unknown(plan, state)
+    recorded = state.records
+    if len(_still_there(plan, recorded)) == len(plan.moves):
+        state = replace(state, records=carried_out(find_kinds(), plan.moves, recorded))
     observed = await _observe_again(project, plan)
     moved = _moved(plan, state, observed)
     if moved:
@@ -217,7 +228,7 @@ async def _run_under(
             secrets[ref] = project.sources.value(ref, output)
         return secrets[ref]
 
-    recorder = Recorder(project.store, lease, project.new_id(), project.clock, state.records)
+    recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded)
     await recorder.start(plan)
     executor = Executor(
         plan,
@@ -288,6 +299,7 @@ def _refuse_while_unknown(plan: Plan, state: State) -> None:
     touched = {step.address for step in plan.steps}
     touched |= {Address.parse(source) for source, _ in plan.inputs}
     touched |= {binding.address for binding in plan.bindings}
+    _refuse_moves_of_open_calls(plan, state)
     unknown = [
         describe(opened, intent, "it was sent after this plan was made")
         for opened in state.open_intents
@@ -300,6 +312,28 @@ def _refuse_while_unknown(plan: Plan, state: State) -> None:
 def _secrets_of(plan: Plan) -> list[SecretRef]:
     values = [value for step in plan.steps for value in (step.call.body or {}).values()]
     return [value for value in values if isinstance(value, SecretRef)]
+
+
+def _still_there(plan: Plan, records: Mapping[Address, StateRecord]) -> list[Move]:
+    """The moves that can be carried out with `records` as they are."""
+    return [
+        move
+        for move in plan.moves
+        if move.source in records
+        and records[move.source].serial == move.serial
+        and move.target not in records
+    ]
+
+
+def _refuse_moves_of_open_calls(plan: Plan, state: State) -> None:
+    """A call is settled by its address: also one that may be repeated, before the record moves away."""
+    moving = {address for move in plan.moves for address in (move.source, move.target)}
+    for opened in state.open_intents:
+        if opened.address in moving:
+            raise Refused(
+                f"`{opened.address}` cannot move: the outcome of a call is unknown; nothing was changed",
+                help="run `reconcile apply` without a saved plan, which settles it first",
+            )
 
 
 def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
@@ -339,6 +373,10 @@ async def _observe_again(project: Project, plan: Plan) -> Mapping[Read, Observat
 def _moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> dict[Address, str]:
     """The addresses that are not as the plan saw them, and how."""
     moved: dict[Address, str] = {}
+    for move in plan.moves:
+        record = state.records.get(move.target)
+        if move.source in state.records or record is None or record.serial != move.serial:
+            moved[move.source] = f"cannot become `{move.target}` any more: what is recorded changed meanwhile"
     for expected in plan.expectations:
         record = state.records.get(expected.address)
         if (record.serial if record is not None else 0) != expected.serial:

@@ -14,6 +14,7 @@ from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
 from reconciler.planning.drift import drift_of
 from reconciler.planning.ignores import in_force
+from reconciler.planning.moves import follow_moves
 from reconciler.steps import Plan, Read
 
 
@@ -43,6 +44,8 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     """As `find_drift`, with what it found."""
     state = await project.store.load()
     kinds = find_kinds()
+    followed = follow_moves(kinds, desired.policies, desired.resources, state.records)
+    records = followed.records
     wanted: dict[Address, Resource] = {}
     problems: list[Diagnostic] = []
     remarks: list[Diagnostic] = []
@@ -51,7 +54,7 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
         problems += _shown(kinds[resource.address.kind], expired)
     by_read: dict[Read, list[StateRecord]] = {}
     unseen: Counter[Kind] = Counter()
-    for record in state.records.values():
+    for record in records.values():
         kind = kinds.get(record.address.kind)
         if kind is None or record.address not in wanted:
             continue
@@ -95,9 +98,11 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
         steps=(),
         expectations=(),
         bindings=(),
-        owed=owed_work(state.records),
+        owed=owed_work(records),
         diagnostics=(
             *desired.diagnostics,
+            *followed.refused.values(),
+            *followed.diagnostics,
             *problems,
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *map(_not_compared, unseen.items()),

@@ -13,6 +13,7 @@ from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.model import Address, Resource, StateRecord
 from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.planning.moves import earlier_addresses, follow_moves
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services import providers_of
@@ -39,6 +40,8 @@ async def make_plan(
         concerned=concerned_scopes(desired, state),
         undecided=undecided,
     )
+    followed = follow_moves(find_kinds(), desired.policies, desired.resources, records, questions)
+    records = followed.records
     planner = Planner(
         find_kinds(),
         desired.resources,
@@ -46,7 +49,7 @@ async def make_plan(
         capabilities=project.capabilities,
         now=project.clock.now(),
         selected=desired.selected,
-        undecided=questions,
+        undecided={**questions, **followed.refused},
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)
@@ -57,7 +60,7 @@ async def make_plan(
         id=project.new_id(),
         lineage=state.lineage,
         fingerprints=fingerprints,
-        diagnostics=(*desired.diagnostics, *problems),
+        diagnostics=(*desired.diagnostics, *followed.diagnostics, *problems),
     )
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
@@ -65,6 +68,7 @@ async def make_plan(
         plan,
         diagnostics=(*plan.diagnostics, *unclaimed),
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
+        moves=followed.moves,
     )
 
 
@@ -155,6 +159,9 @@ async def _fingerprint_secrets(
             problems.append(replace(problem, hide_source=True))
             continue
         if resource.address in records and not not_yet:
-            key = await project.store.fingerprint_key()
-            fingerprints[resource.address] = fingerprint(key, resource.address, value)
+            key, record = await project.store.fingerprint_key(), records[resource.address]
+            known = {fingerprint(key, each, value) for each in earlier_addresses(record)}
+            recorded = record.applied.get("fingerprint")
+            now = fingerprint(key, resource.address, value)
+            fingerprints[resource.address] = recorded if recorded in known else now
     return fingerprints, problems

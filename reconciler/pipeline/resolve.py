@@ -8,15 +8,17 @@ from reconciler.clock import Clock
 from reconciler.errors import PlatformError, ReconcilerError
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
+from reconciler.execution.moving import moved_entry, moved_records
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
+from reconciler.kinds.moved import next_address
 from reconciler.manifests.references import nearest_address
 from reconciler.model import Address, StateRecord
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
-from reconciler.steps import PLATFORM, Read
+from reconciler.steps import PLATFORM, Move, Read
 
 
 async def resolve_unknown(project: Project, address: Address, *, adopt: str | None) -> str:
@@ -150,34 +152,51 @@ async def forget(
 
 async def move(
     store: Store, source: Address, target: Address, clock: Clock, holder: str, run: str, timeout_s: float
-) -> StateRecord:
+) -> list[StateRecord]:
     """Record the object of `source` under `target` instead; the object itself is left alone.
 
-    Raises ReconcilerError when the two cannot name one object, `target` is recorded already, or a call
-    for one of them is open.
+    Without an [index] on either side, all of a `count` move. Returns the moved records. Raises
+    ReconcilerError when the two cannot name one object, `target` is recorded already, or a call for one of
+    them is open.
     """
     if source.kind != target.kind or source.app != target.app:
         raise ReconcilerError(
             f"`{source}` cannot become `{target}`: an object stays what it is, and in its app",
             help="only the name and the [index] of an address can change",
         )
-    record = _movable(await store.load(), source, target)
-    async with leased(store, [record.scope], holder, timeout_s=timeout_s) as lease:
-        record = _movable(await store.load(), source, target)
-        data = {"from": str(source), "to": str(target), "id": record.id}
-        entry = JournalEntry(run, Event.DECIDED, clock.now(), source, data=data)
-        (moved,) = await store.commit(lease, [entry], [replace(record, address=target, serial=0)], [source])
-    return moved
+    state = await store.load()
+    put, _ = moved_records(_moves(state, source, target), state.records)
+    async with leased(store, {each.scope for each in put.values()}, holder, timeout_s=timeout_s) as lease:
+        state = await store.load()
+        moves = _moves(state, source, target)
+        put, gone = moved_records(moves, state.records)
+        entries = [moved_entry(each, run, clock.now()) for each in moves]
+        stored = await store.commit(lease, entries, list(put.values()), gone)
+    targets = {each.target for each in moves}
+    return [record for record in stored if record.address in targets]
 
 
-def _movable(state: State, source: Address, target: Address) -> StateRecord:
-    record = state.records.get(source)
-    if record is None:
+def _moves(state: State, source: Address, target: Address) -> list[Move]:
+    if source not in state.records:
         raise not_recorded(source, state.records)
+    asked = {source: target}
+    moves = [
+        Move(address, to, record.id, record.serial)
+        for address, record in sorted(state.records.items(), key=lambda item: item[0].ordinal)
+        if (to := next_address(address, asked)) is not None
+    ]
+    for each in moves:
+        _check_movable(state, each.source, each.target)
+    return moves
+
+
+def _check_movable(state: State, source: Address, target: Address) -> None:
+    record = state.records[source]
     if record.id in ("", source.name):
         raise ReconcilerError(
             f"`{source}` is known to the platform by its name only; another name is another object",
-            help=f"`reconcile state forget {source}`, and let the next apply make `{target}`",
+            help=f"`reconcile state forget {source}`, and let the next apply make `{target}`; or, if the "
+            f"manifest says `name: {source.name}`, write a Moved manifest",
         )
     if target in state.records:
         raise ReconcilerError(
@@ -190,7 +209,6 @@ def _movable(state: State, source: Address, target: Address) -> StateRecord:
                 f"`{opened.address}` has a call of unknown outcome",
                 help="run `reconcile plan`, which says how to settle it, and move then",
             )
-    return record
 
 
 async def claim(store: Store, id: str, clock: Clock, holder: str, run: str, timeout_s: float) -> bool:

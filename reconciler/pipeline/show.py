@@ -1,14 +1,15 @@
 """One resource as the platform and the record have it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.errors import NotFound
 from reconciler.kinds import find_kinds
 from reconciler.model import Address, StateRecord
-from reconciler.pipeline.project import Project
+from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.unrecorded import not_recorded
+from reconciler.planning.moves import follow_moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,17 @@ class Shown:
     details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
-async def look_at(project: Project, address: Address) -> Shown:
-    """Raises ReconcilerError when `address` is not recorded."""
+async def look_at(
+    project: Project, address: Address, manifests: Callable[[], Desired] = lambda: Desired(())
+) -> Shown:
+    """Raises ReconcilerError when `address` is not recorded.
+
+    `manifests` are asked for only then: a Moved among them may say what its record is still called.
+    """
     records = (await project.store.load()).records
+    if address not in records:
+        desired = manifests()
+        records = follow_moves(find_kinds(), desired.policies, desired.resources, records).records
     record = records.get(address)
     kind = find_kinds().get(address.kind)
     if record is None or kind is None:

@@ -1,14 +1,15 @@
 """The plan in the making: what was decided about each address, and what that relies on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from reconciler.diagnostics import Diagnostic
 from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.model import Action, Address, Change
+from reconciler.model import Action, Address, Change, StateRecord
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
+from reconciler.planning.renames import LEFT
 from reconciler.steps import Binding, Expectation, Read, Step
 
 
@@ -21,9 +22,22 @@ class Draft:
         self.steps: dict[Address, tuple[Step, ...]] = {}
         self.expectations: list[Expectation] = []
         self.bindings: list[Binding] = []
-        self.diagnostics: list[Diagnostic] = []
+        self._told: dict[Address, list[Diagnostic]] = {}
         self.unchanged = 0
         self.settled: set[Address] = set()  # what they owed is not owed any more, without a call
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return [item for told in self._told.values() for item in told]
+
+    def withdraw(self, addresses: Mapping[Address, str]) -> None:
+        """Refuse what was decided about `addresses`, each for its reason, and drop all that came of it."""
+        for address, why in addresses.items():
+            self.changes[address] = Change(address, Action.REFUSED, reason=why, id=self.changes[address].id)
+            self.steps.pop(address, None)
+            self._told.pop(address, None)
+        self.expectations = [each for each in self.expectations if each.address not in addresses]
+        self.bindings = [each for each in self.bindings if each.address not in addresses]
 
     def refuse(self, address: Address, why: str, *problems: Diagnostic, id: str | None = None) -> None:
         self.report(address, *problems)
@@ -32,7 +46,8 @@ class Draft:
     def report(self, address: Address, *problems: Diagnostic) -> None:
         """A line of a manifest that holds secrets is never quoted: a literal may stand beside the mistake."""
         hide = type(self._kinds[address.kind]).secret is not Kind.secret
-        self.diagnostics += (replace(item, hide_source=item.hide_source or hide) for item in problems)
+        told = self._told.setdefault(address, [])
+        told += (replace(item, hide_source=item.hide_source or hide) for item in problems)
 
     def take(
         self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
@@ -54,6 +69,14 @@ class Draft:
             self._bind(kind, subject, moves)
         if moves.settles:
             self.settled.add(address)
+
+    def bind_left(self, records: Iterable[StateRecord]) -> None:
+        """The records remember that they were seen without a manifest."""
+        for record in records:
+            if not record.applied.get(LEFT):
+                self.bindings.append(
+                    Binding(record.address, record.scope, record.lifecycle, record.source, None, {LEFT: True})
+                )
 
     def _expect(
         self, kind: Kind, subject: Subject, action: Action, read: Read | None, candidates: str
@@ -84,6 +107,7 @@ class Draft:
             and not moves.settles
             and record.lifecycle == resource.lifecycle
             and record.source == resource.file
+            and not record.applied.get(LEFT)
             and all(name in record.applied and record.applied[name] == managed[name] for name in managed)
         ):
             return
@@ -94,7 +118,7 @@ class Draft:
                 resource.lifecycle,
                 resource.file,
                 subject.live.id if subject.live is not None else None,
-                managed,
+                {**managed, LEFT: False} if record is not None and record.applied.get(LEFT) else managed,
                 moves.settles,
             )
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.kinds.base import PENDING_VALUE, Kind, Power, Subject
 from reconciler.model import (
     Action,
@@ -41,6 +41,7 @@ from reconciler.planning.ignores import in_force
 from reconciler.planning.known import fill_known
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.order import order_steps, referenced_first
+from reconciler.planning.renames import find_renames
 from reconciler.steps import Plan, Read
 
 _NOBODY: Mapping[str, Sequence[Address]] = {}
@@ -80,7 +81,7 @@ class Planner:
     ) -> None:
         """`selected`: whether the manifests given would hold the record's resource if it were wanted.
 
-        `undecided`: addresses with a call of unknown outcome, about which nothing may be decided.
+        `undecided`: addresses about which nothing may be decided, as with a call of unknown outcome.
         """
         self._kinds = kinds
         self._records = records
@@ -113,10 +114,14 @@ class Planner:
         self._draft = Draft(kinds)
         for resource, expired in checked:
             self._draft.report(resource.address, *expired)
+        self._left: set[Address] = set()  # no manifest names them any more
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
         for address, question in (undecided or {}).items():
-            self._draft.refuse(address, "a call's outcome is unknown", question)
+            unknown = question.code == UNKNOWN_OUTCOME
+            self._draft.refuse(
+                address, "a call's outcome is unknown" if unknown else question.message, question
+            )
         self._refuse_taken_secrets()
         for resource in resources:
             if resource.address not in self._draft.changes:
@@ -238,6 +243,7 @@ class Planner:
                 self._decide_waiting(waiting, fingerprints)
             else:
                 self._refuse(waiting.subject.address, problem, waiting.subject.resource)
+        self._find_renames()
         references = {
             address: [to.address for to in self._resources[address].references]
             for address in self._draft.steps
@@ -270,6 +276,16 @@ class Planner:
             unchanged=self._draft.unchanged,
         )
 
+    def _find_renames(self) -> None:
+        changes = self._draft.changes
+        for found in list(find_renames(self._kinds, changes, self._resources, self._records, self._left)):
+            (_, new) = found.pairs[0]
+            if not found.kept:
+                self._draft.withdraw(found.reasons)
+            self._draft.report(new.address, found.diagnostic)
+        kept = [each for each in self._left if each in changes and changes[each].action is Action.RETAIN]
+        self._draft.bind_left(self._records[address] for address in sorted(kept))
+
     def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
         """What this plan does not change of an object: its id, or all of one that it leaves as it is."""
         return {"id": live.id} if to in self._draft.steps else live.model_dump()
@@ -292,6 +308,8 @@ class Planner:
             reason = f"not in the manifests given; kept (its manifest was {record.source or 'unknown'})"
             self._draft.changes[address] = Change(address, Action.RETAIN, reason=reason, id=record.id or None)
             return
+        if address not in self._draft.changes:
+            self._left.add(address)
         if record.lifecycle.deletion is not Deletion.DELETE:
             self._draft.take(kind, self._subject(address, None, self._now), retained(), None)
             return

@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 from reconciler.errors import ReconcilerError
 from reconciler.steps import OutputRef, Plan, SecretRef, Step, Template
 
-# 1: without the addresses of providers; 2: without the secret sources that came later, otherwise the same.
+# 1: without the addresses of providers; 2: without moves and the secret sources that came later.
 FORMAT = "reconciler-plan-3"
 _READABLE = (FORMAT, "reconciler-plan-2")
 

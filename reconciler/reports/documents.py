@@ -42,6 +42,10 @@ def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None
     }
     if plan.providers:
         document["providers"] = dict(plan.providers)
+    if plan.moves:
+        document["moves"] = [
+            {"from": str(move.source), "to": str(move.target), "id": move.id} for move in plan.moves
+        ]
     return document
 
 

@@ -255,6 +255,15 @@ async def _detach_leaving(history: "History") -> int:
     return acts
 
 
+async def _forget_left(history: "History") -> int:
+    """What came is not what left: drop the records of what left."""
+    acts = 0
+    for record in _leaving(history):
+        await history.forget(record.address)
+        acts += 1
+    return acts
+
+
 async def _accept_sizes(history: "History") -> int:
     """Write the sizes into the manifests that the volumes have grown to."""
     ghost, acts = history.ghost, 0
@@ -319,6 +328,7 @@ ANSWERS: Mapping[str, Any] = {
     "ambiguous-match": _remove_twins,
     "volume-attached": _detach_leaving,
     "volume-shrink": _accept_sizes,
+    "renamed": _forget_left,
     "immutable-field": _accept_clusters,
     "cluster-failed": _remove_failed_clusters,
 }

@@ -1,0 +1,75 @@
+"""`reconcile graph`: the resources and their order, as text, Mermaid, SVG or JSON."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.failures import DONE, echo_diagnostics, echo_json, reports_failures
+
+if TYPE_CHECKING:
+    from reconciler.planning.graph import Graph
+
+
+@click.command("graph", short_help="Draw the resources and their order.")
+@options.paths
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "mermaid", "svg"]),
+    default="text",
+    show_default=True,
+    help="What to draw.",
+)
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw the steps of a plan saved by `plan --out`, not the manifests.",
+)
+@options.output
+@reports_failures
+def command(paths: Sequence[str], form: str, plan_file: Path | None, output: str) -> int:
+    """Draw what the manifests declare: an arrow leads from a resource to those that refer to it.
+
+    Reads manifests alone, no platform and no state.
+    """
+    from reconciler.planning.graph import plan_graph, resource_graph
+
+    if plan_file is not None and paths:
+        raise click.UsageError("--plan draws a saved plan; it takes no PATH")
+    if output == "json" and form != "text":
+        raise click.UsageError("--output json is a format of its own; leave --format out")
+
+    def graph() -> "Graph":
+        from reconciler.cli.apply import load_saved
+        from reconciler.cli.progress import make_reporter
+        from reconciler.cli.project import load_desired
+        from reconciler.cli.sources import settings_here
+
+        if plan_file is not None:
+            return plan_graph(load_saved(plan_file))
+        desired = load_desired(paths, settings_here(), make_reporter())
+        echo_diagnostics(desired.diagnostics)
+        return resource_graph(desired.resources, desired.policies)
+
+    drawn = graph()
+    if output == "json":
+        from reconciler.reports.graph import graph_document
+
+        echo_json(graph_document(drawn))
+    else:
+        click.echo(_rendered(drawn, form), nl=False)
+    return DONE
+
+
+def _rendered(graph: "Graph", form: str) -> str:
+    from reconciler.reports import graph as reports
+
+    if form == "svg":
+        from reconciler.reports.svg import render_svg
+
+        return render_svg(graph)
+    return reports.render_mermaid(graph) if form == "mermaid" else reports.render_text(graph)

@@ -1,0 +1,33 @@
+"""What is written when records get other addresses: the same for a Moved manifest and for `state mv`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from reconciler.kinds import find_kinds
+from reconciler.model import Address, StateRecord
+from reconciler.planning.moves import carried_out
+from reconciler.state.store import Event, JournalEntry
+from reconciler.steps import Move
+
+
+def moved_records(
+    moves: Sequence[Move], records: Mapping[Address, StateRecord]
+) -> tuple[dict[Address, StateRecord], list[Address]]:
+    """What to put (new where it moved, changed where it names what moved), and what to remove."""
+    if not moves:
+        return {}, []
+    gone = [move.source for move in moves]
+    targets = {move.target for move in moves}
+    after = carried_out(find_kinds(), moves, records)
+    put = {
+        address: replace(record, serial=0) if address in targets else record
+        for address, record in after.items()
+        if record is not records.get(address)
+    }
+    return put, gone
+
+
+def moved_entry(move: Move, run: str, at: datetime) -> JournalEntry:
+    data = {"from": str(move.source), "to": str(move.target), "id": move.id}
+    return JournalEntry(run, Event.DECIDED, at, move.source, data=data)

@@ -1,0 +1,72 @@
+"""Moves: an address that a manifest had before, and the one that it has now. They own nothing.
+
+The platform renames no object. What moves is the record: the object of `from` is `to`'s from then on.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from pydantic import Field as Describe
+
+from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.kinds.base import Kind, Moves, Spec, Subject
+from reconciler.model import Action, Address
+
+
+class MovedSpec(Spec):
+    from_: str = Describe(
+        alias="from", description="The address that the resource had, such as Volume/shop/data."
+    )
+    to: str = Describe(description="The address that it has now; all of `count` go with it.")
+
+    @property
+    def source(self) -> Address:
+        return Address.parse(self.from_)
+
+    @property
+    def target(self) -> Address:
+        return Address.parse(self.to)
+
+
+class MovedKind(Kind):
+    name = "Moved"
+    Spec = MovedSpec
+    in_app = False
+    owns_objects = False
+
+    def check(self, spec: MovedSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+        parsed = {}
+        for name, text in (("from", spec.from_), ("to", spec.to)):
+            try:
+                parsed[name] = Address.parse(text)
+            except ValueError as problem:
+                yield error("invalid-value", f"`{name}` is not valid: {problem}", span("spec", name))
+        if len(parsed) < 2:
+            return
+        source, target = parsed["from"], parsed["to"]
+        if source == target:
+            yield error("move-nowhere", f"{source} moves to itself", span("spec", "to"))
+        elif (source.kind, source.app) != (target.kind, target.app):
+            yield error(
+                "move-elsewhere",
+                f"{source} cannot become {target}: an object stays what it is, and in its app",
+                span("spec", "to"),
+                help="only the name and the [index] of an address can change",
+            )
+
+    def create(self, subject: Subject) -> Moves:
+        return Moves(Action.NOOP)
+
+
+def next_address(address: Address, moves: Mapping[Address, Address]) -> Address | None:
+    """Where the entry about `address` takes it; None: there is none. `moves`: `to` by `from`.
+
+    An entry without an [index] on either side is about all of `count`; any other about just one.
+    """
+    target = moves.get(address)
+    if target is not None:
+        return target
+    whole = moves.get(address._replace(ordinal=0))
+    return whole._replace(ordinal=address.ordinal) if whole is not None and not whole.ordinal else None
+
+
+KIND = MovedKind()

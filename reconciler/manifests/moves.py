@@ -1,0 +1,103 @@
+"""Moved entries against each other and against what the manifests declare."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.kinds.base import Kind
+from reconciler.kinds.moved import KIND as MOVED
+from reconciler.kinds.moved import MovedSpec, next_address
+from reconciler.manifests.problems import did_you_mean
+from reconciler.model import Address, Resource
+
+
+def move_problems(
+    policies: Sequence[Resource],
+    kinds: Mapping[str, Kind],
+    declared: Collection[Address],
+    known: Callable[[Address], bool],
+) -> Iterator[Diagnostic]:
+    """One error per entry that cannot be followed. `known`: whether an address may be declared after all."""
+    entries: dict[Address, Resource] = {}
+    targets: dict[Address, Resource] = {}
+    for entry in policies:
+        if not isinstance(entry.spec, MovedSpec) or any(MOVED.check(entry.spec, entry.span)):
+            continue  # what is wrong with the entry by itself is said already
+        problem = _of_one(entry, kinds)
+        if problem is not None:
+            yield problem
+            continue
+        for path, address, seen in (
+            ("from", entry.spec.source, entries),
+            ("to", entry.spec.target, targets),
+        ):
+            first = seen.setdefault(address, entry)
+            if problem is None and first is not entry:
+                problem = _twice(entry, path, address, first)
+        if problem is not None:
+            yield problem
+    moves = {source: entry.spec.target for source, entry in entries.items()}
+    for source, entry in entries.items():
+        target = moves[source]
+        if source in declared:
+            yield error(
+                "move-of-declared",
+                f"{source} has moved to {target}, but a manifest still declares it",
+                entry.span("spec", "from"),
+                help=f"rename that manifest, or remove {entry.address}",
+            )
+        elif _returns(source, moves):
+            yield error(
+                "move-cycle",
+                f"{source} comes back to itself",
+                entry.span("spec", "to"),
+                help="remove the entries that were carried out already",
+            )
+        elif next_address(target, moves) is None and target not in declared and not known(target):
+            yield error(
+                "move-undeclared",
+                f"no manifest declares {target}",
+                entry.span("spec", "to"),
+                help=_nearest(target, declared) or "name what the resource is called now",
+            )
+
+
+def _of_one(entry: Resource, kinds: Mapping[str, Kind]) -> Diagnostic | None:
+    name = entry.spec.source.kind
+    if name not in kinds:
+        return error(
+            "unknown-kind",
+            f"there is no kind `{name}`",
+            entry.span("spec", "from"),
+            help=did_you_mean(name, list(kinds)) or f"kinds are {', '.join(kinds)}",
+        )
+    if not kinds[name].owns_objects:
+        return error(
+            "move-of-nothing",
+            f"{entry.spec.source} has no object and no record that could move",
+            entry.span("spec", "from"),
+            help=f"a {name} is renamed in its manifest alone; remove this entry",
+        )
+    return None
+
+
+def _twice(entry: Resource, path: str, address: Address, first: Resource) -> Diagnostic:
+    span = first.span("spec", path)
+    return error(
+        "duplicate-move",
+        f"{address} moves twice" if path == "from" else f"two resources move to {address}",
+        entry.span("spec", path),
+        notes=(f"first at {span.file}:{span.line}:{span.column}",) if span else (),
+        help="remove one of the two entries",
+    )
+
+
+def _returns(source: Address, moves: Mapping[Address, Address]) -> bool:
+    at, left = next_address(source, moves), len(moves)
+    while at is not None and at != source and left:
+        at, left = next_address(at, moves), left - 1
+    return at == source
+
+
+def _nearest(target: Address, declared: Collection[Address]) -> str:
+    same = [str(each) for each in declared if (each.kind, each.app) == (target.kind, target.app)]
+    return did_you_mean(str(target), same[:1000])

@@ -1,0 +1,178 @@
+"""Records that follow their manifests to another address: which do, and what is recorded then. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.diagnostics import Diagnostic, Severity, error
+from reconciler.kinds.base import Kind
+from reconciler.kinds.moved import MovedSpec, next_address
+from reconciler.model import Address, Resource, StateRecord
+from reconciler.steps import Move
+
+# The field of a record with its earlier addresses: a secret's fingerprint was made with one of them.
+MOVED_FROM = "moved from"
+
+Records = Mapping[Address, StateRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """`records` as they are once `moves` are carried out. `refused`: why nothing moves to these addresses."""
+
+    records: Records
+    moves: tuple[Move, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    refused: Mapping[Address, Diagnostic] = field(default_factory=dict)
+
+
+def follow_moves(
+    kinds: Mapping[str, Kind],
+    entries: Sequence[Resource],
+    resources: Iterable[Resource],
+    records: Records,
+    undecided: Collection[Address] = (),
+) -> Followed:
+    """What the Moved manifests among `entries` mean for `records`.
+
+    `undecided`: addresses with a call of unknown outcome; what it made must be known before a record moves.
+    """
+    by_source = {entry.spec.source: entry for entry in entries if isinstance(entry.spec, MovedSpec)}
+    if not by_source:
+        return Followed(records)
+    targets = {source: entry.spec.target for source, entry in by_source.items()}
+    ends = {address: end for address in records if (end := _end(address, targets)) is not None}
+    wanted = {each.address: each for each in resources if each.address in ends.values()}
+    moves: list[Move] = []
+    refused: dict[Address, Diagnostic] = {}
+    for address, end in ends.items():
+        entry = by_source.get(address) or by_source[address._replace(ordinal=0)]
+        others = [each for each, to in ends.items() if to == end and each != address]
+        problem = _hindrance(kinds, records[address], end, wanted.get(end), entry, records, others, undecided)
+        if problem is None:
+            moves.append(Move(address, end, records[address].id, records[address].serial))
+        else:
+            refused[end] = problem
+    told = [
+        _told(move, by_source, _platform_name(records[move.source], wanted.get(move.target)))
+        for move in moves
+    ]
+    spent = _spent(by_source, targets, ends, records)
+    after = carried_out(kinds, moves, records) if moves else records
+    return Followed(after, tuple(moves), (*told, *spent), refused)
+
+
+def carried_out(
+    kinds: Mapping[str, Kind], moves: Sequence[Move], records: Records
+) -> dict[Address, StateRecord]:
+    """All records, with those of `moves` under their new addresses, also where others name them."""
+    targets = {move.source: move.target for move in moves}
+    after = {}
+    naming = {name for name, kind in kinds.items() if type(kind).renamed is not Kind.renamed}
+    for address, record in records.items():
+        applied = record.applied
+        if address.kind in naming:
+            for move in moves:
+                applied = kinds[address.kind].renamed(applied, move.source, move.target)
+        target = targets.get(address)
+        if target is not None and type(kinds[address.kind]).secret is not Kind.secret:
+            applied = {**applied, MOVED_FROM: [*applied.get(MOVED_FROM, ()), str(address)]}
+        if target is not None or applied is not record.applied:
+            record = replace(record, address=target or address, applied=applied)
+        after[record.address] = record
+    return after
+
+
+def earlier_addresses(record: StateRecord) -> list[Address]:
+    """Those that a secret's fingerprint may have been made with."""
+    return [Address.parse(text) for text in record.applied.get(MOVED_FROM, ())]
+
+
+def _end(address: Address, targets: Mapping[Address, Address]) -> Address | None:
+    end, following = None, next_address(address, targets)
+    while following is not None:
+        end, following = following, next_address(following, targets)
+    return end
+
+
+def _hindrance(
+    kinds: Mapping[str, Kind],
+    record: StateRecord,
+    end: Address,
+    resource: Resource | None,
+    entry: Resource,
+    records: Records,
+    others: Sequence[Address],
+    undecided: Collection[Address],
+) -> Diagnostic | None:
+    """Why `record` cannot become that of `end`."""
+    source = record.address
+    if source in undecided or end in undecided:
+        return error(
+            "move-undecided",
+            f"{source} cannot become {end} while the outcome of a call is unknown",
+            entry.span("spec", "from"),
+            help="settle that call first, as the other message says",
+        )
+    twin = records.get(end) or next((records[other] for other in others), None)
+    if twin is not None:
+        return error(
+            "move-conflict",
+            f"{source} ({record.id}) cannot become {end}: {twin.address} ({twin.id}) is recorded, too",
+            entry.span("spec", "from"),
+            help="look which of the two objects the manifest means, and drop the record of the other with "
+            f"`reconcile state forget`: {source} or {twin.address}",
+        )
+    if resource is not None and another_name(kinds[source.kind], resource, record):
+        return error(
+            "move-renames",
+            f"{source} cannot become {end}: the platform knows it by its name, `{record.id}`",
+            entry.span("spec", "to"),
+            help=f"write `name: {record.id}` into the spec of {end}; for another name, remove this entry",
+        )
+    return None
+
+
+def another_name(kind: Kind, resource: Resource, record: StateRecord) -> bool:
+    """Whether the platform would take the two for two objects, because it knows them by their names only."""
+    if kind.secret(resource) is None:
+        return False
+    return set(kind.secret_names(resource, None)) != set(kind.secret_names(None, record))
+
+
+def _platform_name(record: StateRecord, wanted: Resource | None) -> str:
+    """What the platform goes on calling the object, where its manifest does not say so."""
+    name = record.applied.get("name")
+    silent = wanted is not None and getattr(wanted.spec, "name", "") is None
+    return str(name) if silent and name and wanted is not None and name != wanted.address.name else ""
+
+
+def _told(move: Move, entries: Mapping[Address, Resource], name: str) -> Diagnostic:
+    entry = entries.get(move.source) or entries[move.source._replace(ordinal=0)]
+    return Diagnostic(
+        "moved",
+        Severity.INFO,
+        f"the record of {move.source} ({move.id}) becomes that of {move.target}; no call is sent",
+        entry.span("spec", "to"),
+        help=f"write `name: {name}` into the spec of {move.target}: so it is found without this state, too"
+        if name
+        else "",
+    )
+
+
+def _spent(
+    entries: Mapping[Address, Resource],
+    targets: Mapping[Address, Address],
+    ends: Mapping[Address, Address],
+    records: Records,
+) -> Iterator[Diagnostic]:
+    """Of each entry with nothing left to move; a state that holds neither address says nothing."""
+    used = {*ends, *(address._replace(ordinal=0) for address in ends)}
+    for source, entry in entries.items():
+        if source not in used and (_end(source, targets) in records):
+            yield Diagnostic(
+                "move-done",
+                Severity.INFO,
+                f"{source} has moved already: {entry.address} may be removed",
+                entry.span("spec", "from"),
+                help="keep it as long as another state may still hold the old address",
+            )

@@ -1,0 +1,184 @@
+"""A resource with a new name: refused as it stands, and the same object once its record has moved."""
+
+import json
+import re
+import textwrap
+
+import pytest
+
+from tests.cli.harness import Project, Sandbox, only, secret, volume
+from tests.cli.test_kills import FOREVER_S
+
+SPEC = "region: ams, size_gb: 10"
+
+
+def moved(source: str, target: str, name: str = "m") -> str:
+    return (
+        f"---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {{name: {name}}}\n"
+        f'spec: {{from: "{source}", to: "{target}"}}\n'
+    )
+
+
+def addresses(project: Project) -> list[str]:
+    return [record["address"] for record in project.json("state", "list").json["records"]]
+
+
+@pytest.fixture
+def applied(project: Project, app: str) -> Project:
+    project.write(volume(app))
+    project.apply()
+    return project
+
+
+def test_a_new_name_is_refused_and_the_entry_it_offers_makes_the_plan_empty(
+    applied: Project, sandbox: Sandbox, app: str
+) -> None:
+    made = sandbox.volume(app)
+    applied.write(volume(app, "files"))
+    refused = applied.run("apply", "--auto-approve", code=1)
+    assert f"error[renamed]: `Volume/{app}/files` may be `Volume/{app}/data` ({made['id']})" in refused.err
+    entry = re.search(r"^ +apiVersion:.*?^ +spec: [^\n]*\n", refused.err, re.MULTILINE | re.DOTALL)
+    assert entry is not None
+    applied.write(textwrap.dedent(entry[0]), "manifests/moved.yaml")
+    with sandbox.recording() as requests:
+        plan = applied.run("plan", "--detailed-exitcode")
+        assert plan.out == "No changes: 1 resources are as declared.\n"
+        assert f"info[moved]: the record of Volume/{app}/data ({made['id']}) becomes that of" in plan.err
+        assert addresses(applied) == [f"Volume/{app}/data"]
+        shown = applied.run("show", f"Volume/{app}/files").out
+        assert shown.startswith(f"Volume/{app}/files {made['id']}\n")
+        assert applied.run("drift").out.startswith("No drift: 1 objects are as recorded")
+        applied.apply()
+        assert addresses(applied) == [f"Volume/{app}/files"]
+        again = applied.json("plan").json
+    assert [each["code"] for each in again["diagnostics"]] == ["move-done"]
+    assert again["steps"] == []
+    assert "moves" not in again
+    assert {method for method, _ in requests} == {"GET"}
+    assert sandbox.volume(app) == made
+
+
+def test_a_move_and_what_the_manifest_asks_beside_it_are_one_apply(
+    applied: Project, sandbox: Sandbox, app: str
+) -> None:
+    applied.write(
+        volume(app, "files", "region: ams, size_gb: 20")
+        + moved(f"Volume/{app}/data", f"Volume/{app}/files")
+        + volume(app, "data2", "region: fra, size_gb: 3")
+    )
+    assert applied.apply().outcomes() == {
+        f"Volume/{app}/files#extend": "done",
+        f"Volume/{app}/data2#create": "done",
+    }
+    assert sorted(each["size_gb"] for each in sandbox.volumes(app)) == [3, 20]
+    assert sorted(addresses(applied)) == [f"Volume/{app}/data2", f"Volume/{app}/files"]
+
+
+@pytest.mark.parametrize("skip", [0, 1], ids=["while-planning", "under-the-lease"])
+def test_killed_before_the_move_is_written(applied: Project, sandbox: Sandbox, app: str, skip: int) -> None:
+    applied.write(
+        volume(app, "files", "region: ams, size_gb: 20") + moved(f"Volume/{app}/data", f"Volume/{app}/files")
+    )
+    killed(applied, sandbox, "GET", f"/v1/apps/{app}/volumes", skip)
+    assert addresses(applied) == [f"Volume/{app}/data"]
+    applied.apply()
+    assert sandbox.volume(app)["size_gb"] == 20
+    assert addresses(applied) == [f"Volume/{app}/files"]
+
+
+def test_killed_after_the_move_is_written(applied: Project, sandbox: Sandbox, app: str) -> None:
+    applied.write(
+        volume(app, "files", "region: ams, size_gb: 20") + moved(f"Volume/{app}/data", f"Volume/{app}/files")
+    )
+    killed(applied, sandbox, "PUT", f"/v1/apps/{app}/volumes/*/extend")
+    assert addresses(applied) == [f"Volume/{app}/files"]
+    applied.apply()
+    assert sandbox.volume(app)["size_gb"] == 20
+    assert applied.apply().json["steps"] == []
+    assert addresses(applied) == [f"Volume/{app}/files"]
+
+
+def killed(project: Project, sandbox: Sandbox, method: str, path: str, skip: int = 0) -> None:
+    """Apply, and kill it while it waits for the answer to a request that never arrives."""
+    for _ in range(skip):
+        sandbox.fault(method, path, "delay", delay_s=0)
+    sandbox.fault(method, path, "delay", delay_s=FOREVER_S, before=True)
+    with project.started_apply() as running:
+        running.until(sandbox.fault_taken)
+        running.kill()
+    sandbox.clear_faults()
+
+
+def test_a_saved_plan_moves_what_it_was_made_for_and_nothing_else(applied: Project, app: str) -> None:
+    applied.write(volume(app, "files") + moved(f"Volume/{app}/data", f"Volume/{app}/files"))
+    applied.run("plan", "--out", "first.plan")
+    applied.run("plan", "--out", "second.plan")
+    applied.run("apply", "--plan", "first.plan", "--auto-approve")
+    assert addresses(applied) == [f"Volume/{app}/files"]
+    late = applied.run("apply", "--plan", "second.plan", "--auto-approve", code=1)
+    assert "what is recorded changed meanwhile" in late.err
+    assert addresses(applied) == [f"Volume/{app}/files"]
+
+
+def test_a_saved_plan_waits_until_an_open_call_is_settled(
+    applied: Project, sandbox: Sandbox, app: str
+) -> None:
+    files = volume(app, "files", "region: ams, size_gb: 20")
+    applied.write(files + moved(f"Volume/{app}/data", f"Volume/{app}/files"))
+    applied.run("plan", "--out", "the.plan")
+    applied.write(volume(app, spec="region: ams, size_gb: 20"))
+    killed(applied, sandbox, "PUT", f"/v1/apps/{app}/volumes/*/extend")
+    refused = applied.run("apply", "--plan", "the.plan", "--auto-approve", code=1)
+    assert "cannot move: the outcome of a call is unknown" in refused.err
+    applied.write(files + moved(f"Volume/{app}/data", f"Volume/{app}/files"))
+    applied.apply()
+    assert addresses(applied) == [f"Volume/{app}/files"]
+    assert sandbox.volume(app)["size_gb"] == 20
+
+
+def test_what_an_apply_has_seen_leave_is_no_rename_of_what_comes_later(
+    applied: Project, sandbox: Sandbox, app: str
+) -> None:
+    applied.write("")
+    applied.apply()
+    assert applied.apply().json["summary"]["retain"] == 1
+    applied.write(volume(app, "logs"))
+    warned = applied.apply()
+    assert [each["code"] for each in warned.json["diagnostics"]] == ["perhaps-renamed"]
+    assert sorted(each["name"] for each in sandbox.volumes(app)) == ["data", "logs"]
+    # Once it is back, it has not left any more.
+    applied.write(volume(app) + volume(app, "logs"))
+    applied.apply()
+    applied.write(volume(app, "files") + volume(app, "logs"))
+    assert "error[renamed]" in applied.run("plan", code=1).err
+
+
+def test_state_mv_moves_all_of_a_count_as_the_entry_does(project: Project, app: str) -> None:
+    project.write(volume(app, spec=f"{SPEC}, count: 2"))
+    project.apply()
+    old, new = f"Volume/{app}/data", f"Volume/{app}/files"
+    told = project.run("state", "mv", old, new).out.splitlines()
+    assert [re.sub(r" \(.*?\)", "", line) for line in told] == [
+        f"{old} is now recorded as {new}",
+        f"{old}[1] is now recorded as {new}[1]",
+    ]
+    project.write(volume(app, "files", spec=f"{SPEC}, count: 2"))
+    assert project.json("plan").json["changes"] == []
+    moved_one = project.json("state", "mv", f"{new}[1]", f"Volume/{app}/other").json
+    assert [each["address"] for each in moved_one["records"]] == [f"Volume/{app}/other"]
+    assert moved_one["record"] == moved_one["records"][0]
+
+
+def test_a_moved_secret_keeps_its_value_and_is_set_when_that_changes(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(secret(app, "PASSWORD", "env: PASSWORD"))
+    project.apply(env={"PASSWORD": "one"})
+    named = secret(app, "DB", "env: PASSWORD").replace("{value_from", "{name: PASSWORD, value_from")
+    project.write(named + moved(f"Secret/{app}/PASSWORD", f"Secret/{app}/DB"))
+    for value, steps in (("one", 0), ("one", 0), ("two", 1), ("two", 0), ("one", 1)):
+        assert len(project.apply(env={"PASSWORD": value}).json["steps"]) == steps
+    assert only(sandbox.secrets(app))["name"] == "PASSWORD"
+    assert "one" not in json.dumps(
+        project.json("state", "show", f"Secret/{app}/DB").json["record"]["applied"]
+    )
