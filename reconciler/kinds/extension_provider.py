@@ -90,7 +90,8 @@ class ExtensionProviderKind(Kind):
         source: KeySource = resource.spec.signing_secret_from
         if source.env is not None:
             return SecretRef("env", source.env)
-        return SecretRef("file", str(PurePosixPath(resource.file).parent / (source.file or "")))
+        written_in = resource.written_in("spec", "signing_secret_from", "file")
+        return SecretRef("file", str(PurePosixPath(written_in).parent / (source.file or "")))
 
     def create(self, subject: Subject) -> Moves:
         return Moves(Action.NOOP)

@@ -28,7 +28,9 @@ from reconciler.model import (
     Address,
     Effect,
     FieldChange,
+    Path,
     Reference,
+    Relocation,
     Resource,
     StateRecord,
 )
@@ -38,6 +40,7 @@ NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
 
 _PLACEHOLDER = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<inner>[^{}]*)\}|(?P<open>\$\{)")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FILE = ("spec", "value_from", "file")
 _RENAMED = "write a second Secret manifest for the new name; the old one stays set until it is unset"
 
 
@@ -101,12 +104,27 @@ class SecretKind(Kind):
                     help="write ${env:NAME} or ${Kind/name:field.path}; $${ stands for a plain ${",
                 )
 
+    def follow(self, spec: SecretSpec, moved: Relocation) -> Iterable[tuple[Path, Any]]:
+        """The template, naming what it refers to as it is called in this environment."""
+        if spec.value_from.template is None:
+            return
+
+        def rename(found: re.Match[str]) -> str:
+            part = _placeholder(found["inner"] or "")
+            if not isinstance(part, OutputRef):
+                return found[0]
+            address = Address.parse(part.source)
+            to = moved.addresses.get(address._replace(ordinal=0))
+            return f"${{{to._replace(ordinal=address.ordinal)}:{part.path}}}" if to is not None else found[0]
+
+        yield ("spec", "value_from", "template"), _PLACEHOLDER.sub(rename, spec.value_from.template)
+
     def secret(self, resource: Resource) -> SecretRef:
         source: ValueSource = resource.spec.value_from
         if source.env is not None:
             return SecretRef("env", source.env)
         if source.file is not None:
-            return SecretRef("file", str(PurePosixPath(resource.file).parent / source.file))
+            return SecretRef("file", str(PurePosixPath(resource.written_in(*_FILE)).parent / source.file))
         return SecretRef("template", parts=tuple(_parse_template(source.template or "")[0]))
 
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:

@@ -11,17 +11,23 @@ from reconciler.manifests.text import MOST_BYTES
 STDIN = "<stdin>"
 SUFFIXES = (".yaml", ".yml")
 SETTINGS_FILE = "reconcile.yaml"  # the project's own file may stand among its manifests
+OVERLAYS = "overlays"  # where the environments' folders stand, below the project's root
 
 
 def read_files(
-    paths: Sequence[str], root: Path, stdin: Callable[[], bytes] | None, problems: list[Diagnostic]
+    paths: Sequence[str],
+    root: Path,
+    stdin: Callable[[], bytes] | None,
+    problems: list[Diagnostic],
+    apart: str = "",
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and bytes of every manifest file in `paths`, each file once, in sorted order per path.
 
     A path is a file, a pipe, a directory (searched for *.yaml and *.yml files, without hidden ones
     and the settings) or `-`. Devices are refused: some have no end, some act on being opened. Names
-    are relative to `root` where the file lies below it, else as given. What cannot be read is added
-    to `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read.
+    are relative to `root` where the file lies below it, else as given. The directory with the name
+    `apart` is passed over where it lies below one that is given. What cannot be read is added to
+    `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read.
     """
     seen: set[tuple[int, int]] = set()
     for given in dict.fromkeys(paths):
@@ -40,7 +46,7 @@ def read_files(
         if not os.path.isdir(given):  # noqa: PTH112 (plain strings: a tree has many thousand of them)
             found = iter([(given, name)])
         else:
-            tree = list(_walk(given, name if name != "." else "", os.path.realpath(given), problems))
+            tree = list(_walk(given, name if name != "." else "", os.path.realpath(given), problems, apart))
             found = iter(tree)
             if not tree:
                 problems.append(
@@ -88,7 +94,9 @@ def _read(path: str, seen: set[tuple[int, int]]) -> bytes | None:
         return b"".join(chunks)
 
 
-def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> Iterator[tuple[str, str]]:
+def _walk(
+    directory: str, name: str, tree: str, problems: list[Diagnostic], apart: str
+) -> Iterator[tuple[str, str]]:
     """Path and name of each manifest below `directory`; `tree` is what symlinks may not lead out of."""
     try:
         with os.scandir(directory) as listing:
@@ -100,6 +108,8 @@ def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> I
         if entry.name.startswith(".") or entry.name == SETTINGS_FILE:
             continue
         shown = f"{name}/{entry.name}" if name else entry.name
+        if shown == apart:
+            continue
         if entry.is_symlink() and (entry.name.endswith(SUFFIXES) or entry.is_dir()):
             real = os.path.realpath(entry.path)
             if os.path.commonpath([real, tree]) != tree:
@@ -112,7 +122,7 @@ def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> I
                 )
                 continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path, shown, tree, problems)
+            yield from _walk(entry.path, shown, tree, problems, apart)
         elif entry.name.endswith(SUFFIXES) and (entry.is_file() or _is_broken_link(entry)):
             yield entry.path, shown
 

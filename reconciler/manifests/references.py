@@ -13,9 +13,15 @@ _MOST_SUGGESTIONS = 20  # a search for the nearest among all candidates, each
 
 
 def unknown_references(
-    referring: Iterable[Resource], resources: Mapping[Address, Resource], known: Callable[[Address], bool]
+    referring: Iterable[Resource],
+    resources: Mapping[Address, Resource],
+    known: Callable[[Address], bool],
+    notes: Callable[[Address], tuple[str, ...]],
 ) -> Iterator[tuple[Address, Diagnostic]]:
-    """One error per reference to an address that is neither in `resources` nor `known`, with who refers."""
+    """One error per reference to an address that is neither in `resources` nor `known`, with who refers.
+
+    `notes`: what else there is to say of such an address.
+    """
     suggestions = 0
     for resource in referring:
         if resource.address.ordinal:
@@ -29,6 +35,7 @@ def unknown_references(
                 "unknown-reference",
                 f"no manifest declares {wanted}",
                 resource.span(*reference.span_path),
+                notes=notes(wanted),
                 help=_nearest(wanted, resources) if suggestions <= _MOST_SUGGESTIONS else "",
             )
             yield resource.address, problem
