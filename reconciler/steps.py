@@ -262,7 +262,8 @@ class Plan:
 
     `changes` leaves out what needs nothing, which `unchanged` counts.
     `inputs`: existing objects whose fields steps refer to (address, read), read again by apply.
-    `providers`: where each extension provider is that calls go to, by its name.
+    `providers`: where each extension provider is that calls go to, by its name. `environment`: whose
+    plan it is; "" for none.
     """
 
     id: str
@@ -277,6 +278,7 @@ class Plan:
     inputs: tuple[tuple[str, Read], ...] = ()
     unchanged: int = 0
     providers: Mapping[str, str] = field(default_factory=dict)
+    environment: str = ""
 
 
 OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]
