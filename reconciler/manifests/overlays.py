@@ -77,7 +77,7 @@ class Overlays:
     # --- reading ---
 
     def _read(self, document: Document, file: str) -> None:
-        if isinstance(document.value, dict) and "apiVersion" in document.value:
+        if isinstance(document.value, dict) and _is_manifest(document.value):
             self.manifests.append((document, file))
             return
         if not isinstance(document.value, dict):
@@ -155,12 +155,15 @@ class Overlays:
         for patches in self._exact.values():
             given: dict[Path, Patch] = {}
             for _, patch in patches:
+                doubles: dict[Path, Path] = {}  # what is given again, by where the patch gives it
                 for path in _leaves(patch.change):
                     first = next((other for other in given if _overlap(path, other)), None)
-                    if first is not None:
-                        self.problems.append(self._hidden(patch, _double(given[first], first, patch, path)))
-                    else:
+                    if first is None:
                         given[path] = patch
+                    elif given[first] is not patch:
+                        doubles.setdefault(path[: len(first)], first)
+                for path, first in doubles.items():
+                    self.problems.append(self._hidden(patch, _double(given[first], first, patch, path)))
 
     def _hidden(self, patch: Patch, problem: Diagnostic) -> Diagnostic:
         """Without its line where a value of a secret may stand beside the mistake."""
@@ -191,7 +194,7 @@ class Overlays:
         for number, patch in sorted(patches, key=lambda each: each[0]):
             self._matched.add(number)
             if gone is not None:
-                if patch.glob is None and patch.change is not None:
+                if gone.glob is not None and patch.glob is None and patch.change is not None:
                     self.problems.append(self._hidden(patch, _patched_though_gone(gone, patch)))
             elif patch.change is None:
                 gone = patch
@@ -264,6 +267,10 @@ class Overlays:
                     yield self._hidden(patch, problem)
 
 
+def _is_manifest(value: Mapping[str, Any]) -> bool:
+    return "apiVersion" in value or ("kind" in value and "metadata" in value)
+
+
 def _glob(text: str) -> re.Pattern[str]:
     """`*` stands for any text within one part of an address, `?` for one character."""
     return re.compile(re.escape(text).replace(r"\*", "[^/]*").replace(r"\?", "[^/]"))
@@ -298,7 +305,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _double(first: Patch, at: Path, second: Patch, path: Path) -> Diagnostic:
-    what = f"`{'.'.join(map(str, path or at))}` of {second.target}" if path or at else second.target
+    what = f"`{'.'.join(map(str, path))}` of {second.target}" if path else second.target
     return error(
         "duplicate-patch",
         f"{what} is patched twice",

@@ -31,12 +31,13 @@ def unknown_references(
             if wanted in resources or known(wanted):
                 continue
             suggestions += 1
+            why = notes(wanted)
             problem = error(
                 "unknown-reference",
                 f"no manifest declares {wanted}",
                 resource.span(*reference.span_path),
-                notes=notes(wanted),
-                help=_nearest(wanted, resources) if suggestions <= _MOST_SUGGESTIONS else "",
+                notes=why,
+                help=_nearest(wanted, resources) if suggestions <= _MOST_SUGGESTIONS and not why else "",
             )
             yield resource.address, problem
 
