@@ -107,11 +107,13 @@ class Git:
 
     def _instead_of(self, ref: str) -> str:
         names = self.text("for-each-ref", "--format=%(refname:short)").splitlines()
-        if near := get_close_matches(ref, names, n=1):
-            return f"did you mean `{near[0]}`?"
+        near = get_close_matches(ref, names, n=1)
+        meant = f"did you mean `{near[0]}`? " if near else ""
         if self.is_shallow():
-            return "this clone was fetched in part: fetch that branch too (`fetch-depth: 0` in CI)"
-        return f"fetch it first: git fetch origin {shlex.quote(ref.removeprefix('origin/'))}"
+            return (
+                f"{meant}this clone was fetched in part: fetch the other branch too (`fetch-depth: 0` in CI)"
+            )
+        return meant.strip() or f"fetch it first: git fetch origin {shlex.quote(ref.removeprefix('origin/'))}"
 
 
 def find_repository(folder: Path, env: Mapping[str, str]) -> Git:

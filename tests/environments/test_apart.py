@@ -1,15 +1,14 @@
 """Environments keep their settings, states and worlds apart."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from reconciler.settings import find_settings
+from reconciler.settings import Found, find_settings
 from tests.inprocess import Command, volume
 
 
-def settings(root: Path, text: str, environment: str = "", **variables: str):  # type: ignore[no-untyped-def]
+def settings(root: Path, text: str, environment: str = "", **variables: str) -> Found:
     (root / "reconcile.yaml").write_text(text)
     return find_settings(root, variables, environment)
 
@@ -91,7 +90,6 @@ def test_the_name_in_a_state_survives_a_backup(reconcile: Command) -> None:
     reconcile.write("overlays/prod/a.yaml", "# nothing differs\n")
     reconcile("state init --env prod")
     reconcile("state backup copy.db --env prod")
-    os.replace(reconcile.root / "copy.db.key", reconcile.root / "copy.key")  # a backup beside its key
     told = reconcile("state list --state sqlite:copy.db", code=1).err
     assert "belongs to environment `prod`" in told
 

@@ -1,4 +1,4 @@
-"""Projects with an environment: `cases/NAME.txt` holds one, and what is reported or built of it, to the letter."""
+"""Projects with an environment: what is reported or built of `cases/NAME.txt`, to the letter."""
 
 from pathlib import Path
 
