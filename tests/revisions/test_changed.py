@@ -27,6 +27,18 @@ def test_only_what_means_something_else_has_changed(reconcile: Command) -> None:
     assert differing(reconcile) == (["Volume/shop/data"], [])
 
 
+def test_a_default_that_is_written_is_managed_and_so_a_change(reconcile: Command) -> None:
+    provider = (
+        "apiVersion: reconciler/v1\nkind: ExtensionProvider\nmetadata: {name: acme}\n"
+        "spec: {base_url: 'https://acme.example', signing_secret_from: {env: KEY}%s}\n"
+    )
+    reconcile.write("manifests/acme.yaml", provider % "")
+    commit(reconcile.root)
+    branch(reconcile)
+    reconcile.write("manifests/acme.yaml", provider % ", signature_encoding: hex")
+    assert differing(reconcile) == (["ExtensionProvider/acme"], [])
+
+
 def test_committed_uncommitted_untracked_and_deleted_files_count(reconcile: Command) -> None:
     branch(reconcile)
     reconcile.write("manifests/data.yaml", volume(size_gb=11))

@@ -179,6 +179,16 @@ def test_what_names_no_commit_is_refused(reconcile: Command, ref: str) -> None:
     assert "error: " in told
 
 
+@pytest.mark.parametrize("ref", ["-x", "--output=/tmp/x", "--all"])
+def test_a_revision_that_looks_like_an_option_never_reaches_git(reconcile: Command, ref: str) -> None:
+    pretend(reconcile, 'case "$*" in *" $REF"*) touch reached;; *) echo true;; esac')
+    reconcile.variables["REF"] = ref
+    for option in ("--ref", "--changed-since"):
+        told = reconcile(f"validate {option}={ref}", code=1).err
+        assert f"`{ref}` is no name of a git revision" in told
+    assert not (reconcile.root / "reached").exists()
+
+
 def test_an_unknown_revision_gets_a_suggestion(reconcile: Command) -> None:
     git(reconcile.root, "branch", "feature/volumes")
     told = reconcile("validate --ref feature/volume", code=1).err
