@@ -15,7 +15,14 @@ from reconciler.errors import ReconcilerError
 
 TIMEOUT_S = 120
 # Whoever calls us (a hook, another tool) may have pointed git at another repository, index or work tree.
-_KEPT = ("GIT_CONFIG", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "GIT_EXEC_PATH")
+_KEPT = (
+    "GIT_CONFIG",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_EXEC_PATH",
+    "GIT_SSH",  # this and the next one: a partial clone fetches what is missing
+    "GIT_SSL",
+)
 _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",  # a partial clone may fetch what is missing, but never asks
