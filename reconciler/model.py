@@ -87,13 +87,26 @@ class Ignore:
 
 
 @dataclass(frozen=True, slots=True)
+class Relocation:
+    """Where an environment has what the manifests name.
+
+    `addresses`: for each address of the manifests the one it has here. `apps`: the apps that the resources
+    of one kind and app are in here, by that kind and app.
+    """
+
+    addresses: Mapping[Address, Address]
+    apps: Mapping[tuple[str, str], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One desired object: a validated manifest (one of `count` of them).
 
     `spec` is the kind's own pydantic model; `spec.model_fields_set` are the fields
     that the person wrote (or that a RetentionPolicy gave), which are the managed ones.
     `objectives` are wishes that are not fields, such as `snapshot_max_age_h`.
-    `spans` maps paths to packed positions: read them with `span`.
+    `spans` maps paths to packed positions: read them with `span`. `inherited`: where values stand that
+    its own file does not give, but a policy or an overlay; also where an overlay removed one.
     """
 
     address: Address
@@ -118,6 +131,11 @@ class Resource:
             if not path:
                 return None
             path = path[:-1]
+
+    def written_in(self, *path: str | int) -> str:
+        """The file that the value at `path` stands in: an overlay's, where one gave it."""
+        span = self.span(*path)
+        return span.file if span is not None else self.file
 
 
 _COLUMN_BITS = 20  # a line is at most a megabyte long: manifests are capped well below

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import ManifestError, ReconcilerError
@@ -17,6 +17,7 @@ from reconciler.model import unpack_span
 from reconciler.steps import SecretRef
 
 FILE_NAME = "reconcile.yaml"
+PRIVATE = ".reconcile"
 
 Capability = Literal[
     "postgres.list",
@@ -32,8 +33,17 @@ Capability = Literal[
 EXTENDED: frozenset[str] = frozenset(get_args(Capability))
 
 
+ENVIRONMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+EnvironmentName = Annotated[str, StringConstraints(pattern=f"^{ENVIRONMENT.pattern}$")]
+# A folder below the project's root, written plainly: it is compared with the names of files.
+_BELOW = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+Section = TypeVar("Section", bound=_Section)
 
 
 class TokenSource(_Section):
@@ -115,13 +125,23 @@ class ProviderSection(_Section):
     costs_path: str | None = Field(None, pattern="^/")
 
 
+class EnvironmentSection(_Section):
+    """What differs in one environment; what is not written here is as it is everywhere."""
+
+    platform: PlatformSettings = PlatformSettings()
+    state: str | None = None
+    execution: ExecutionSettings = ExecutionSettings()
+
+
 class Settings(_Section):
     platform: PlatformSettings = PlatformSettings()
     providers: dict[str, ProviderSection] = Field(default_factory=dict)
     state: str = "sqlite:.reconcile/state.db"
     manifests: list[str] = ["manifests"]
+    overlays: str = Field("overlays", pattern=_BELOW, description="Folder of the environments' overlays.")
     execution: ExecutionSettings = ExecutionSettings()
     secrets: SecretsSettings = SecretsSettings()
+    environments: dict[EnvironmentName, EnvironmentSection] = Field(default_factory=dict)
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -131,15 +151,32 @@ class Settings(_Section):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The settings and the project's root: where `reconcile.yaml` stands, or else the working directory."""
+    """The settings and the project's root: where `reconcile.yaml` stands, or else the working directory.
+
+    `env`: the environment that the settings are for; "" for none.
+    """
 
     settings: Settings
     root: Path
+    env: str = ""
 
     @property
     def private(self) -> Path:
         """The folder of what the tool keeps for itself: state, embedded sandbox, stores."""
-        return self.root / ".reconcile"
+        return self.root / PRIVATE / self.env
+
+    @property
+    def overlay(self) -> str:
+        """The folder of the environment's overlay, relative to the root, there or not."""
+        return f"{self.settings.overlays}/{self.env}"
+
+    def environments(self) -> list[str]:
+        """The environments that there are: those with an overlay, and those with settings of their own."""
+        try:
+            folders = [each.name for each in (self.root / self.settings.overlays).iterdir() if each.is_dir()]
+        except OSError:
+            folders = []
+        return sorted({*filter(ENVIRONMENT.fullmatch, folders), *self.settings.environments})
 
 
 def project_root(start: Path) -> Path:
@@ -155,11 +192,46 @@ def project_root(start: Path) -> Path:
         ) from failure
 
 
-def find_settings(start: Path, env: Mapping[str, str]) -> Found:
-    """Raises ManifestError for a bad file, ReconcilerError for a bad environment variable."""
+def find_settings(start: Path, env: Mapping[str, str], environment: str = "") -> Found:
+    """The settings for `environment`, which need not exist ("": for none).
+
+    Raises ManifestError for a bad file, ReconcilerError for a bad environment variable or name.
+    """
+    if environment and not ENVIRONMENT.fullmatch(environment):
+        raise ReconcilerError(
+            f"`{environment}` is no name of an environment",
+            help="a name is at most 63 lower-case letters, digits and `-`, the first one a letter or digit",
+        )
     root = project_root(start)
     file = root / FILE_NAME
-    return Found(_with_environment(_read(file) if file.is_file() else Settings(), env), root)
+    settings = _read(file) if file.is_file() else Settings()
+    if environment:
+        settings = _of_environment(settings, environment)
+    return Found(_with_environment(settings, env, environment), root, environment)
+
+
+def _of_environment(settings: Settings, name: str) -> Settings:
+    """`settings` with what the environment's own section says; its state is then taken as it is."""
+    own = settings.environments.get(name, EnvironmentSection())
+    return settings.model_copy(
+        update={
+            "platform": _overridden(settings.platform, own.platform),
+            "execution": _overridden(settings.execution, own.execution),
+            "state": own.state if own.state is not None else _beside(settings.state, name),
+        }
+    )
+
+
+def _overridden(base: Section, own: Section) -> Section:
+    return base.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
+
+def _beside(url: str, environment: str) -> str:
+    """A state of its own: the environment's name as a folder before the file's name."""
+    scheme, _, rest = url.partition(":")
+    if scheme != "sqlite" or not rest or not environment:
+        return url
+    return f"{scheme}:{PurePath(rest).parent / environment / PurePath(rest).name}"
 
 
 def _read(file: Path) -> Settings:
@@ -207,7 +279,8 @@ def _explain(problem: Any, place: Place) -> Diagnostic:
     return replace(told, hide_source=True)  # somebody may have written a token or a password there
 
 
-def _with_environment(settings: Settings, env: Mapping[str, str]) -> Settings:
+def _with_environment(settings: Settings, env: Mapping[str, str], environment: str) -> Settings:
+    """`settings` with what variables say."""
     platform, execution = settings.platform, settings.execution
     if env.get("RECONCILE_BASE_URL"):
         platform = platform.model_copy(update={"base_url": env["RECONCILE_BASE_URL"]})
@@ -223,7 +296,9 @@ def _with_environment(settings: Settings, env: Mapping[str, str]) -> Settings:
         platform = platform.model_copy(update={"capabilities": names})
     if env.get("RECONCILE_SETTLE_S"):
         execution = execution.model_copy(update={"settle_s": _seconds(env, "RECONCILE_SETTLE_S")})
-    state = env.get("RECONCILE_STATE") or settings.state
+    state = settings.state
+    if env.get("RECONCILE_STATE"):
+        state = _beside(env["RECONCILE_STATE"], environment)
     return settings.model_copy(update={"platform": platform, "execution": execution, "state": state})
 
 

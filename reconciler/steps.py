@@ -277,6 +277,7 @@ class Plan:
     `inputs`: existing objects whose fields steps refer to (address, read), read again by apply.
     `providers`: where each extension provider is that calls go to, by its name.
     `moves`: carried out before anything else; all other parts speak of the new addresses.
+    `environment`: whose plan it is; "" for none.
     """
 
     id: str
@@ -292,6 +293,7 @@ class Plan:
     unchanged: int = 0
     providers: Mapping[str, str] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
+    environment: str = ""
 
 
 OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]

@@ -109,7 +109,9 @@ def _with_providers(
     policies = load_policies(found, make_reporter())
 
     async def main() -> T:
-        store = open_store(state_url or found.settings.state, root=found.root, clock=SystemClock())
+        store = open_store(
+            state_url or found.settings.state, root=found.root, clock=SystemClock(), environment=found.env
+        )
         try:
             async with open_providers(policies, secret_sources(found), read_only=True) as clients:
                 costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}

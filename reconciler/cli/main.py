@@ -14,6 +14,7 @@ USAGE = 64
 
 _VERBS = {
     "validate": "check manifests without asking the platform",
+    "build": "print the manifests as an environment has them",
     "plan": "show what apply would do",
     "apply": "make the platform as the manifests say",
     "drift": "show what changed on the platform without us",

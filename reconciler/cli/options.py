@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+ENVIRONMENT = "reconcile.env"  # of click's context: the name of the chosen environment, or ""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 output = click.option(
@@ -21,7 +23,36 @@ lock_timeout = click.option(
     help="Wait so long for a scope that somebody else applies.",
 )
 auto_approve = click.option("--auto-approve", is_flag=True, help="Do not ask.")
-state = click.option("--state", "state_url", metavar="URL", help="State to use, such as sqlite:PATH.")
+_state = click.option("--state", "state_url", metavar="URL", help="State to use, such as sqlite:PATH.")
+ref = click.option(
+    "--ref", metavar="REF", help="Read manifests and overlays as they are at this git revision."
+)
+changed_since = click.option(
+    "--changed-since",
+    metavar="REF",
+    help="Only what differs from where this branch left REF, and what depends on it.",
+)
+
+
+def environment(function: Function) -> Function:
+    """`--env`, which `sources.settings_here` asks for: no verb needs to hand it on."""
+
+    def remember(context: click.Context, _: click.Parameter, value: str | None) -> None:
+        context.meta[ENVIRONMENT] = value or ""
+
+    return click.option(
+        "--env",
+        metavar="NAME",
+        envvar="RECONCILE_ENV",
+        expose_value=False,
+        callback=remember,
+        help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
+    )(function)
+
+
+def state(function: Function) -> Function:
+    """What every verb that opens the state takes."""
+    return _state(environment(function))
 
 
 def paths(function: Function) -> Function:

@@ -29,12 +29,16 @@ from reconciler.steps import Plan
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the plan for `apply --plan`."
 )
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
+@options.ref
+@options.changed_since
 @options.platform
 @reports_failures
 def command(
     paths: Sequence[str],
     out: Path | None,
     detailed_exitcode: bool,
+    ref: str | None,
+    changed_since: str | None,
     output: str,
     state_url: str | None,
     sandbox: bool,
@@ -50,7 +54,7 @@ def command(
     from reconciler.reports.text import render_plan
 
     found, reporter = settings_here(), make_reporter()
-    desired = load_desired(paths, found, reporter)
+    desired = load_desired(paths, found, reporter, ref=ref, changed_since=changed_since)
 
     async def work() -> Plan:
         chosen = Options(sandbox, state_url, read_only=True)

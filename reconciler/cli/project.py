@@ -18,14 +18,13 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from reconciler.cli.sources import STDIN, given_paths, read_stdin
 from reconciler.clock import SystemClock
 from reconciler.diagnostics import has_errors
 from reconciler.errors import ManifestError, ReconcilerError
 from reconciler.execution.limits import Limits
 from reconciler.extensions.client import ProviderClient
 from reconciler.kinds import find_kinds
-from reconciler.model import Resource, StateRecord
+from reconciler.model import Resource
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
@@ -51,30 +50,36 @@ class Options:
     read_only: bool = False
 
 
-def load_desired(paths: Sequence[str], found: Found, reporter: Reporter) -> Desired:
-    """The manifests at `paths`, or at the configured ones. Raises ManifestError when they hold errors."""
-    from reconciler.manifests.load import load
+def load_desired(
+    paths: Sequence[str],
+    found: Found,
+    reporter: Reporter,
+    *,
+    ref: str | None = None,
+    changed_since: str | None = None,
+) -> Desired:
+    """The manifests at `paths`, or at the configured ones. Raises ManifestError when they hold errors.
 
-    given = given_paths(paths, found)
-    loaded = load(given, root=found.root, stdin=read_stdin, reporter=reporter)
+    `ref`, `changed_since`: see `manifests.read_manifests`.
+    """
+    from reconciler.cli.manifests import read_manifests
+
+    found_manifests = read_manifests(paths, found, ref=ref, changed_since=changed_since, reporter=reporter)
+    loaded, focus = found_manifests.loaded, found_manifests.focus
     if has_errors(loaded.diagnostics):
         raise ManifestError("the manifests hold errors; nothing was changed", loaded.diagnostics)
-    return Desired(
-        loaded.resources, loaded.diagnostics, partial(_selected, found.root, given), loaded.policies
-    )
+    if focus is not None:
+        count = sum(resource.address in focus for resource in loaded.resources)
+        reporter.note(
+            f"{count} of {len(loaded.resources)} resources changed since {changed_since}, "
+            "or depend on what did"
+        )
+    return Desired(loaded.resources, loaded.diagnostics, found_manifests.selected, loaded.policies, focus)
 
 
 def load_policies(found: Found, reporter: Reporter) -> Sequence[Resource]:
     """What the configured manifests hold that owns no objects, such as providers, for verbs without PATHs."""
     return load_desired((), found, reporter).policies
-
-
-def _selected(root: Path, given: Sequence[str], record: StateRecord) -> bool:
-    """Whether the record's manifest would be among `given`: it stands there, or nowhere any more."""
-    source = (root / record.source).resolve()
-    if record.source == STDIN:
-        return "-" in given
-    return not source.exists() or any(source.is_relative_to(Path(path).resolve()) for path in given)
 
 
 @asynccontextmanager
@@ -94,7 +99,11 @@ async def open_project(
         with _base_url(found, options) as base_url:
             transport = HttpxTransport(base_url)
             store = open_store(
-                options.state_url or settings.state, root=found.root, clock=clock, tell=reporter.note
+                options.state_url or settings.state,
+                root=found.root,
+                clock=clock,
+                tell=reporter.note,
+                environment=found.env,
             )
             try:
                 if options.sandbox:
@@ -119,6 +128,7 @@ async def open_project(
                     holder=holder(),
                     lock_timeout_s=options.lock_timeout_s,
                     providers=providers,
+                    environment=found.env,
                 )
             finally:
                 with anyio.CancelScope(shield=True):
@@ -226,7 +236,8 @@ def _base_url(found: Found, options: Options) -> Iterator[str]:
         yield found.settings.platform.base_url
         return
     folder = found.private
-    folder.mkdir(mode=0o700, exist_ok=True)
+    for each in (folder.parent, folder) if found.env else (folder,):
+        each.mkdir(mode=0o700, exist_ok=True)
     db = folder / "sandbox.db"
     from reconciler.sandbox import running_at
 

@@ -3,11 +3,15 @@
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from reconciler.cli.options import ENVIRONMENT
 from reconciler.errors import ReconcilerError
 from reconciler.manifests.text import MOST_BYTES
 
@@ -24,6 +28,15 @@ def read_stdin() -> bytes:
     return sys.stdin.buffer.read(MOST_BYTES + 1)
 
 
+_texts: dict[str, bytes] = {}  # of files that were not read from the working tree
+
+
+def show_lines_of(texts: Mapping[str, bytes]) -> None:
+    """Excerpts of these files come from these texts, from now on: such as from those at a git revision."""
+    _texts.update(texts)
+    _lines.cache_clear()
+
+
 @lru_cache(maxsize=64)
 def _lines(file: str) -> list[str]:
     """No lines of what cannot be read twice, or is too large to be a manifest.
@@ -33,7 +46,10 @@ def _lines(file: str) -> list[str]:
     from reconciler.settings import project_root
 
     try:
-        data = read_stdin() if file == STDIN else _read_file(project_root(Path.cwd()) / file)
+        if file in _texts:
+            data = _texts[file]
+        else:
+            data = read_stdin() if file == STDIN else _read_file(project_root(Path.cwd()) / file)
     except OSError:
         return []
     if not data or len(data) > MOST_BYTES:
@@ -63,7 +79,30 @@ def settings_here() -> "Found":
         here = Path.cwd()
     except FileNotFoundError:
         raise ReconcilerError("the working directory is gone", help="change to one that exists") from None
-    return find_settings(here, os.environ)
+    context = click.get_current_context(silent=True)
+    found = find_settings(here, os.environ, context.meta.get(ENVIRONMENT, "") if context is not None else "")
+    asked = context.params.get("ref") if context is not None else None
+    if found.env and asked is None:  # at a git revision there may be others
+        refuse_unknown_environment(found.env, found.environments())
+    return found
+
+
+def refuse_unknown_environment(name: str, known: Sequence[str], where: str = "") -> None:
+    """Raises ReconcilerError when `name` is not `known`."""
+    if name in known:
+        return
+    near = get_close_matches(name, known, n=1)
+    there = f"environments are {', '.join(known)}" if known else "there are none"
+    raise ReconcilerError(
+        f"there is no environment `{name}`{where}",
+        help=f"{f'did you mean `{near[0]}`? ' if near else ''}{there}; one is a folder such as "
+        f"overlays/{name} beside reconcile.yaml, or a section of its `environments`",
+    )
+
+
+def overlay_path(found: Found) -> str:
+    """The folder of the environment's overlay, from the working directory."""
+    return os.path.relpath(found.root / found.overlay)
 
 
 def given_paths(paths: Sequence[str], found: "Found") -> list[str]:

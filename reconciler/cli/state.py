@@ -23,13 +23,21 @@ def command() -> None:
 
 
 @command.command("init")
+@click.option("--take-over", is_flag=True, help="With --env: the state of no environment becomes its own.")
 @options.output
 @options.state
 @reports_failures
-def init(output: str, state_url: str | None) -> int:
+def init(take_over: bool, output: str, state_url: str | None) -> int:
     """Create the state, which the first apply would do too. Harmless when it exists."""
 
     from reconciler.cli.project import holder
+    from reconciler.cli.sources import settings_here
+
+    if take_over:
+        environment = settings_here().env
+        if not environment:
+            raise click.UsageError("--take-over: say with --env whose it becomes")
+        _with_store(state_url, lambda store: store.take_over(environment, by=holder()), environment="")
 
     async def work(store: Store) -> tuple[bool, str]:
         existed = bool((await store.load()).lineage)
@@ -290,7 +298,10 @@ def _place(state_url: str | None) -> str:
     return state_url or settings_here().settings.state
 
 
-def _with_store(state_url: str | None, work: Callable[[Store], Awaitable[Any]]) -> Any:
+def _with_store(
+    state_url: str | None, work: Callable[[Store], Awaitable[Any]], *, environment: str | None = None
+) -> Any:
+    """What `work` returns. `environment`: whose state it is, instead of the chosen environment's."""
     import anyio
 
     from reconciler.cli.sources import settings_here
@@ -300,7 +311,12 @@ def _with_store(state_url: str | None, work: Callable[[Store], Awaitable[Any]]) 
     found = settings_here()
 
     async def main() -> Any:
-        store = open_store(state_url or found.settings.state, root=found.root, clock=SystemClock())
+        store = open_store(
+            state_url or found.settings.state,
+            root=found.root,
+            clock=SystemClock(),
+            environment=found.env if environment is None else environment,
+        )
         try:
             return await work(store)
         finally:

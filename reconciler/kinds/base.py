@@ -25,6 +25,7 @@ from reconciler.model import (
     Lifecycle,
     Path,
     Reference,
+    Relocation,
     Resource,
     StateRecord,
 )
@@ -192,6 +193,13 @@ class Kind(ABC):
         Names of fields of the resource's spec become defaults there; other names become objectives.
         """
         return {}
+
+    def follow(self, spec: Any, moved: Relocation) -> Iterable[tuple[Path, Any]]:
+        """What an environment that moves resources into other apps makes of names in a manifest.
+
+        A path and its value in this environment each; several values of one path: nobody can tell which.
+        """
+        return ()
 
     # --- observing ---
 

@@ -174,7 +174,7 @@ class PostgresClusterKind(Kind):
                     yield error(
                         "missing-field",
                         f"`spec.{name}` is required to create a cluster",
-                        span("spec"),
+                        span("spec", name),
                         help=f"add `{name}:` (or `restore:` for a cluster made from a backup)",
                     )
             return

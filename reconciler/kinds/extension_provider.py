@@ -80,7 +80,8 @@ class ExtensionProviderKind(Kind):
 
     def secret(self, resource: Resource) -> SecretRef:
         """Of the calls to the provider."""
-        return source_ref(resource.spec.signing_secret_from, resource.file)
+        source: ValueSource = resource.spec.signing_secret_from
+        return source_ref(source, resource.written_in("spec", "signing_secret_from", *source.place))
 
     def create(self, subject: Subject) -> Moves:
         return Moves(Action.NOOP)

@@ -4,12 +4,13 @@ The platform renames no object. What moves is the record: the object of `from` i
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.kinds.base import Kind, Moves, Spec, Subject
-from reconciler.model import Action, Address
+from reconciler.model import Action, Address, Path, Relocation
 
 
 class MovedSpec(Spec):
@@ -52,6 +53,13 @@ class MovedKind(Kind):
                 span("spec", "to"),
                 help="only the name and the [index] of an address can change",
             )
+
+    def follow(self, spec: MovedSpec, moved: Relocation) -> Iterable[tuple[Path, Any]]:
+        """Both addresses, where this environment has the resource in another app."""
+        target = moved.addresses.get(spec.target._replace(ordinal=0))
+        if target is not None and target.app != spec.target.app:
+            for name, address in (("from", spec.source), ("to", spec.target)):
+                yield ("spec", name), str(address._replace(app=target.app))
 
     def create(self, subject: Subject) -> Moves:
         return Moves(Action.NOOP)

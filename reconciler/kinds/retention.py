@@ -3,13 +3,13 @@
 Source: DESIGN, section 2.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
 from reconciler.kinds.base import Kind, Moves, Spec, Subject
-from reconciler.model import Action, Resource
+from reconciler.model import Action, Path, Relocation, Resource
 
 
 class Selector(Spec):
@@ -56,6 +56,11 @@ class RetentionPolicyKind(Kind):
         if any(resource.labels.get(name) != value for name, value in labels.items()):
             return {}
         return spec.model_dump(exclude={"selector"}, exclude_none=True)
+
+    def follow(self, spec: RetentionPolicySpec, moved: Relocation) -> Iterable[tuple[Path, Any]]:
+        """The apps of this environment that the volumes of the selected app are in."""
+        for app in sorted(moved.apps.get(("Volume", spec.selector.app or ""), ())):
+            yield ("spec", "selector", "app"), app
 
     def create(self, subject: Subject) -> Moves:
         return Moves(Action.NOOP)

@@ -29,7 +29,9 @@ from reconciler.model import (
     Address,
     Effect,
     FieldChange,
+    Path,
     Reference,
+    Relocation,
     Resource,
     StateRecord,
 )
@@ -95,11 +97,26 @@ class SecretKind(Kind):
                     help="write ${env:NAME} or ${Kind/name:field.path}; $${ stands for a plain ${",
                 )
 
+    def follow(self, spec: SecretSpec, moved: Relocation) -> Iterable[tuple[Path, Any]]:
+        """The template, naming what it refers to as it is called in this environment."""
+        if spec.value_from.template is None:
+            return
+
+        def rename(found: re.Match[str]) -> str:
+            part = _placeholder(found["inner"] or "")
+            if not isinstance(part, OutputRef):
+                return found[0]
+            address = Address.parse(part.source)
+            to = moved.addresses.get(address._replace(ordinal=0))
+            return f"${{{to._replace(ordinal=address.ordinal)}:{part.path}}}" if to is not None else found[0]
+
+        yield ("spec", "value_from", "template"), _PLACEHOLDER.sub(rename, spec.value_from.template)
+
     def secret(self, resource: Resource) -> SecretRef:
         source: SecretSource = resource.spec.value_from
         if source.template is not None:
             return SecretRef("template", parts=tuple(_parse_template(source.template)[0]))
-        return source_ref(source, resource.file)
+        return source_ref(source, resource.written_in("spec", "value_from", *source.place))
 
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
         if resource is not None:

@@ -78,6 +78,12 @@ class ValueSource(Spec):
         examples=[60],
     )
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where in a checked source its value, or the path of its file, stands."""
+        given = next(name for name in type(self).model_fields if getattr(self, name) is not None)
+        return (given, "file") if given == "sops" else (given,)
+
 
 def check_source(
     source: ValueSource, path: tuple[str, ...], span: Callable[..., Span | None]
@@ -113,7 +119,7 @@ def check_source(
 
 
 def source_ref(source: ValueSource, manifest: str) -> SecretRef:
-    """The reference for a checked source. `manifest`: its file, relative to the project's root."""
+    """The reference for a checked source. `manifest`: the file that it stands in, relative to the root."""
     beside = PurePosixPath(manifest).parent
     timeout_s = source.timeout_s or 0
     if source.env is not None:

@@ -7,7 +7,7 @@ with a stack of its own and refuses what no manifest needs.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -52,7 +52,8 @@ class Document:
     `spans` holds the packed position of every value by path, `key_spans` that of every key of a
     mapping. What an alias or a merge key brought stands where the alias stands; paths below it
     have no position of their own. `surprises`: the text of plain scalars that YAML 1.1 reads as
-    something else than they look. `has_nulls`: a null stands somewhere in `value`.
+    something else than they look. `has_nulls`: a null stands somewhere in `value`. `elsewhere` and
+    `keys_elsewhere`: positions of what overlays gave, or removed (see `overlays`); they go first.
     """
 
     value: Any
@@ -60,6 +61,8 @@ class Document:
     key_spans: Mapping[Path, int]
     surprises: Mapping[Path, str]
     has_nulls: bool
+    elsewhere: Mapping[Path, Span] = field(default_factory=dict)
+    keys_elsewhere: Mapping[Path, Span] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

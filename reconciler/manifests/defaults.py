@@ -58,7 +58,9 @@ class Defaults:
             if span is not None:
                 inherited[path] = span
         spec = resource.spec.model_copy(update=update)
-        return replace(resource, spec=spec, objectives=objectives, inherited=inherited)
+        return replace(
+            resource, spec=spec, objectives=objectives, inherited={**resource.inherited, **inherited}
+        )
 
     def conflicts(self) -> Iterator[Diagnostic]:
         """One error per pair of policies and field."""

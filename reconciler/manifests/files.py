@@ -12,17 +12,23 @@ from reconciler.manifests.text import MOST_BYTES
 STDIN = "<stdin>"
 SUFFIXES = (".yaml", ".yml")
 SETTINGS_FILE = "reconcile.yaml"  # the project's own file may stand among its manifests
+OVERLAYS = "overlays"  # where the environments' folders stand, below the project's root
 
 
 def read_files(
-    paths: Sequence[str], root: Path, stdin: Callable[[], bytes] | None, problems: list[Diagnostic]
+    paths: Sequence[str],
+    root: Path,
+    stdin: Callable[[], bytes] | None,
+    problems: list[Diagnostic],
+    apart: str = "",
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and bytes of every manifest file in `paths`, each file once, in sorted order per path.
 
     A path is a file, a pipe, a directory (searched for *.yaml and *.yml files, without hidden ones
     and the settings) or `-`. Devices are refused: some have no end, some act on being opened. Names
-    are relative to `root` where the file lies below it, else as given. What cannot be read is added
-    to `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read.
+    are relative to `root` where the file lies below it, else as given. The directory with the name
+    `apart` is passed over where it lies below one that is given. What cannot be read is added to
+    `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read.
     """
     seen: set[tuple[int, int]] = set()
     for given in dict.fromkeys(paths):
@@ -47,7 +53,7 @@ def read_files(
             found = iter([(given, name)])
         else:
             known = len(problems)
-            tree = list(_walk(given, name if name != "." else "", os.path.realpath(given), problems))
+            tree = list(_walk(given, name if name != "." else "", os.path.realpath(given), problems, apart))
             found = iter(tree)
             if not tree and len(problems) == known:
                 problems.append(
@@ -102,7 +108,9 @@ def _read(path: str, seen: set[tuple[int, int]]) -> bytes | None:
         return b"".join(chunks)
 
 
-def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> Iterator[tuple[str, str]]:
+def _walk(
+    directory: str, name: str, tree: str, problems: list[Diagnostic], apart: str
+) -> Iterator[tuple[str, str]]:
     """Path and name of each manifest below `directory`; `tree` is what symlinks may not lead out of."""
     try:
         with os.scandir(directory) as listing:
@@ -114,6 +122,8 @@ def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> I
         if entry.name.startswith(".") or entry.name == SETTINGS_FILE:
             continue
         shown = f"{name}/{entry.name}" if name else entry.name
+        if shown == apart:
+            continue
         if entry.is_symlink() and (entry.name.endswith(SUFFIXES) or stat.S_ISDIR(_mode(entry))):
             real = os.path.realpath(entry.path)
             if os.path.commonpath([real, tree]) != tree:
@@ -126,7 +136,7 @@ def _walk(directory: str, name: str, tree: str, problems: list[Diagnostic]) -> I
                 problems.append(replace(outside, hide_source=True))  # it shows what may be nobody's business
                 continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path, shown, tree, problems)
+            yield from _walk(entry.path, shown, tree, problems, apart)
         elif entry.name.endswith(SUFFIXES) and (
             entry.is_file(follow_symlinks=False) or _mode(entry) == 0 or stat.S_ISREG(_mode(entry))
         ):

@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -19,11 +19,13 @@ from reconciler.kinds.base import Kind
 from reconciler.manifests.compose import Document, compose
 from reconciler.manifests.defaults import Defaults
 from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
-from reconciler.manifests.files import read_files
+from reconciler.manifests.files import OVERLAYS, name_of, read_files
 from reconciler.manifests.ignores import context, ignores_of
 from reconciler.manifests.literals import take_out_literals
+from reconciler.manifests.merge import with_values
 from reconciler.manifests.moves import move_problems
 from reconciler.manifests.nulls import mark_nulls
+from reconciler.manifests.overlays import Overlays
 from reconciler.manifests.partial import valid_part
 from reconciler.manifests.problems import (
     MOST_PROBLEMS,
@@ -38,7 +40,7 @@ from reconciler.manifests.problems import (
 from reconciler.manifests.references import reference_cycles, unknown_references
 from reconciler.manifests.second import can_fork, in_second_process
 from reconciler.manifests.spans import SpanTable
-from reconciler.model import Address, Lifecycle, Resource
+from reconciler.model import Address, Lifecycle, Relocation, Resource
 from reconciler.reporter import Reporter
 
 _DEFAULT_LIFECYCLE = Lifecycle()
@@ -53,13 +55,28 @@ class Loaded:
 
     `resources` are those whose documents are valid; with errors among `diagnostics` they are not
     all that was meant. `policies` are resources of kinds that own no objects. `files` are the names
-    of all files read, as in spans.
+    of all files read, as in spans. `effective`: only where they were asked for.
     """
 
     resources: list[Resource] = field(default_factory=list)
     policies: list[Resource] = field(default_factory=list)
     diagnostics: tuple[Diagnostic, ...] = ()
     files: tuple[str, ...] = ()
+    effective: list["Effective"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """A valid manifest as it is in the environment: `value` as YAML would hold it, and where that stands."""
+
+    address: Address
+    value: Mapping[str, Any]
+    files: tuple[str, ...]
+
+
+Reader = Callable[
+    [Sequence[str], Path, Callable[[], bytes] | None, list[Diagnostic], str], Iterable[tuple[str, bytes]]
+]
 
 
 def load(
@@ -69,30 +86,51 @@ def load(
     stdin: Callable[[], bytes] | None = None,
     reporter: Reporter | None = None,
     kinds: Mapping[str, Kind] | None = None,
+    overlay: str | None = None,
+    apart: str = OVERLAYS,
+    whole: bool = True,
+    read: Reader = read_files,
+    keep: bool = False,
 ) -> Loaded:
     """Read, check and complete all manifests in `paths` (see `files.read_files`).
 
     File names are relative to the project's `root`. Never raises for what files hold: see
     `Loaded.diagnostics`.
+
+    `overlay`: the folder of an environment, below the folder `apart` that holds all of them. Its own
+    manifests count unless `paths` are a part only (not `whole`) that they are not in. `read`: where the
+    bytes come from. `keep`: `Loaded.effective` is wanted.
     """
-    loader = _Loader(find_kinds() if kinds is None else kinds)
+    loader = _Loader(find_kinds() if kinds is None else kinds, keep=keep)
     with _paused_collector():
-        files = list(read_files(paths, root, stdin, loader.problems))
-        (reporter or Reporter()).loading(len(files))
-        _read_all(loader, files)
-        resources, policies = loader.finish()
-    names = tuple(name for name, _ in files)
+        files = list(read(paths, root, stdin, loader.problems, apart))
+        if overlay is not None:
+            files = [each for each in files if not each[0].startswith(f"{apart}/")]
+            layers = list(read([overlay], root, None, loader.problems, ""))
+        else:
+            layers = []
+        (reporter or Reporter()).loading(len(files) + len(layers))
+        if overlay is None:
+            _read_all(loader, files)
+        else:
+            below = tuple(name_of(path, root) for path in paths)
+            _read_layers(loader, files, layers, lambda file: whole or _is_below(file, below))
+        resources, policies = loader.finish(check_overlays=whole)
+    names = tuple(name for name, _ in (*files, *layers))
     order = {name: rank for rank, name in enumerate(names)}
     diagnostics = sorted(
         loader.problems,
         key=lambda item: (order.get(item.span.file, 0), item.span[1:]) if item.span else (-1, (0, 0, 0)),
     )
-    return Loaded(resources, policies, tuple(_bounded(diagnostics)), names)
+    if overlay is not None:
+        diagnostics = _each_once(diagnostics)
+    return Loaded(resources, policies, tuple(_bounded(diagnostics)), names, loader.effective)
 
 
 def _read_all(loader: "_Loader", files: Sequence[tuple[str, bytes]]) -> None:
     """Many files are read by two processes. What the second one cannot vouch for is read here again."""
-    half = len(files) // 2 if len(files) >= FILES_FOR_TWO and can_fork() else len(files)
+    two = len(files) >= FILES_FOR_TWO and can_fork() and not loader.keep
+    half = len(files) // 2 if two else len(files)
     first, second = files[:half], files[half:]
     other = in_second_process(partial(_read_clean, loader.kinds, second)) if second else None
     for name, data in first:
@@ -108,6 +146,44 @@ def _read_clean(kinds: Mapping[str, Kind], files: Sequence[tuple[str, bytes]]) -
     for name, data in files:
         loader.read(name, data)
     return None if loader.problems or not loader.complete else _Part(loader.resources, loader.adopted)
+
+
+def _read_layers(
+    loader: "_Loader",
+    files: Sequence[tuple[str, bytes]],
+    layers: Sequence[tuple[str, bytes]],
+    belongs: Callable[[str], bool],
+) -> None:
+    """Manifests with the patches of an environment, which are read first.
+
+    `belongs`: whether manifests in a file of the environment count. All addresses must be known before
+    any document is checked: where resources moved, names in others follow.
+    """
+    overlays = loader.overlays = Overlays(
+        ((document, file) for file, data in layers for document in loader.compose(file, data)), loader.kinds
+    )
+    documents = [(document, file) for file, data in files for document in loader.compose(file, data)]
+    documents += (each for each in overlays.manifests if belongs(each[1]))
+    patched = [(overlays.apply(document, file), file) for document, file in documents]
+    loader.relocation = overlays.relocation()
+    for document, file in patched:
+        if document is not None:
+            loader.document(document, file)
+
+
+def _is_below(file: str, folders: Sequence[str]) -> bool:
+    return any(folder == "." or file == folder or file.startswith(f"{folder}/") for folder in folders)
+
+
+def _each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """One line of an overlay may be wrong for many resources: it is told of once, and hidden if once."""
+    found: dict[tuple[Any, ...], Diagnostic] = {}
+    for item in diagnostics:
+        key = (item.code, item.span, item.message)
+        first = found.setdefault(key, item)
+        if item.hide_source and not first.hide_source:
+            found[key] = item
+    return list(found.values())
 
 
 def _bounded(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
@@ -157,8 +233,12 @@ class _Part:
 class _Loader:
     """One load: what was read so far."""
 
-    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, kinds: Mapping[str, Kind], *, keep: bool = False) -> None:
         self.kinds = kinds
+        self.keep = keep
+        self.effective: list[Effective] = []
+        self.overlays: Overlays | None = None
+        self.relocation: Relocation | None = None
         self.models = _models(tuple(kinds.values()))
         self.contexts = {name: context(kind) for name, kind in kinds.items()}
         self.secret_kinds = [name.encode() for name, kind in kinds.items() if holds_secrets(kind)]
@@ -170,7 +250,8 @@ class _Loader:
         self.invalid: list[Resource] = []  # what can be told of them
         self.complete = True  # no file hides documents from us
 
-    def read(self, file: str, data: bytes) -> None:
+    def compose(self, file: str, data: bytes) -> list[Document]:
+        """The documents of a file, with the problems of the others noted."""
         composed = compose(data, file, self.table)
         if not composed.complete:
             self.complete = False
@@ -182,8 +263,11 @@ class _Loader:
             self.problems.append(
                 warning("empty-file", "no manifest is in this file", Span(file, 1, 1, 1), help=help)
             )
+        return composed.documents
+
+    def read(self, file: str, data: bytes) -> None:
         errors = 0
-        for document in composed.documents:
+        for document in self.compose(file, data):
             if errors > MOST_PROBLEMS:
                 self.complete = False
                 return
@@ -226,7 +310,9 @@ class _Loader:
                 problems += (place.finish(problem) for problem in found)
             self.claim(document, spec, kind, file)
         else:
-            problems = [*self.add(manifest, kind, document, file)]
+            if self.relocation is not None:
+                manifest, document = self.follow(manifest, kind, document, file, problems)
+            problems += self.add(manifest, kind, document, file)
             if secret:
                 problems = [replace(problem, hide_source=True) for problem in problems]
         self.problems += problems
@@ -282,6 +368,29 @@ class _Loader:
         self.problems.append(replace(problem, hide_source=shares_its_line or cut_off))
         return None
 
+    def follow(
+        self, manifest: Any, kind: Kind, document: Document, file: str, problems: list[Diagnostic]
+    ) -> tuple[Any, Document]:
+        """The manifest with the names that resources have in this environment."""
+        assert self.relocation is not None
+        values: dict[tuple[str | int, ...], Any] = {}
+        for path, value in kind.follow(manifest.spec, self.relocation):
+            if values.setdefault(path, value) != value:
+                problems.append(
+                    error(
+                        "split-app",
+                        f"what `{'.'.join(map(str, path))}` selects is in several apps of this environment: "
+                        f"{values[path]} and {value}",
+                        Place(document, file).value(path),
+                        help="move all of it into one app, or write one manifest for each in the overlay",
+                    )
+                )
+        if not values:
+            return manifest, document
+        document = with_values(document, values)
+        value = mark_nulls(document.value) if document.has_nulls else document.value
+        return self.models[kind.name].model_validate(value, context=self.contexts[kind.name]), document
+
     def add(self, manifest: Any, kind: Kind, document: Document, file: str) -> Iterator[Diagnostic]:
         """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
         metadata, spec = manifest.metadata, manifest.spec
@@ -297,6 +406,7 @@ class _Loader:
             adopt_id,
             tuple(kind.references(spec, address)),
             ignores=ignores_of(manifest.lifecycle.ignore) if manifest.lifecycle else (),
+            inherited=document.elsewhere,
         )
         yield from kind.check(spec, resource.span)
         first = self.resources.get(address)
@@ -313,6 +423,9 @@ class _Loader:
         if adopt_id is not None:
             yield from self.adopt(resource, kind, count)
         self.resources[address] = resource
+        if self.keep:
+            sources = dict.fromkeys([file, *(span.file for span in document.elsewhere.values())])
+            self.effective.append(Effective(address, document.value, tuple(sources)))
         for ordinal in range(1, count):
             numbered = address._replace(ordinal=ordinal)
             self.resources[numbered] = replace(resource, address=numbered)
@@ -352,11 +465,26 @@ class _Loader:
         if spec is not None:
             references = tuple(kind.references(spec, address))
             self.invalid.append(
-                Resource(address, spec, _DEFAULT_LIFECYCLE, file, document.spans, references=references)
+                Resource(
+                    address,
+                    spec,
+                    _DEFAULT_LIFECYCLE,
+                    file,
+                    document.spans,
+                    references=references,
+                    inherited=document.elsewhere,
+                )
             )
 
-    def finish(self) -> tuple[list[Resource], list[Resource]]:
-        """Resources and policies, with defaults given and references checked."""
+    def finish(self, *, check_overlays: bool) -> tuple[list[Resource], list[Resource]]:
+        """Resources and policies, with defaults given and references checked.
+
+        `check_overlays`: all manifests were read, so that a patch which matches none is a mistake.
+        """
+        if self.overlays is not None:
+            self.problems += self.overlays.problems
+            if check_overlays and self.complete:
+                self.problems += self.overlays.unused()
         owned = {name for name, kind in self.kinds.items() if kind.owns_objects}
         policies = [item for item in self.resources.values() if item.address.kind not in owned]
         resources = [item for item in self.resources.values() if item.address.kind in owned]
@@ -371,7 +499,12 @@ class _Loader:
         if referring:
             found = [*reference_cycles(self.resources)]
             if self.complete:
-                found += unknown_references(referring, self.resources, self._may_be_declared)
+                found += unknown_references(
+                    referring,
+                    self.resources,
+                    self._may_be_declared,
+                    self.overlays.why_missing if self.overlays is not None else lambda address: (),
+                )
             self.problems += (
                 replace(problem, hide_source=holds_secrets(self.kinds[address.kind]))
                 for address, problem in found

@@ -52,15 +52,22 @@ class Place:
 
     def value(self, path: Path) -> Span:
         """The value at `path`, or the nearest enclosing one that has a position."""
-        return self._nearest(path, self.document.spans)
+        return self._nearest(path, self.document.spans, self.document.elsewhere)
 
     def key(self, path: Path) -> Span:
         """The key at `path`; for the document itself its first line."""
-        return self._nearest(path, self.document.key_spans)
+        return self._nearest(path, self.document.key_spans, self.document.keys_elsewhere)
 
-    def _nearest(self, path: Path, spans: Mapping[Path, int]) -> Span:
-        while path and path not in spans:
+    def missing(self, path: Path) -> Span:
+        """Where the field at `path` was removed, or else the key of what it is missing in."""
+        removed = self.document.elsewhere.get(path)
+        return self.key(path[:-1]) if removed is None else removed
+
+    def _nearest(self, path: Path, spans: Mapping[Path, int], elsewhere: Mapping[Path, Span]) -> Span:
+        while path and path not in spans and path not in elsewhere:
             path = path[:-1]
+        if path in elsewhere:
+            return elsewhere[path]
         return unpack_span(self.file, spans[path] if path in spans else self.document.spans[()])
 
     def finish(self, problem: Diagnostic) -> Diagnostic:
@@ -184,7 +191,7 @@ def _explain(
     if kind == "missing":
         inside = f" in `{_dotted(path[:-1])}`" if len(path) > 1 else ""
         message = f"the field `{path[-1]}` is missing{inside}"
-        return error("missing-field", message, place.key(path[:-1]), help=f"add `{path[-1]}:`")
+        return error("missing-field", message, place.missing(path), help=f"add `{path[-1]}:`")
     if kind == "extra_forbidden":
         return _unknown_field(path, first["loc"], model, place)
     expected = list(dict.fromkeys(EXPECTED[item["type"]] for item in items if item["type"] in EXPECTED))

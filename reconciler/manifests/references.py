@@ -14,9 +14,15 @@ _MOST_SUGGESTIONS = 20  # a search for the nearest among all candidates, each
 
 
 def unknown_references(
-    referring: Iterable[Resource], resources: Mapping[Address, Resource], known: Callable[[Address], bool]
+    referring: Iterable[Resource],
+    resources: Mapping[Address, Resource],
+    known: Callable[[Address], bool],
+    notes: Callable[[Address], tuple[str, ...]],
 ) -> Iterator[tuple[Address, Diagnostic]]:
-    """One error per reference to an address that is neither in `resources` nor `known`, with who refers."""
+    """One error per reference to an address that is neither in `resources` nor `known`, with who refers.
+
+    `notes`: what else there is to say of such an address.
+    """
     suggestions = 0
     for resource in referring:
         if resource.address.ordinal:
@@ -26,11 +32,15 @@ def unknown_references(
             if wanted in resources or known(wanted):
                 continue
             suggestions += 1
+            why = notes(wanted)
             problem = error(
                 "unknown-reference",
                 f"no manifest declares {wanted}",
                 resource.span(*reference.span_path),
-                help=_help(wanted, resource.address, resources) if suggestions <= _MOST_SUGGESTIONS else "",
+                notes=why,
+                help=_help(wanted, resource.address, resources)
+                if suggestions <= _MOST_SUGGESTIONS and not why
+                else "",
             )
             yield resource.address, problem
 

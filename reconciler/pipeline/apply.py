@@ -141,9 +141,21 @@ async def run_saved(
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
     """Run a plan from a file, if nothing that it is about moved since."""
+    _refuse_other_environment(project, plan)
     refuse_unless_runnable(plan, approved_deletes)
     _refuse_other_addresses(project, plan)
     return await run_plan(project, plan, on_executor=on_executor)
+
+
+def _refuse_other_environment(project: Project, plan: Plan) -> None:
+    """Names differ little between environments, and a plan of a new state names none."""
+    if plan.environment != project.environment:
+        planned = f"environment `{plan.environment}`" if plan.environment else "no environment"
+        here = f"`{project.environment}`" if project.environment else "none"
+        raise Refused(
+            f"this plan was made for {planned}, and {here} is chosen; nothing was changed",
+            help=f"pass --env {plan.environment}" if plan.environment else "leave out --env",
+        )
 
 
 def _refuse_other_addresses(project: Project, plan: Plan) -> None:

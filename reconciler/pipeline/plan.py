@@ -50,11 +50,15 @@ async def make_plan(
         now=project.clock.now(),
         selected=desired.selected,
         undecided={**questions, **followed.refused},
+        focus=desired.focus,
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)
+    wanted = desired.resources
+    if desired.focus is not None:
+        wanted = [resource for resource in wanted if resource.address in desired.focus]
     fingerprints, problems = await _fingerprint_secrets(
-        project, desired.resources, records, planner.live, need_secrets=undecided is not None
+        project, wanted, records, planner.live, need_secrets=undecided is not None
     )
     plan = planner.finish(
         id=project.new_id(),
@@ -67,6 +71,7 @@ async def make_plan(
     return replace(
         plan,
         diagnostics=(*plan.diagnostics, *unclaimed),
+        environment=project.environment,
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
     )

@@ -1,12 +1,12 @@
 """What every verb works with: the doors to the outside, and the loaded manifests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.clock import Clock
 from reconciler.diagnostics import Diagnostic
 from reconciler.execution.limits import Limits
-from reconciler.model import Observation, Resource, StateRecord
+from reconciler.model import Address, Observation, Resource, StateRecord
 from reconciler.observe import observe
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
@@ -20,7 +20,7 @@ from reconciler.steps import Read
 class Project:
     """What a verb needs from outside. `new_id`: ids of plans and runs; `holder`: this process, for people.
 
-    `providers`: those that the manifests declare, by name.
+    `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for none.
     """
 
     store: Store
@@ -34,6 +34,7 @@ class Project:
     holder: str
     lock_timeout_s: float = 0.0
     providers: Mapping[str, Provider] = field(default_factory=dict)
+    environment: str = ""
 
     @property
     def services(self) -> Services:
@@ -44,13 +45,15 @@ class Project:
 class Desired:
     """The loaded manifests. `selected`: whether a record without a manifest belongs to the files given.
 
-    `policies`: resources of kinds that own no objects, such as providers.
+    `policies`: resources of kinds that own no objects, such as providers. `focus`: the only addresses
+    to plan; None for all.
     """
 
     resources: Sequence[Resource]
     diagnostics: tuple[Diagnostic, ...] = ()
     selected: Callable[[StateRecord], bool] = lambda record: True
     policies: Sequence[Resource] = ()
+    focus: Collection[Address] | None = None
 
 
 async def read_all(

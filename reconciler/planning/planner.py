@@ -8,7 +8,7 @@
 A hundred thousand resources are thus never held together with their live state.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -78,10 +78,12 @@ class Planner:
         now: datetime,
         selected: Callable[[StateRecord], bool] = lambda record: True,
         undecided: Mapping[Address, Diagnostic] | None = None,
+        focus: Collection[Address] | None = None,
     ) -> None:
         """`selected`: whether the manifests given would hold the record's resource if it were wanted.
 
         `undecided`: addresses about which nothing may be decided, as with a call of unknown outcome.
+        `focus`: the only addresses that the plan is about; None for all. What they refer to is looked at.
         """
         self._kinds = kinds
         self._records = records
@@ -90,6 +92,11 @@ class Planner:
         checked = [in_force(resource, now) for resource in resources]
         resources = [resource for resource, _ in checked]
         self._resources = {resource.address: resource for resource in resources}
+        self._focus = focus
+        self._needed = {
+            to.address for each in resources if self._focused(each.address) for to in each.references
+        }
+        self._outside: dict[Address, str] = {}  # needed, not of this plan, and no value can be had: why
         self._referenced = {to.address for resource in resources for to in resource.references}
         self._owned = {
             kinds[item.address.kind].claim(item.adopt_id, item.spec, None): item.address
@@ -118,17 +125,43 @@ class Planner:
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
         for address, question in (undecided or {}).items():
-            unknown = question.code == UNKNOWN_OUTCOME
-            self._draft.refuse(
-                address, "a call's outcome is unknown" if unknown else question.message, question
-            )
+            why = "a call's outcome is unknown" if question.code == UNKNOWN_OUTCOME else question.message
+            if self._focused(address):
+                self._draft.refuse(address, why, question)
+            else:
+                self._outside[address] = why
         self._refuse_taken_secrets()
         for resource in resources:
-            if resource.address not in self._draft.changes:
+            if resource.address not in self._draft.changes and self._near(resource.address):
                 self._place(resource)
+        if focus is not None:
+            self._place_companions()
         for record in records.values():
-            if record.address not in self._resources:
+            if record.address not in self._resources and self._focused(record.address):
                 self._leave(record, selected(record))
+
+    def _focused(self, address: Address) -> bool:
+        return self._focus is None or address in self._focus
+
+    def _near(self, address: Address) -> bool:
+        return self._focused(address) or address in self._needed
+
+    def _place_companions(self) -> None:
+        """Whoever a read is about as well: a new object may be theirs as much as that of who is planned."""
+        for address, resource in self._resources.items():
+            if not self._near(address):
+                read = self._located(resource)
+                if read in self._groups:
+                    self._groups[read].resources.append(resource)
+
+    def _look_outside(self, kind: Kind, subject: Subject, matched: Matched) -> None:
+        """Whether values of an object that this plan leaves alone can be had."""
+        if matched.live is None or not matched.live.present:
+            self._outside[subject.address] = "it is not there"
+        elif not kind.extra_reads(subject):
+            moves = decide(kind, subject, matched, listed=True, now=self._now)
+            if moves.action is Action.NOOP and any(step.wait is not None for step in moves.steps):
+                self._outside[subject.address] = "it is still being made"
 
     def _wanted_powers(self, selected: Callable[[StateRecord], bool]) -> dict[str | None, dict[str, Power]]:
         """What is wanted of machines, by app and id: after the manifests, also those not given."""
@@ -169,6 +202,7 @@ class Planner:
                     if (
                         owner is None
                         or resource is None
+                        or not self._focused(address)
                         or self._kinds[address.kind].secret(resource) is None
                     ):
                         continue
@@ -290,15 +324,20 @@ class Planner:
         """What this plan does not change of an object: its id, or all of one that it leaves as it is."""
         return {"id": live.id} if to in self._draft.steps else live.model_dump()
 
-    def _place(self, resource: Resource) -> None:
+    def _located(self, resource: Resource) -> Read | None:
         address = resource.address
         record = self._records.get(address)
         id = record.id if record is not None else resource.adopt_id
-        read = self._kinds[address.kind].located(address, id, self._capabilities, resource.spec, record)
-        if read is None:
-            self._unlisted.append(resource)
-        else:
+        return self._kinds[address.kind].located(address, id, self._capabilities, resource.spec, record)
+
+    def _place(self, resource: Resource) -> None:
+        read = self._located(resource)
+        if read is not None:
             self._groups.setdefault(read, _Group()).resources.append(resource)
+        elif self._focused(resource.address):
+            self._unlisted.append(resource)
+        elif resource.address not in self._records:
+            self._outside[resource.address] = "it is not there"
 
     def _leave(self, record: StateRecord, selected: bool) -> None:
         """A retained object needs no look at the platform; nor does one whose manifests were not given."""
@@ -350,6 +389,10 @@ class Planner:
             self._sources[address] = read
         if kind.remake_missing or not kind.remakes(subject):
             self._miss(subject.record, matched.live)
+        if not self._focused(address):
+            if address in self._needed and address not in self._outside:
+                self._look_outside(kind, subject, matched)
+            return
         candidates = ""
         if matched.live is None:
             match = kind.match(resource.spec, address)
@@ -383,6 +426,8 @@ class Planner:
         made = (Action.CREATE, Action.RESTORE)
         known = fingerprints.get(resource.address)
         for to in resource.references:
+            if to.address in self._outside:
+                return PENDING_VALUE
             change = self._draft.changes.get(to.address)
             if change is not None and change.action in made:
                 return PENDING_VALUE
@@ -401,14 +446,35 @@ class Planner:
             yield wave
         yield from recorded_twice(self._kinds, self._records)
         for address, resource in self._resources.items():
+            if not self._focused(address):
+                continue
+            if address in self._draft.steps:
+                yield from self._unmet(resource)
             record = self._records.get(address)
             if record is not None and record.inferred:
                 yield inferred_warning(record, resource.span("metadata", "name"))
             if record is not None:
                 yield from unprotected(record, resource)
 
+    def _unmet(self, resource: Resource) -> Iterable[Diagnostic]:
+        """Errors where the steps of `resource` need what this plan leaves alone, and what is not there."""
+        hide = self._kinds[resource.address.kind].secret(resource) is not None
+        for to in resource.references:
+            if to.address in self._outside:
+                problem = error(
+                    "needs-unplanned",
+                    f"`{resource.address}` needs `{to.address}`, which is not part of this plan: "
+                    f"{self._outside[to.address]}",
+                    resource.span(*to.span_path),
+                    help=f"apply `{to.address}` first, or plan without --changed-since",
+                )
+                yield replace(problem, hide_source=hide)
+
     def _unreadable(self, group: _Group, problem: str) -> None:
         for resource in group.resources:
+            if not self._focused(resource.address):
+                self._outside[resource.address] = f"it cannot be read: {problem}"
+                continue
             self._refuse(resource.address, problem, resource)
         for record in group.left:
             self._refuse(record.address, problem, None)

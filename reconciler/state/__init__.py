@@ -11,11 +11,17 @@ DEFAULT_URL = "sqlite:.reconcile/state.db"
 
 
 def open_store(
-    url: str, *, root: Path, clock: Clock, tell: Callable[[str], None] = lambda message: None
+    url: str,
+    *,
+    root: Path,
+    clock: Clock,
+    tell: Callable[[str], None] = lambda message: None,
+    environment: str = "",
 ) -> Store:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
 
     `tell` is told of what went wrong beside the work that was asked for, such as a backup.
+    `environment`: whose state it must be, or becomes when it is made; "" for that of no environment.
 
     Raises StoreError for an unknown scheme. The rest of `url` may hold a password and is never repeated.
     """
@@ -28,4 +34,4 @@ def open_store(
     from reconciler.state.sqlite import SqliteStore
 
     # Resolved, so that a link and what it points to are one state, with one key and one lock.
-    return SqliteStore((root / rest).resolve(), clock, tell=tell)
+    return SqliteStore((root / rest).resolve(), clock, tell=tell, environment=environment)

@@ -37,20 +37,27 @@ def state_exists(path: Path) -> bool:
     return False
 
 
-def create_state(path: Path, lineage: str) -> None:
+def create_state(path: Path, lineage: str, environment: str = "") -> None:
     """Create the directory (0700) and an empty state. Does nothing when another process was faster."""
 
     def fill(new: Path) -> None:
         with closing(database.connect(new)) as connection:
-            schema.initialise(connection, lineage)
+            schema.initialise(connection, lineage, environment)
             # All of it must be in the one file that gets the name: closing would not tell if it is not.
             (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
         if mode != "delete":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         sync(new)
 
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_private(path.parent)
     _create(path, fill)
+
+
+def _make_private(folder: Path) -> None:
+    """`mkdir` gives its mode to the last of several new folders only."""
+    if not folder.is_dir():
+        _make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def key_path(path: Path) -> Path:

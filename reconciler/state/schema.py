@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.errors import StoreError
-from reconciler.state import checks
+from reconciler.state import checks, environments
 from reconciler.state.database import transaction, use_wal
 
 APPLICATION_ID = 0x52636E63  # "Rcnc": tells our file from any other SQLite database
@@ -73,8 +73,8 @@ def require(connection: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def initialise(connection: sqlite3.Connection, lineage: str) -> None:
-    """Make an empty database a state of the newest version."""
+def initialise(connection: sqlite3.Connection, lineage: str, environment: str = "") -> None:
+    """Make an empty database a state of the newest version, and of an environment."""
     use_wal(connection)
     with transaction(connection):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -82,6 +82,8 @@ def initialise(connection: sqlite3.Connection, lineage: str) -> None:
         new = checks.read(connection)
         new.lineage = new.head_hash = lineage
         checks.write(connection, new)
+        if environment:
+            environments.write(connection, lineage, environment)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -21,6 +21,7 @@ from reconciler.model import Address, StateRecord
 from reconciler.state import (
     backups,
     checks,
+    environments,
     files,
     ingest,
     journal,
@@ -59,6 +60,7 @@ class SqliteStore:
 
     `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` is told of what went
     wrong beside the work that was asked for. `backups`: whether `release` makes one after commits.
+    `environment`: whose state it must be ("": that of none).
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class SqliteStore:
         *,
         tell: Callable[[str], None] = lambda message: None,
         backups: bool = True,
+        environment: str = "",
     ) -> None:
         self._path = path
         self._clock = clock
         self._randomness = randomness
         self._tell = tell
         self._backups = backups
+        self._environment = environment
         self._committed = False  # since the newest backup
         self._connection: sqlite3.Connection | None = None
         self._lineage = ""
@@ -165,6 +169,9 @@ class SqliteStore:
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         return await self._in_thread(lambda: self._free(scope, force, by))
+
+    async def take_over(self, environment: str, *, by: str) -> None:
+        await self._in_thread(lambda: self._take_over(environment, by))
 
     async def backup(self, target: Path | None = None) -> Path:
         return await self._in_thread(lambda: self._backup(target))
@@ -298,6 +305,15 @@ class SqliteStore:
         finally:
             self._unlock(scope for scope, epoch in lease.epochs.items() if self._holds(scope, epoch))
 
+    def _take_over(self, environment: str, by: str) -> None:
+        connection = self._writable()
+        with checks.writing(connection, self._path) as current:
+            data = {"environment": environment, "by": by}
+            entry = JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
+            _write(connection, current, [encode_entry(entry)])
+            environments.write(connection, self._lineage, environment)
+        self._environment = environment
+
     def _backup_after_commits(self) -> str:
         """What prevented a backup that is due, or ""."""
         if not self._backups or not self._committed:
@@ -391,7 +407,9 @@ class SqliteStore:
     def _created(self) -> sqlite3.Connection:
         """The connection, after creating whatever is missing."""
         if not files.state_exists(self._path):
-            files.create_state(self._path, str(uuid.UUID(bytes=self._randomness(16), version=4)))
+            files.create_state(
+                self._path, str(uuid.UUID(bytes=self._randomness(16), version=4)), self._environment
+            )
         connection = self._writable()
         current = checks.read(connection)
         if current.key is None:
@@ -426,6 +444,7 @@ class SqliteStore:
                 schema.migrate(connection)
             use_wal(connection)
             self._lineage = checks.read(connection).lineage
+            environments.require(connection, self._path, self._lineage, self._environment)
             self._inode = _inode(self._path)
         except BaseException:
             connection.close()

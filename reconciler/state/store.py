@@ -170,6 +170,10 @@ class Store(Protocol):
         """
         ...
 
+    async def take_over(self, environment: str, *, by: str) -> None:
+        """Make this state, which is of no environment, that of `environment`, for good."""
+        ...
+
     async def backup(self, target: Path | None = None) -> Path:
         """A complete, verified copy in `target`, which must not exist, or among the kept ones."""
         ...

@@ -184,6 +184,9 @@ class ReadOnlyStore:
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         _refuse()
 
+    async def take_over(self, environment: str, *, by: str) -> None:
+        _refuse()
+
     async def backup(self, target: Path | None = None) -> Path:
         _refuse()
 

@@ -1,0 +1,38 @@
+"""`reconcile build`: the manifests as they are in an environment."""
+
+from collections.abc import Sequence
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.failures import DONE, echo_diagnostics, echo_json, reports_failures
+from reconciler.diagnostics import has_errors
+from reconciler.errors import ManifestError
+
+
+@click.command("build", short_help="Print the manifests as an environment has them.")
+@options.paths
+@options.ref
+@options.changed_since
+@options.environment
+@options.output
+@reports_failures
+def command(paths: Sequence[str], ref: str | None, changed_since: str | None, output: str) -> int:
+    """Print the effective manifests, as YAML that can be validated again, or as a JSON list.
+
+    With --env, the overlay is laid over them. With --changed-since, only what differs, and its dependants.
+    """
+    from reconciler.cli.manifests import read_manifests
+    from reconciler.cli.sources import settings_here
+
+    manifests = read_manifests(paths, settings_here(), ref=ref, changed_since=changed_since, keep=True)
+    if has_errors(manifests.loaded.diagnostics):
+        raise ManifestError("the manifests hold errors; nothing is printed", manifests.loaded.diagnostics)
+    echo_diagnostics(manifests.loaded.diagnostics)
+    if output == "json":
+        echo_json([each.value for each in manifests.effective])
+    else:
+        from reconciler.manifests.build import build
+
+        click.echo(build(manifests.effective), nl=False)
+    return DONE

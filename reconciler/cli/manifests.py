@@ -1,0 +1,155 @@
+"""The manifests that a verb is about: of the working tree or a git revision, in the chosen environment."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.cli.sources import (
+    STDIN,
+    given_paths,
+    overlay_path,
+    read_stdin,
+    refuse_unknown_environment,
+    show_lines_of,
+)
+from reconciler.diagnostics import Diagnostic, Severity, warning
+from reconciler.errors import ReconcilerError
+from reconciler.manifests.files import read_files
+from reconciler.manifests.load import Effective, Loaded, load
+from reconciler.model import Address, StateRecord
+from reconciler.reporter import Reporter
+from reconciler.settings import Found
+
+if TYPE_CHECKING:
+    from reconciler.manifests.changed import Changed
+    from reconciler.manifests.revision import Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """`selected`: whether a record without a manifest belongs to the files given. `changed`: if asked for."""
+
+    loaded: Loaded
+    selected: Callable[[StateRecord], bool]
+    changed: "Changed | None" = None
+
+    @property
+    def focus(self) -> frozenset[Address] | None:
+        """The addresses that the verb is about; None for all."""
+        return self.changed.addresses if self.changed is not None else None
+
+    @property
+    def effective(self) -> list[Effective]:
+        """The manifests that the verb is about, if they were kept."""
+        if self.focus is None:
+            return self.loaded.effective
+        bases = {address._replace(ordinal=0) for address in self.focus}
+        return [each for each in self.loaded.effective if each.address in bases]
+
+
+def read_manifests(
+    paths: Sequence[str],
+    found: Found,
+    *,
+    ref: str | None = None,
+    changed_since: str | None = None,
+    reporter: Reporter | None = None,
+    keep: bool = False,
+) -> Manifests:
+    """Those at `paths`, or the configured ones. Excerpts come from `ref` afterwards, if it is given.
+
+    `changed_since`: what differs from where the working tree, or `ref`, left that revision. Raises
+    ReconcilerError where git has no answer. `keep`: `Manifests.effective` is wanted.
+    """
+    given = given_paths(paths, found)
+    if ref is None and changed_since is None:
+        loaded = _load(given, found, None, whole=not paths, reporter=reporter, keep=keep)
+        return Manifests(loaded, _selector(given, found, None, whole=not paths))
+    from reconciler.manifests.git import find_repository
+    from reconciler.manifests.revision import fork_point, revision
+
+    git = find_repository(found.root, os.environ)
+    at = revision(git, ref) if ref is not None else None
+    if at is None and git.is_bare():
+        raise ReconcilerError(
+            "a bare repository has no working tree to compare", help="say with --ref what to compare"
+        )
+    base = (
+        fork_point(git, changed_since, at.commit if at is not None else "HEAD")
+        if changed_since is not None
+        else None
+    )
+    if at is not None and found.env:
+        known = sorted({*at.folders(found.settings.overlays), *found.settings.environments})
+        refuse_unknown_environment(found.env, known, f" at {ref}")
+    loaded = _load(given, found, at, whole=not paths, reporter=reporter, keep=keep)
+    if at is not None:
+        show_lines_of(at.texts)
+    selected = _selector(given, found, at, whole=not paths)
+    if base is None:
+        return Manifests(loaded, selected)
+    from reconciler.manifests.changed import changed
+
+    before = _before(given, found, base, whole=not paths)
+    broken = any(
+        item.severity is Severity.ERROR and item.code != "missing-path" for item in before.diagnostics
+    )
+    if broken:
+        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, _broken(base)))
+    return Manifests(loaded, selected, changed(before, loaded))
+
+
+def _load(
+    given: Sequence[str],
+    found: Found,
+    at: "Revision | None",
+    *,
+    whole: bool,
+    reporter: Reporter | None = None,
+    keep: bool = False,
+) -> Loaded:
+    there = at.holds(found.overlay) if at is not None else (found.root / found.overlay).is_dir()
+    return load(
+        given,
+        root=found.root,
+        stdin=read_stdin,
+        reporter=reporter,
+        overlay=overlay_path(found) if found.env and there else None,
+        apart=found.settings.overlays,
+        whole=whole,
+        read=at.read_files if at is not None else read_files,
+        keep=keep,
+    )
+
+
+def _before(given: Sequence[str], found: Found, base: "Revision", *, whole: bool) -> Loaded:
+    """The manifests at `base`: none for an environment that did not exist then."""
+    new = found.env and found.env not in found.settings.environments and not base.holds(found.overlay)
+    return Loaded() if new else _load([path for path in given if path != "-"], found, base, whole=whole)
+
+
+def _broken(base: "Revision") -> Diagnostic:
+    return warning(
+        "base-has-errors",
+        f"the manifests at {base.commit[:12]}, where this left {base.ref}, hold errors",
+        help="what cannot be read there counts as changed",
+    )
+
+
+def _selector(
+    given: Sequence[str], found: Found, at: "Revision | None", *, whole: bool
+) -> Callable[[StateRecord], bool]:
+    folders = [*given, overlay_path(found)] if found.env and whole else given
+    return partial(_selected, found.root, folders, at)
+
+
+def _selected(root: Path, given: Sequence[str], at: "Revision | None", record: StateRecord) -> bool:
+    """Whether the record's manifest would be among `given`: it stands there, or nowhere any more."""
+    source = (root / record.source).resolve()
+    if record.source == STDIN:
+        return "-" in given
+    there = at.holds(record.source) if at is not None else source.exists()
+    return not there or any(source.is_relative_to(Path(path).resolve()) for path in given)

@@ -1,0 +1,149 @@
+"""The `git` program, asked so that it only reads: no shell, hooks, filters, pager, locks or index.
+
+What it says about repositories and names is turned into advice here.
+"""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from reconciler.errors import ReconcilerError
+
+TIMEOUT_S = 120
+# Whoever calls us (a hook, another tool) may have pointed git at another repository, index or work tree.
+_KEPT = (
+    "GIT_CONFIG",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_EXEC_PATH",
+    "GIT_SSH",  # this and the next one: a partial clone fetches what is missing
+    "GIT_SSL",
+)
+_SET = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",  # a partial clone may fetch what is missing, but never asks
+    "LC_ALL": "C",  # messages are read below
+}
+_ALWAYS = (
+    "--no-pager",
+    "--literal-pathspecs",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+)
+
+
+class GitFailed(ReconcilerError):
+    """`git` ended with an error that nothing here explains better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """The repository that holds `folder`. `prefix`: the folder's path in it, "" or ending with `/`."""
+
+    folder: Path
+    env: Mapping[str, str]
+    prefix: str = ""
+
+    def run(
+        self, *arguments: str, stdin: bytes = b"", allowed: Collection[int] = (0,)
+    ) -> subprocess.CompletedProcess[bytes]:
+        """The ended process; its code is one of `allowed`. Raises ReconcilerError for any other."""
+        try:
+            done = subprocess.run(  # noqa: S603 - no shell, and names cannot be options
+                ["git", *_ALWAYS, *arguments],  # noqa: S607 - the user's own git, by its name
+                cwd=self.folder,
+                env=self.env,
+                input=stdin,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise ReconcilerError(
+                "there is no program `git` here", help="install git, or leave out --ref and --changed-since"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise ReconcilerError(f"git did not answer within {TIMEOUT_S} s") from None
+        except OSError as failure:
+            raise ReconcilerError(f"git cannot be run: {failure.strerror or failure}") from failure
+        if done.returncode not in allowed:
+            raise _explained(done.stderr.decode(errors="replace"), self.folder)
+        return done
+
+    def text(self, *arguments: str) -> str:
+        """What it prints, without the final line break."""
+        return os.fsdecode(self.run(*arguments).stdout).removesuffix("\n")
+
+    def commit_of(self, ref: str) -> str:
+        """The id of the commit that `ref` names. Raises ReconcilerError when it names none."""
+        if not ref or ref.startswith("-") or not ref.isprintable():
+            raise ReconcilerError(
+                f"`{ref if ref.isprintable() else '?'}` is no name of a git revision",
+                help="name a branch, a tag or a commit, such as origin/main",
+            )
+        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        done = self.run(*asked, allowed=(0, 1, 128))
+        if done.returncode == 0:
+            return os.fsdecode(done.stdout).strip()
+        raise ReconcilerError(f"git knows no commit `{ref}` here", help=self._instead_of(ref))
+
+    def merge_base(self, ref: str, commit: str, other: str) -> str:
+        """The newest commit that both have in their history. `ref`: how a person called `commit`."""
+        done = self.run("merge-base", commit, other, allowed=(0, 1))
+        if done.returncode == 0:
+            return os.fsdecode(done.stdout).split()[0]
+        help = "name a revision that this branch comes from"
+        if self.is_shallow():
+            help = (
+                "this clone holds a part of the history only: fetch all of it (`fetch-depth: 0` in CI, or "
+                "`git fetch --unshallow`)"
+            )
+        raise ReconcilerError(f"`{ref}` and what is checked out have no commit in common", help=help)
+
+    def is_shallow(self) -> bool:
+        return self.text("rev-parse", "--is-shallow-repository") == "true"
+
+    def is_bare(self) -> bool:
+        return self.text("rev-parse", "--is-inside-work-tree") != "true"
+
+    def _instead_of(self, ref: str) -> str:
+        names = self.text("for-each-ref", "--format=%(refname:short)").splitlines()
+        near = get_close_matches(ref, names, n=1)
+        meant = f"did you mean `{near[0]}`? " if near else ""
+        if self.is_shallow():
+            return (
+                f"{meant}this clone was fetched in part: fetch the other branch too (`fetch-depth: 0` in CI)"
+            )
+        return meant.strip() or f"fetch it first: git fetch origin {shlex.quote(ref.removeprefix('origin/'))}"
+
+
+def find_repository(folder: Path, env: Mapping[str, str]) -> Git:
+    """Raises ReconcilerError, with the way out, where git finds or accepts none."""
+    kept = {name: value for name, value in env.items() if name[:4] != "GIT_" or name.startswith(_KEPT)}
+    git = Git(folder, {**kept, **_SET})
+    bare = git.is_bare()
+    return git if bare else Git(folder, git.env, git.text("rev-parse", "--show-prefix"))
+
+
+def _explained(told: str, folder: Path) -> ReconcilerError:
+    if "dubious ownership" in told:
+        at = told.partition("repository at '")[2].partition("'")[0] or str(folder)
+        return ReconcilerError(
+            f"git does not read the repository {at}: it belongs to another user",
+            help=f"if you trust it: git config --global --add safe.directory {shlex.quote(at)}\n"
+            "or let its owner run this; in a container, see whose the mounted folder is",
+        )
+    if "not a git repository" in told:
+        return ReconcilerError(
+            f"{folder} is in no git repository",
+            help="run inside a clone: --ref and --changed-since read its history",
+        )
+    first: Sequence[str] = [line for line in told.splitlines() if line.startswith(("fatal:", "error:"))]
+    said = (first or told.splitlines() or ["no message"])[0]
+    return GitFailed(f"git failed: {said.partition(': ')[2] or said}")

@@ -1,0 +1,346 @@
+"""What an environment changes: JSON merge patches (RFC 7386) by address, and manifests of its own.
+
+Addresses in overlays are those of the base manifests, also where a patch moves a resource
+into another app. Each value keeps the position where it was written, whichever file that is.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.kinds.base import Kind
+from reconciler.manifests.compose import Document
+from reconciler.manifests.envelope import holds_secrets
+from reconciler.manifests.merge import Merged
+from reconciler.manifests.problems import describe, did_you_mean
+from reconciler.model import Address, Path, Relocation, unpack_span
+
+_FIXED = (("apiVersion",), ("kind",), ("metadata", "name"))
+_APP_NAME = re.compile(Kind.name_pattern)
+_ONE_OF_COUNT = re.compile(r"(.*)\[\d+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One entry of an overlay. `glob` is None for an exact address."""
+
+    target: str
+    document: Document
+    file: str
+    glob: re.Pattern[str] | None
+
+    @property
+    def change(self) -> Any:
+        return self.document.value[self.target]
+
+    def value(self, path: Path = ()) -> Span:
+        """Where the value at `path` of the patch stands, or the nearest one around it."""
+        return self._span((self.target, *path), self.document.spans)
+
+    def key(self, path: Path = ()) -> Span:
+        return self._span((self.target, *path), self.document.key_spans)
+
+    def _span(self, path: Path, spans: Mapping[Path, int]) -> Span:
+        while path not in spans:
+            path = path[:-1]
+            spans = self.document.spans
+        return unpack_span(self.file, spans[path])
+
+
+class Overlays:
+    """The overlays of one environment, in the order of files, documents and entries; later ones win.
+
+    `manifests`: documents that exist only here, with their files. `problems`: what is wrong with entries.
+    """
+
+    def __init__(self, documents: Iterable[tuple[Document, str]], kinds: Mapping[str, Kind]) -> None:
+        self._kinds = kinds
+        self._secret_kinds = [name for name, kind in kinds.items() if holds_secrets(kind)]
+        self.manifests: list[tuple[Document, str]] = []
+        self.problems: list[Diagnostic] = []
+        self._exact: dict[str, list[tuple[int, Patch]]] = defaultdict(list)
+        self._globs: list[tuple[int, Patch]] = []
+        self._patches: list[Patch] = []
+        self._matched: set[int] = set()
+        self._effective: set[tuple[int, Path]] = set()  # of removals: those that removed something
+        self._seen: set[Address] = set()
+        self._here: dict[Address, Address] = {}
+        self._removed: dict[Address, Span] = {}
+        for document, file in documents:
+            self._read(document, file)
+        self._refuse_doubles()
+
+    # --- reading ---
+
+    def _read(self, document: Document, file: str) -> None:
+        if isinstance(document.value, dict) and _is_manifest(document.value):
+            self.manifests.append((document, file))
+            return
+        if not isinstance(document.value, dict):
+            problem = error(
+                "not-an-overlay",
+                f"expected a mapping of addresses to patches, or a manifest, found "
+                f"{describe(document.value, secret=True)}",
+                unpack_span(file, document.spans[()]),
+                help="write an address such as `Volume/shop/data:`, and below it the fields that differ",
+            )
+            self.problems.append(replace(problem, hide_source=True))
+            return
+        for target in document.value:
+            glob = _glob(target) if set(target) & set("*?") else None
+            patch = Patch(target, document, file, glob)
+            found = [*self._wrong(patch)]
+            self.problems += (self._hidden(patch, problem) for problem in found)
+            if not found:
+                number = len(self._patches)
+                self._patches.append(patch)
+                if glob is None:
+                    self._exact[target].append((number, patch))
+                else:
+                    self._globs.append((number, patch))
+
+    def _wrong(self, patch: Patch) -> Iterator[Diagnostic]:
+        """What is wrong with an entry by itself."""
+        target, change = patch.target, patch.change
+        if numbered := _ONE_OF_COUNT.fullmatch(target):
+            yield error(
+                "bad-overlay-address",
+                "the objects of one manifest's `count` are patched together",
+                patch.key(),
+                help=f"write `{numbered[1]}`",
+            )
+            return
+        if patch.glob is None and not _is_address(target):
+            yield error(
+                "bad-overlay-address",
+                f"`{target}` is not an address",
+                patch.key(),
+                help="write an address such as `Volume/shop/data`, a pattern such as `*/shop/*`, or a whole "
+                "manifest with `apiVersion`",
+            )
+            return
+        if change is not None and not isinstance(change, dict):
+            yield error(
+                "wrong-type",
+                f"expected a mapping or null, found {describe(change, secret=True)}",
+                patch.value(),
+                help="a patch holds fields as the manifest does; null takes the manifest out",
+            )
+            return
+        for path in _FIXED:
+            holder: Any = change
+            for part in path[:-1]:
+                holder = holder.get(part) if isinstance(holder, dict) else None
+            if isinstance(holder, dict) and path[-1] in holder:
+                yield error(
+                    "not-patchable",
+                    f"`{'.'.join(path)}` cannot be patched: it says which resource this is",
+                    patch.key(path),
+                    help="remove it; for another resource, take this one out with `null` and write a whole "
+                    "manifest beside the patches",
+                )
+        if isinstance(change, dict) and not isinstance(change.get("metadata", {}), dict):
+            yield error(
+                "not-patchable",
+                "`metadata` can be patched field by field only: it says which resource this is",
+                patch.value(("metadata",)),
+            )
+
+    def _refuse_doubles(self) -> None:
+        """One field that two exact patches give: nobody meant the order of the files to decide."""
+        for patches in self._exact.values():
+            given: dict[Path, Patch] = {}
+            for _, patch in patches:
+                doubles: dict[Path, Path] = {}  # what is given again, by where the patch gives it
+                for path in _leaves(patch.change):
+                    first = next((other for other in given if _overlap(path, other)), None)
+                    if first is None:
+                        given[path] = patch
+                    elif given[first] is not patch:
+                        doubles.setdefault(path[: len(first)], first)
+                for path, first in doubles.items():
+                    self.problems.append(self._hidden(patch, _double(given[first], first, patch, path)))
+
+    def _hidden(self, patch: Patch, problem: Diagnostic) -> Diagnostic:
+        """Without its line where a value of a secret may stand beside the mistake."""
+        kind = patch.target.partition("/")[0]
+        pattern = _glob(kind)
+        secret = kind not in self._kinds or any(map(pattern.fullmatch, self._secret_kinds))
+        line = problem.span.line if problem.span is not None else 0
+        beside = any(
+            packed >> 40 == line and len(path) > 1 and path[1] not in ("metadata", "lifecycle")
+            for path, packed in patch.document.spans.items()
+        )
+        bare = not isinstance(patch.change, dict | None)  # a literal where a mapping belongs
+        return replace(problem, hide_source=True) if secret and (beside or bare) else problem
+
+    # --- patching ---
+
+    def apply(self, document: Document, file: str) -> Document | None:
+        """`document` as it is in this environment; None when it is not there."""
+        address = self._address(document)
+        if address is None:
+            return document
+        self._seen.add(address)
+        merged = Merged(document)
+        name = str(address)
+        patches = [*self._exact.get(name, ())]
+        patches += (each for each in self._globs if each[1].glob and each[1].glob.fullmatch(name))
+        gone: Patch | None = None
+        for number, patch in sorted(patches, key=lambda each: each[0]):
+            self._matched.add(number)
+            if gone is not None:
+                if gone.glob is not None and patch.glob is None and patch.change is not None:
+                    self.problems.append(self._hidden(patch, _patched_though_gone(gone, patch)))
+            elif patch.change is None:
+                gone = patch
+            else:
+                removed = merged.patch(patch.change, (patch.target,), patch.document, patch.file)
+                self._effective.update((number, path) for path in removed)
+        if gone is not None:
+            self._removed[address] = gone.key()
+            return None
+        done = merged.document() if patches else document
+        self._here[address] = self._address(done) or address
+        return done
+
+    def _address(self, document: Document) -> Address | None:
+        value = document.value
+        metadata = value.get("metadata") if isinstance(value, dict) else None
+        kind = self._kinds.get(value["kind"]) if metadata and isinstance(value.get("kind"), str) else None
+        if kind is None or not isinstance(metadata, dict):
+            return None
+        name, app = metadata.get("name"), metadata.get("app")
+        if not isinstance(name, str) or (kind.in_app and not isinstance(app, str)):
+            return None
+        return Address(kind.name, name, app if kind.in_app else None)
+
+    # --- after all manifests ---
+
+    def relocation(self) -> Relocation | None:
+        """Where the manifests' addresses are in this environment; None when none has moved."""
+        here = {
+            base: found if found.app is None or _APP_NAME.fullmatch(found.app) else base
+            for base, found in self._here.items()
+        }
+        if all(base == found for base, found in here.items()):
+            return None
+        apps: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for base, found in here.items():
+            if base.app is not None and found.app is not None:
+                apps[base.kind, base.app].add(found.app)
+        return Relocation(here, {key: frozenset(found) for key, found in apps.items()})
+
+    def why_missing(self, address: Address) -> tuple[str, ...]:
+        """Notes for an address that is referred to and not there."""
+        span = self._removed.get(address)
+        return (f"removed at {_place(span)}",) if span is not None else ()
+
+    def unused(self) -> Iterator[Diagnostic]:
+        """Entries that matched no manifest, and removals that removed nothing."""
+        known = sorted(map(str, self._seen))
+        for number, patch in enumerate(self._patches):
+            if number not in self._matched:
+                problem = error(
+                    "overlay-matches-nothing",
+                    f"no manifest declares {patch.target}"
+                    if patch.glob is None
+                    else f"no manifest's address is like {patch.target}",
+                    patch.key(),
+                    help=_nearest(patch, known)
+                    or "addresses are those of the base manifests: see `reconcile build` without --env",
+                )
+                yield self._hidden(patch, problem)
+                continue
+            for path in _leaves(patch.change):
+                if path and _at(patch.change, path) is None and (number, path) not in self._effective:
+                    problem = warning(
+                        "overlay-removes-nothing",
+                        f"`{'.'.join(map(str, path))}` is not there to be removed",
+                        patch.key(path),
+                        help="check its name, or remove this line",
+                    )
+                    yield self._hidden(patch, problem)
+
+
+def _is_manifest(value: Mapping[str, Any]) -> bool:
+    return "apiVersion" in value or ("kind" in value and "metadata" in value)
+
+
+def _glob(text: str) -> re.Pattern[str]:
+    """`*` stands for any text within one part of an address, `?` for one character."""
+    return re.compile(re.escape(text).replace(r"\*", "[^/]*").replace(r"\?", "[^/]"))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        Address.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _leaves(change: Any, path: Path = ()) -> Iterator[Path]:
+    """The fields that a patch gives or removes."""
+    if not isinstance(change, dict):
+        yield path
+        return
+    for name, value in change.items():
+        yield from _leaves(value, (*path, name))
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    size = min(len(one), len(other))
+    return one[:size] == other[:size]
+
+
+def _at(value: Any, path: Path) -> Any:
+    for part in path:
+        value = value[part]
+    return value
+
+
+def _double(first: Patch, at: Path, second: Patch, path: Path) -> Diagnostic:
+    what = f"`{'.'.join(map(str, path))}` of {second.target}" if path else second.target
+    return error(
+        "duplicate-patch",
+        f"{what} is patched twice",
+        second.key(path),
+        notes=(f"first at {_place(first.key(at))}",),
+        help="remove one of the two",
+    )
+
+
+def _patched_though_gone(gone: Patch, patch: Patch) -> Diagnostic:
+    return error(
+        "duplicate-patch",
+        f"{patch.target} is patched and taken out",
+        patch.key(),
+        notes=(f"taken out at {_place(gone.key())}",),
+        help="remove one of the two, or write narrower patterns",
+    )
+
+
+def _place(span: Span) -> str:
+    return f"{span.file}:{span.line}:{span.column}"
+
+
+def _nearest(patch: Patch, known: Sequence[str]) -> str:
+    if patch.glob is None:
+        return did_you_mean(patch.target, known)
+    parts = patch.target.split("/")
+    alike = [each.split("/") for each in known if each.count("/") == len(parts) - 1]
+    meant = [_part(part, {each[at] for each in alike}) for at, part in enumerate(parts)]
+    found = _glob("/".join(meant))
+    better = meant != parts and any(map(found.fullmatch, known))
+    return f"did you mean `{'/'.join(meant)}`?" if better else ""
+
+
+def _part(part: str, choices: Collection[str]) -> str:
+    if "*" in part or "?" in part or part in choices:
+        return part
+    return next(iter(get_close_matches(part, choices, n=1)), part)

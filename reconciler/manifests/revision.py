@@ -1,0 +1,219 @@
+"""Manifests as they are at a git revision, read from the repository's objects: no file is checked out."""
+
+import os
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.diagnostics import Diagnostic, error, warning
+from reconciler.errors import ReconcilerError
+from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of
+from reconciler.manifests.git import Git
+from reconciler.manifests.text import MOST_BYTES
+
+_LINK, _SUBMODULE = "120000", "160000"
+_LFS = b"version https://git-lfs.github.com/spec/"
+_MOST_LINKS = 40
+
+
+class _Entry(NamedTuple):
+    mode: str
+    id: str
+
+
+@dataclass
+class Revision:
+    """One commit. `ref`: how a person called it. `texts`: what was read so far, by name as in diagnostics."""
+
+    git: Git
+    ref: str
+    commit: str
+    texts: dict[str, bytes] = field(default_factory=dict)
+    _tree: dict[str, _Entry] | None = None
+
+    @property
+    def tree(self) -> dict[str, _Entry]:
+        """All files of the commit, by their path in the repository."""
+        if self._tree is None:
+            listing = self.git.run("ls-tree", "-r", "-z", "--full-tree", self.commit).stdout
+            self._tree = dict(map(_entry, filter(None, listing.split(b"\0"))))
+        return self._tree
+
+    def holds(self, name: str) -> bool:
+        """Whether there is a file or directory `name`, relative to the project's root."""
+        path = self._follow(posixpath.normpath(self.git.prefix + name))
+        return path is not None and (path in self.tree or self._is_folder(path))
+
+    def folders(self, name: str) -> list[str]:
+        """The names of the directories in the directory `name`, relative to the project's root."""
+        below = posixpath.normpath(self.git.prefix + name) + "/"
+        inside = (path.removeprefix(below) for path in self.tree if path.startswith(below))
+        return sorted({path.partition("/")[0] for path in inside if "/" in path})
+
+    def read_files(
+        self,
+        paths: Sequence[str],
+        root: Path,
+        stdin: Callable[[], bytes] | None,
+        problems: list[Diagnostic],
+        apart: str = "",
+    ) -> Iterator[tuple[str, bytes]]:
+        """As `files.read_files`, from the commit instead of the working tree."""
+        wanted: dict[str, str] = {}  # path in the repository → name
+        for given in dict.fromkeys(paths):
+            if given == "-":
+                problem = error("unreadable-file", f"`-` is not part of the git revision {self.ref}")
+                problems.append(problem)
+                continue
+            for path, name in self._named(given, root, problems, apart):
+                wanted.setdefault(path, name)
+        self._leave_out_large(wanted, problems)
+        contents = self._contents([self.tree[path].id for path in wanted])
+        for name, data in zip(wanted.values(), contents, strict=True):
+            self.texts[name] = data
+            if data.startswith(_LFS):
+                message = f"`{name}` is kept by Git LFS: the repository holds only a pointer to its text"
+                problems.append(error("lfs-pointer", message, help="keep manifests out of Git LFS"))
+            else:
+                yield name, data
+
+    def _named(
+        self, given: str, root: Path, problems: list[Diagnostic], apart: str
+    ) -> Iterator[tuple[str, str]]:
+        """Path and name of each manifest that `given` means."""
+        name = name_of(given, root)
+        path = self._path_of(given, root)
+        real = self._follow(path)
+        if real is None or not (real in self.tree or self._is_folder(real)):
+            message = f"there is no file or directory `{given}` at {self.ref}"
+            problems.append(error("missing-path", message, help="check the path, or name another revision"))
+        elif real in self.tree:
+            if self._is_readable(real, name, problems):
+                yield real, name
+        else:
+            found = [*self._below(real, name if name != "." else "", problems, apart)]
+            if not found:
+                message = f"`{given}` holds no *.yaml or *.yml file that is not hidden at {self.ref}"
+                problems.append(warning("no-manifests", message))
+            yield from found
+
+    def _path_of(self, given: str, root: Path) -> str:
+        """The path of a file in the repository. Raises ReconcilerError for one outside of it."""
+        relative = os.path.relpath(os.path.abspath(given), os.path.abspath(root))  # noqa: PTH100
+        path = posixpath.normpath(self.git.prefix + relative)
+        if path == ".." or path.startswith("../"):
+            raise ReconcilerError(
+                f"`{given}` lies outside of the git repository", help="--ref reads what is in it"
+            )
+        return path
+
+    def _below(
+        self, folder: str, name: str, problems: list[Diagnostic], apart: str
+    ) -> Iterator[tuple[str, str]]:
+        start = "" if folder == "." else f"{folder}/"
+        inside = [path for path in self.tree if path.startswith(start)]
+        for path in sorted(inside, key=lambda path: path.split("/")):
+            rest = path.removeprefix(start)
+            shown = f"{name}/{rest}" if name else rest
+            parts = rest.split("/")
+            if any(part.startswith(".") or part == SETTINGS_FILE for part in parts):
+                continue
+            if apart and shown.startswith(f"{apart}/"):
+                continue
+            mode = self.tree[path].mode
+            if mode == _SUBMODULE:
+                problems.append(_submodule(shown))
+            elif path.endswith(SUFFIXES):
+                real = self._follow(path)
+                if mode == _LINK and (real is None or not real.startswith(start)):
+                    problems.append(
+                        error(
+                            "symlink-outside",
+                            f"the symbolic link `{shown}` leads out of the directory that was given",
+                            help="name its target on the command line or in `manifests`",
+                        )
+                    )
+                elif real is None or real not in self.tree:
+                    if not self._is_folder(real or ""):
+                        problems.append(_unreadable(shown, "no such file"))
+                elif self._is_readable(real, shown, problems):
+                    yield real, shown
+
+    def _is_readable(self, path: str, name: str, problems: list[Diagnostic]) -> bool:
+        if self.tree[path].mode == _SUBMODULE:
+            problems.append(_submodule(name))
+            return False
+        return True
+
+    def _is_folder(self, path: str) -> bool:
+        return path == "." or any(each.startswith(f"{path}/") for each in self.tree)
+
+    def _follow(self, path: str) -> str | None:
+        """Where the symbolic link at `path` leads, or else `path` itself; None for out of the repository."""
+        for _ in range(_MOST_LINKS):
+            entry = self.tree.get(path)
+            if entry is None or entry.mode != _LINK:
+                return path
+            (target,) = self._contents([entry.id])
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), os.fsdecode(target)))
+            if path.startswith(("/", "../")) or path == "..":
+                return None
+        return None
+
+    def _leave_out_large(self, wanted: dict[str, str], problems: list[Diagnostic]) -> None:
+        """Take files out of `wanted` that are too large to be manifests: all others are read at once."""
+        ids = "".join(f"{self.tree[path].id}\n" for path in wanted).encode()
+        sizes = self.git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids).stdout.split(b"\n")
+        for (path, name), size in zip([*wanted.items()], sizes, strict=False):
+            if size.isdigit() and int(size) > MOST_BYTES:
+                del wanted[path]
+                message = f"`{name}` is larger than {MOST_BYTES >> 20} MiB"
+                problems.append(error("file-too-large", message, help="split it into several files"))
+
+    def _contents(self, ids: Sequence[str]) -> list[bytes]:
+        """The bytes of objects, as they are stored: without filters or line-end conversion."""
+        if not ids:
+            return []
+        answer = self.git.run("cat-file", "--batch", stdin="".join(f"{id}\n" for id in ids).encode()).stdout
+        found, at = [], 0
+        for id in ids:
+            end = answer.index(b"\n", at)
+            header = answer[at:end].split()
+            if len(header) != 3:
+                raise ReconcilerError(
+                    f"git does not have the object {id}", help="the clone is incomplete: fetch it again"
+                )
+            size = int(header[2])
+            found.append(answer[end + 1 : end + 1 + size])
+            at = end + 1 + size + 1
+        return found
+
+
+def revision(git: Git, ref: str) -> Revision:
+    return Revision(git, ref, git.commit_of(ref))
+
+
+def fork_point(git: Git, ref: str, head: str = "HEAD") -> Revision:
+    """The commit where `head` left `ref`: what came to `ref` since is not compared with."""
+    commit = git.merge_base(ref, git.commit_of(ref), git.commit_of(head))
+    return Revision(git, ref, commit)
+
+
+def _entry(line: bytes) -> tuple[str, _Entry]:
+    about, _, path = line.partition(b"\t")
+    mode, _, id = about.decode().split()
+    return os.fsdecode(path), _Entry(mode, id)
+
+
+def _submodule(name: str) -> Diagnostic:
+    return error(
+        "git-submodule",
+        f"`{name}` is a submodule: its files are in another repository",
+        help="run inside the submodule, or leave out --ref and --changed-since",
+    )
+
+
+def _unreadable(name: str, why: str) -> Diagnostic:
+    return error("unreadable-file", f"`{name}` cannot be read: {why}")

@@ -1,0 +1,58 @@
+"""Whose state it is: the environment that made it, in a row of `meta` that older programs pass over.
+
+A state without that row belongs to no environment. The row carries a digest of its own.
+"""
+
+import hashlib
+import json
+import sqlite3
+from pathlib import Path
+
+from reconciler.errors import StoreError
+from reconciler.state.database import Damaged
+
+_KEY = "environment"
+
+
+def read(connection: sqlite3.Connection, lineage: str) -> str:
+    """The environment; "" for none. Raises Damaged when the row is not what was written."""
+    found = connection.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
+    if found is None:
+        return ""
+    try:
+        row = json.loads(found[0])
+        name = str(row["name"])
+        sound = row["check"] == _check(lineage, name)
+    except (KeyError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise Damaged("the name of its environment is not what was written")
+    return name
+
+
+def write(connection: sqlite3.Connection, lineage: str, name: str) -> None:
+    """In the caller's transaction."""
+    row = json.dumps({"name": name, "check": _check(lineage, name)})
+    connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (_KEY, row))
+
+
+def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: str) -> None:
+    """Raises StoreError when the state belongs to another environment than `wanted` ("": to none)."""
+    owner = read(connection, lineage)
+    if owner == wanted:
+        return
+    if not owner:
+        raise StoreError(
+            f"the state {path} belongs to no environment, and not to `{wanted}`",
+            help="leave out --env, or name another state; if it is to become the state of "
+            f"`{wanted}` for good, run `reconcile state init --take-over` with the same options",
+        )
+    asked = f"and not to `{wanted}`" if wanted else "and --env was not given"
+    raise StoreError(
+        f"the state {path} belongs to environment `{owner}`, {asked}",
+        help=f"pass --env {owner}, or name another state",
+    )
+
+
+def _check(lineage: str, name: str) -> str:
+    return hashlib.sha256(f"{lineage}:{name}".encode()).hexdigest()

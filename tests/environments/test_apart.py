@@ -1,0 +1,101 @@
+"""Environments keep their settings, states and worlds apart."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.settings import Found, find_settings
+from tests.inprocess import Command, volume
+
+
+def settings(root: Path, text: str, environment: str = "", **variables: str) -> Found:
+    (root / "reconcile.yaml").write_text(text)
+    return find_settings(root, variables, environment)
+
+
+def test_an_environment_changes_only_the_settings_that_it_names(tmp_path: Path) -> None:
+    text = """
+platform: {base_url: https://api.example.com, token_from: {env: TOKEN}, rate_limit: 5}
+execution: {concurrency: 4, settle_s: 60}
+environments:
+  prod:
+    platform: {base_url: https://prod.example.com}
+    execution: {settle_s: 300}
+"""
+    base, prod = settings(tmp_path, text).settings, settings(tmp_path, text, "prod").settings
+    assert prod.platform.base_url == "https://prod.example.com"
+    assert base.platform.base_url == "https://api.example.com"
+    assert (prod.platform.token_from.env, prod.platform.rate_limit) == ("TOKEN", 5)
+    assert (prod.execution.concurrency, prod.execution.settle_s) == (4, 300)
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "state"),
+    [
+        ("{}", {}, "sqlite:.reconcile/prod/state.db"),
+        ("state: sqlite:/srv/shop.db", {}, "sqlite:/srv/prod/shop.db"),
+        ("state: sqlite:shop.db", {}, "sqlite:prod/shop.db"),
+        ("state: sqlite:a.db", {"RECONCILE_STATE": "sqlite:b/c.db"}, "sqlite:b/prod/c.db"),
+        ("environments: {prod: {state: 'sqlite:/srv/p.db'}}", {}, "sqlite:/srv/p.db"),
+        ("state: postgresql://host/db", {}, "postgresql://host/db"),
+    ],
+)
+def test_each_environment_has_a_state_of_its_own(
+    tmp_path: Path, text: str, variables: dict[str, str], state: str
+) -> None:
+    found = settings(tmp_path, text, "prod", **variables)
+    assert found.settings.state == state
+    assert found.private == tmp_path / ".reconcile/prod"
+
+
+def test_a_bad_section_of_an_environment_is_told_of_at_its_place(reconcile: Command) -> None:
+    reconcile.write("reconcile.yaml", "environments:\n  prod: {platfrom: {}}\n  Prod: {}\n")
+    told = reconcile("validate", code=1).err
+    assert "reconcile.yaml:2:" in told
+    assert "reconcile.yaml:3:" in told
+
+
+def test_the_state_of_one_environment_is_refused_to_another(reconcile: Command) -> None:
+    reconcile.write("manifests/a.yaml", volume())
+    for name in ("prod", "test"):
+        reconcile.write(f"overlays/{name}/a.yaml", "# nothing differs\n")
+    reconcile("state init --env prod")
+    mine = "--state sqlite:.reconcile/prod/state.db"
+    assert (
+        "belongs to environment `prod`, and not to `test`"
+        in reconcile(f"state list --env test {mine}", code=1).err
+    )
+    told = reconcile(f"state list {mine}", code=1).err
+    assert "belongs to environment `prod`, and --env was not given" in told
+    assert "help: pass --env prod" in told
+    reconcile(f"state list --env prod {mine}")
+
+
+def test_the_state_of_no_environment_becomes_that_of_one_only_on_demand(reconcile: Command) -> None:
+    for name in ("prod", "test"):
+        reconcile.write(f"overlays/{name}/a.yaml", "# nothing differs\n")
+    reconcile("state init")
+    ours = "--state sqlite:.reconcile/state.db"
+    told = reconcile(f"state init --env prod {ours}", code=1).err
+    assert "belongs to no environment, and not to `prod`" in told
+    assert "state init --take-over" in told
+    reconcile(f"state init --take-over {ours}", code=64)
+    assert "exists already" in reconcile(f"state init --take-over --env prod {ours}").out
+    reconcile(f"state list --env prod {ours}")
+    reconcile("state list", code=1)
+    reconcile(f"state init --take-over --env test {ours}", code=1)
+
+
+def test_the_name_in_a_state_survives_a_backup(reconcile: Command) -> None:
+    reconcile.write("overlays/prod/a.yaml", "# nothing differs\n")
+    reconcile("state init --env prod")
+    reconcile("state backup copy.db --env prod")
+    told = reconcile("state list --state sqlite:copy.db", code=1).err
+    assert "belongs to environment `prod`" in told
+
+
+def test_new_folders_of_a_state_are_private(reconcile: Command) -> None:
+    reconcile.write("overlays/prod/a.yaml", "# nothing differs\n")
+    reconcile("state init --env prod")
+    for folder in (".reconcile", ".reconcile/prod"):
+        assert (reconcile.root / folder).stat().st_mode & 0o777 == 0o700

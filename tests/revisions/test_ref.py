@@ -1,0 +1,243 @@
+"""`--ref`: manifests and overlays as a commit has them."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from reconciler.manifests import git as git_module
+from tests.inprocess import Command, volume
+from tests.revisions.repository import commit, git
+
+
+def test_manifests_are_read_from_the_commit_and_not_from_the_working_tree(reconcile: Command) -> None:
+    git(reconcile.root, "tag", "v1")
+    reconcile.write("manifests/data.yaml", volume(size_gb=20))
+    (reconcile.root / "manifests/logs.yaml").unlink()
+    reconcile.write("manifests/new.yaml", volume("new"))
+    assert "size_gb: 20" in reconcile("build").out
+    at = reconcile("build --ref v1").out
+    assert "size_gb: 10" in at
+    assert "name: logs" in at
+    assert "name: new" not in at
+    assert git(reconcile.root, "status", "--porcelain").splitlines() == [
+        "M manifests/data.yaml",
+        " D manifests/logs.yaml",
+        "?? manifests/new.yaml",
+    ]
+
+
+def test_excerpts_and_positions_are_those_of_the_commit(reconcile: Command) -> None:
+    reconcile.write("manifests/data.yaml", volume().replace("size_gb: 10", 'size_gb: "10"'))
+    commit(reconcile.root)
+    reconcile.write("manifests/data.yaml", "# nothing\n")
+    told = reconcile("validate --ref HEAD", code=1).err
+    assert "--> manifests/data.yaml:5:30" in told
+    assert ' 5 | spec: {region: ams, size_gb: "10"}' in told
+
+
+def test_overlays_are_read_from_the_commit_too(reconcile: Command) -> None:
+    reconcile.write("overlays/prod/a.yaml", "Volume/shop/data: {spec: {size_gb: 30}}\n")
+    assert "there is no environment `prod` at HEAD" in reconcile("build --env prod --ref HEAD", code=1).err
+    commit(reconcile.root)
+    shutil.rmtree(reconcile.root / "overlays")
+    assert "size_gb: 30" in reconcile("build --env prod --ref HEAD").out
+    assert "there is no environment `prod`" in reconcile("build --env prod", code=1).err
+
+
+def test_a_project_in_a_folder_of_the_repository_is_found_from_below_it(reconcile: Command) -> None:
+    reconcile.write("infra/reconcile.yaml", "manifests: [yaml]\n")
+    reconcile.write("infra/yaml/deep/a.yaml", volume("deep"))
+    commit(reconcile.root)
+    reconcile.write("infra/yaml/deep/a.yaml", volume("other"))
+    for place, path in (
+        ("infra", ""),
+        ("infra/yaml", ""),
+        ("infra/yaml", "deep"),
+        ("infra", "yaml/deep/a.yaml"),
+    ):
+        built = reconcile(f"build --ref HEAD {path}", cwd=place).out
+        assert "# from yaml/deep/a.yaml" in built
+        assert "name: deep" in built
+    assert "name: logs" in reconcile("build --ref HEAD ../manifests", cwd="infra").out
+
+
+@pytest.mark.parametrize("place", [".", "manifests"])
+def test_files_outside_of_the_repository_are_refused(reconcile: Command, place: str) -> None:
+    told = reconcile("validate --ref HEAD ../../elsewhere", code=1, cwd="manifests").err
+    assert "lies outside of the git repository" in told
+    assert (
+        "lies outside of the git repository" in reconcile("validate --ref HEAD /etc", code=1, cwd=place).err
+    )
+
+
+def test_names_of_any_characters_are_read(reconcile: Command) -> None:
+    reconcile.write('manifests/zürich "1"\n\t☃.yaml', volume("snow"))
+    commit(reconcile.root)
+    shutil.rmtree(reconcile.root / "manifests")
+    built = reconcile("build --ref HEAD").out
+    assert "name: snow" in built
+    assert "# from 'manifests/z" in built
+
+
+def test_hidden_files_settings_and_other_files_are_passed_over_as_on_disk(reconcile: Command) -> None:
+    for name in (".hidden.yaml", ".git-like/a.yaml", "sub/reconcile.yaml", "notes.txt"):
+        reconcile.write(f"manifests/{name}", "neither: manifest\n")
+    reconcile.write("manifests/sub/b.yml", volume("b"))
+    reconcile.write("overlays/prod/a.yaml", "Volume/shop/data: {spec: {size_gb: 30}}\n")
+    commit(reconcile.root)
+    for path in ("", ".", "manifests manifests/data.yaml"):
+        assert reconcile(f"validate --ref HEAD {path}").out == reconcile(f"validate {path}").out
+        assert reconcile(f"build --ref HEAD {path}").out == reconcile(f"build {path}").out
+
+
+def test_symbolic_links_lead_to_files_of_the_same_commit(reconcile: Command) -> None:
+    reconcile.write("manifests/.base/linked.txt", volume("linked"))
+    reconcile.write("outside.yaml", volume("outside"))
+    links = {"a.yaml": ".base/linked.txt", "again.yaml": "data.yaml", "folder": "../other"}
+    for name, target in links.items():
+        (reconcile.root / "manifests" / name).symlink_to(target)
+    commit(reconcile.root)
+    assert reconcile("build --ref HEAD").out == reconcile("build").out
+    (reconcile.root / "manifests/out.yaml").symlink_to("../outside.yaml")
+    (reconcile.root / "manifests/round.yaml").symlink_to("round.yaml")
+    (reconcile.root / "manifests/root.yaml").symlink_to("/etc/passwd")
+    (reconcile.root / "manifests/lost.yaml").symlink_to("nowhere.yaml")
+    commit(reconcile.root)
+    told = reconcile("validate --ref HEAD", code=1).err
+    for name in ("out", "round", "root"):
+        assert f"the symbolic link `manifests/{name}.yaml` leads out of the directory" in told
+    assert "`manifests/lost.yaml` cannot be read: no such file" in told
+
+
+def test_a_given_path_may_be_a_link(reconcile: Command) -> None:
+    (reconcile.root / "link").symlink_to("manifests")
+    commit(reconcile.root)
+    assert "# from link/data.yaml" in reconcile("build --ref HEAD link").out
+
+
+def test_a_submodule_is_named(reconcile: Command, tmp_path: Path) -> None:
+    shutil.copytree(reconcile.root, tmp_path / "other")
+    git(reconcile.root, "submodule", "--quiet", "add", str(tmp_path / "other"), "manifests/shared")
+    commit(reconcile.root)
+    told = reconcile("validate --ref HEAD", code=1).err
+    assert "error[git-submodule]: `manifests/shared` is a submodule" in told
+    inside = reconcile("validate --ref HEAD manifests", cwd="manifests/shared").out
+    assert inside == "Valid: 2 resources in 2 files.\n"
+
+
+def test_pointers_of_lfs_are_no_manifests(reconcile: Command) -> None:
+    reconcile.write(
+        "manifests/large.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    )
+    commit(reconcile.root)
+    assert "error[lfs-pointer]: `manifests/large.yaml`" in reconcile("validate --ref HEAD", code=1).err
+
+
+def test_large_files_and_missing_paths_are_reported(reconcile: Command) -> None:
+    reconcile.write("manifests/large.yaml", "#" * (5 << 20))
+    reconcile.write("empty/readme.txt", "nothing")
+    commit(reconcile.root)
+    told = reconcile("validate --ref HEAD manifests nowhere empty -", code=1).err
+    assert "error[file-too-large]: `manifests/large.yaml`" in told
+    assert "error[missing-path]: there is no file or directory `nowhere` at HEAD" in told
+    assert "warning[no-manifests]: `empty` holds no" in told
+    assert "`-` is not part of the git revision HEAD" in told
+
+
+def test_neither_filters_nor_hooks_nor_drivers_nor_variables_of_a_hook_are_heeded(reconcile: Command) -> None:
+    trap = reconcile.write("../trap", "#!/bin/sh\ntouch sprung\nexec cat\n")
+    trap.chmod(stat.S_IRWXU)
+    reconcile.write(".gitattributes", "*.yaml filter=trap diff=trap text eol=crlf\n")
+    commit(reconcile.root)
+    for name in ("filter.trap.smudge", "filter.trap.clean", "diff.trap.textconv", "diff.trap.command"):
+        git(reconcile.root, "config", name, str(trap))
+    for name in ("core.fsmonitor", "core.pager", "diff.external"):
+        git(reconcile.root, "config", name, str(trap))
+    reconcile.variables |= {"GIT_EXTERNAL_DIFF": str(trap), "GIT_PAGER": str(trap), "GIT_DIR": "/nonexistent"}
+    built = reconcile("build --ref HEAD").out
+    assert "name: data" in built
+    assert "\r" not in built
+    reconcile("validate --changed-since HEAD")
+    assert not [*reconcile.root.rglob("sprung"), *reconcile.root.parent.glob("sprung")]
+
+
+def test_a_bare_repository_is_read(reconcile: Command, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--bare", str(reconcile.root), "bare.git")
+    assert "name: data" in reconcile("build --ref main", cwd="../bare.git").out
+    told = reconcile("build --changed-since main", code=1, cwd="../bare.git").err
+    assert "a bare repository has no working tree to compare" in told
+
+
+@pytest.mark.parametrize(
+    "ref", ["", "-x", "--output=/tmp/x", "HEAD:manifests", "HEAD..HEAD", "a\tb", "@{nonsense", "main^9"]
+)
+def test_what_names_no_commit_is_refused(reconcile: Command, ref: str) -> None:
+    told = reconcile(f"validate '--ref={ref}'", code=1).err
+    assert "error: " in told
+
+
+@pytest.mark.parametrize("ref", ["-x", "--output=/tmp/x", "--all"])
+def test_a_revision_that_looks_like_an_option_never_reaches_git(reconcile: Command, ref: str) -> None:
+    pretend(reconcile, 'case "$*" in *" $REF"*) touch reached;; *) echo true;; esac')
+    reconcile.variables["REF"] = ref
+    for option in ("--ref", "--changed-since"):
+        told = reconcile(f"validate {option}={ref}", code=1).err
+        assert f"`{ref}` is no name of a git revision" in told
+    assert not (reconcile.root / "reached").exists()
+
+
+def test_an_unknown_revision_gets_a_suggestion(reconcile: Command) -> None:
+    git(reconcile.root, "branch", "feature/volumes")
+    told = reconcile("validate --ref feature/volume", code=1).err
+    assert "error: git knows no commit `feature/volume` here" in told
+    assert "did you mean `feature/volumes`?" in told
+    assert "git fetch origin zzz" in reconcile("validate --ref origin/zzz", code=1).err
+
+
+def test_a_directory_without_a_repository_gets_advice(reconcile: Command) -> None:
+    shutil.rmtree(reconcile.root / ".git")
+    reconcile.variables["GIT_CEILING_DIRECTORIES"] = str(reconcile.root.parent)
+    told = reconcile("validate --ref HEAD", code=1).err
+    assert "is in no git repository" in told
+    assert "run inside a clone" in told
+
+
+def test_a_machine_without_git_gets_advice(reconcile: Command, tmp_path: Path) -> None:
+    reconcile.variables["PATH"] = str(tmp_path / "nothing")
+    assert "there is no program `git` here" in reconcile("validate --ref HEAD", code=1).err
+
+
+def pretend(reconcile: Command, script: str) -> None:
+    """Put another `git` first."""
+    program = reconcile.write("../bin/git", f"#!/bin/sh\n{script}\n")
+    program.chmod(stat.S_IRWXU)
+    reconcile.variables["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_a_repository_of_somebody_else_gets_advice(reconcile: Command) -> None:
+    told = "fatal: detected dubious ownership in repository at '/builds/it is/shop'\nTo add an exception ..."
+    pretend(reconcile, f'echo "{told}" >&2; exit 128')
+    for option in ("--ref", "--changed-since"):
+        err = reconcile(f"validate {option} main", code=1).err
+        assert "error: git does not read the repository /builds/it is/shop: it belongs to another user" in err
+        assert "git config --global --add safe.directory '/builds/it is/shop'" in err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_repository_that_really_is_somebody_elses_gets_advice(reconcile: Command) -> None:
+    for path in (reconcile.root, reconcile.root / ".git"):
+        os.chown(path, 12345, 12345)
+    err = reconcile("validate --ref main", code=1).err
+    assert "it belongs to another user" in err
+    assert f"safe.directory {reconcile.root}" in err
+
+
+def test_a_git_that_fails_or_hangs_is_told_of(reconcile: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(reconcile, 'echo "fatal: bad object store" >&2; exit 128')
+    assert "error: git failed: bad object store" in reconcile("validate --ref main", code=1).err
+    monkeypatch.setattr(git_module, "TIMEOUT_S", 0.1)
+    pretend(reconcile, "exec sleep 60")
+    assert "git did not answer within" in reconcile("validate --ref main", code=1).err
