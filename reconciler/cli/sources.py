@@ -100,7 +100,7 @@ def refuse_unknown_environment(name: str, known: Sequence[str], where: str = "")
     )
 
 
-def overlay_path(found: Found) -> str:
+def overlay_path(found: "Found") -> str:
     """The folder of the environment's overlay, from the working directory."""
     return os.path.relpath(found.root / found.overlay)
 
