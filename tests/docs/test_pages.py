@@ -22,7 +22,8 @@ PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
 
 @pytest.mark.parametrize("name", [name for name in RUN if name not in PROVIDERS])
 def test_the_commands_run_and_show_what_the_page_says(name: str, tmp_path: Path) -> None:
-    assert pages.run(ROOT / name, tmp_path) == []
+    problems = pages.run(ROOT / name, tmp_path)
+    assert not problems, "\n\n".join(problems)
 
 
 def test_the_commands_of_the_reference_provider_run(postgres: Postgres, tmp_path: Path) -> None:
