@@ -147,7 +147,7 @@ def test_verbs_options_kinds_and_addresses_are_completed(run: Run, tmp_path: Pat
         volume("shop") + volume("shop", "logs") + cluster("orders")
     )
     _record(tmp_path, "Volume", "gone", "shop")
-    assert completed("s") == ["show", "state", "schema", "sandbox"]
+    assert completed("s") == ["show", "state", "secret", "schema", "sandbox"]
     assert completed("state", "f") == ["forget"]
     assert completed("plan", "--det") == ["--detailed-exitcode"]
     assert completed("plan", "--output", "j") == ["json"]

@@ -21,7 +21,7 @@ from reconciler.secrets import age
 from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, cluster, secret
 
 STAND_IN = Path(__file__).parent.parent / "secrets"  # the directory of a `sops`
-VALUE = "canary-4711-value"
+VALUE = "canary-0815-value"
 
 
 @dataclass(frozen=True, slots=True)

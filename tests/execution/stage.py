@@ -268,7 +268,7 @@ class Stage:
 
 
 def loaded(stage: Stage, manifests: str) -> Sequence[Resource]:
-    found = load(["-"], root=stage.root, stdin=manifests.encode)
+    found = load(["-"] if manifests else [], root=stage.root, stdin=manifests.encode)
     assert found.diagnostics == ()
     return found.resources
 

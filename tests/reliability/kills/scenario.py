@@ -134,8 +134,8 @@ def _first_manifests() -> str:
             volume(APP, "grow"),
             volume(APP, "tuned", spec="region: ams, size_gb: 3"),
             volume(APP, "aged", spec="region: ams, size_gb: 3"),
-            volume(APP, "old", spec="region: ams, size_gb: 3", rest=_DELETABLE),
-            volume(APP, "gone", spec="region: ams, size_gb: 3", rest=_DELETABLE),
+            volume(APP, "old", spec="region: fra, size_gb: 3", rest=_DELETABLE),
+            volume(APP, "gone", spec="region: fra, size_gb: 3", rest=_DELETABLE),
             cluster("orders"),
             secret(APP, "ROTATED", "env: SHOP_ROTATED"),
         ]
