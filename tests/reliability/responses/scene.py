@@ -73,8 +73,8 @@ SECOND = (
     + _ORDERS
     + _SECRETS
     + _cluster("copy", 'restore: {from: orders, pitr_time: "2026-01-01T00:30:00Z"}')
-    + _volume("more", "size_gb: 5")
-    + _volume("fork", "size_gb: 20, from: {volume: data}")
+    + _volume("more", "size_gb: 2")
+    + _volume("fork", "size_gb: 3, from: {volume: cache}")
 )
 LOST_VOLUMES = _volume("landed", "size_gb: 10") + _volume("vanished", "size_gb: 10")
 LOST = LOST_VOLUMES + _ORDERS
