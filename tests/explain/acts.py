@@ -30,8 +30,6 @@ from tests.explain.pages import situation
 from tests.explain.projects import VOLUME, Act
 from tests.kinds.case import MANIFEST, NOW, LivePlatform, ReadOnlyStore, play, project_of
 
-
-
 # --- files and paths ---
 
 

@@ -43,8 +43,10 @@ def of_overlay(base: str) -> Act:
 # --- git ---
 
 
-def of_repository(prepare: Callable[[Path], None], **revisions: str) -> Act:
-    """What is read of a repository, which `prepare` fills, at the git `revisions`."""
+def of_repository(
+    prepare: Callable[[Path], None], *, ref: str | None = None, changed_since: str | None = None
+) -> Act:
+    """What is said of a repository that `prepare` fills, read as with --ref and --changed-since."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         with pytest.MonkeyPatch.context() as patch:
@@ -57,8 +59,10 @@ def of_repository(prepare: Callable[[Path], None], **revisions: str) -> Act:
             (folder / "manifests").mkdir()
             (folder / "manifests/data.yaml").write_text(VOLUME % "data", encoding="utf-8")
             prepare(folder)
-            told = read_manifests((), find_settings(Path(), {}), **revisions).loaded.diagnostics
+            found = find_settings(Path(), {})
+            read = read_manifests((), found, ref=ref, changed_since=changed_since)
             id = git(folder, "rev-parse", "main")[:12]
+        told = read.loaded.diagnostics
         return [replace(each, message=each.message.replace(id, "3c1f0e9a72bd")) for each in told]
 
     return act
