@@ -4,7 +4,7 @@ The platform renames no object. What moves is the record: the object of `from` i
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
@@ -14,6 +14,8 @@ from reconciler.model import Action, Address, Path, Relocation
 
 
 class MovedSpec(Spec):
+    """A resource has another address now: the record of its object follows, and no call is sent."""
+
     from_: str = Describe(
         alias="from", description="The address that the resource had, such as Volume/shop/data."
     )
@@ -33,6 +35,7 @@ class MovedKind(Kind):
     Spec = MovedSpec
     in_app = False
     owns_objects = False
+    example: ClassVar = {"from": "Volume/shop/data", "to": "Volume/shop/orders"}
 
     def check(self, spec: MovedSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
         parsed = {}

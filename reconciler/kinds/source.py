@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import Annotated
 
+from pydantic import ConfigDict
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
@@ -37,6 +38,10 @@ class SopsSource(Spec):
 
 class ValueSource(Spec):
     """Where the value comes from: exactly one of these."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"exec": ["pass", "show", "database"], "timeout_s": 60}]}
+    )
 
     env: str | None = Describe(
         None,
@@ -75,7 +80,6 @@ class ValueSource(Spec):
         ge=1,
         le=600,
         description="How long `sops` or `exec` may take; default: 30 seconds.",
-        examples=[60],
     )
 
     @property

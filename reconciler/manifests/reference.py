@@ -3,14 +3,14 @@
 Read from the JSON Schema of the kind's model, which comes from the model itself, and from `Kind.fields`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from reconciler.kinds.base import Field, Kind
-from reconciler.manifests.envelope import API_VERSION
+from reconciler.manifests.envelope import API_VERSION, LifecycleBlock
 from reconciler.manifests.schema import kind_schema
 from reconciler.model import Effect
 
@@ -70,7 +70,9 @@ class KindPage:
 def kind_page(kind: Kind) -> KindPage:
     schema = kind_schema(kind)
     example = example_manifest(kind)
-    pages = _Reader(schema["$defs"], example, _changes(kind)).fields(schema, ())
+    if not kind.fields:
+        del schema["$defs"][LifecycleBlock.__name__]["properties"]["ignore"]  # there is nothing to ignore
+    pages = _Reader(schema["$defs"], {**example, **_ignoring(kind)}, _changes(kind)).fields(schema, ())
     description = schema["$defs"][kind.Spec.__name__].get("description", "")
     return KindPage(kind.name, _flat(description), _dump(example), pages)
 
@@ -78,6 +80,14 @@ def kind_page(kind: Kind) -> KindPage:
 def example_manifest(kind: Kind) -> dict[str, Any]:
     metadata = {"name": "example", "app": "shop"} if kind.in_app else {"name": "example"}
     return {"apiVersion": API_VERSION, "kind": kind.name, "metadata": metadata, "spec": dict(kind.example)}
+
+
+def _ignoring(kind: Kind) -> dict[str, Any]:
+    """The part of a manifest that leaves a field alone: each kind has others."""
+    names = [field.name for field in kind.fields if field.effect is not Effect.REFUSED]
+    names += [field.name for field in kind.fields]
+    ignored = [{"field": name, "reason": "set by another team", "until": "2030-12-31"} for name in names[:1]]
+    return {"lifecycle": {"ignore": ignored}}
 
 
 def _changes(kind: Kind) -> dict[tuple[str, ...], str]:
@@ -104,12 +114,15 @@ class _Reader:
     def fields(self, node: Mapping[str, Any], path: tuple[str, ...]) -> tuple[FieldPage, ...]:
         """The fields that may be written at `path`, by any form that its value may take."""
         return tuple(
-            self.page(inner, (*path, name), name in form.get("required", ()))
+            self.page(inner, (*path, name), name in form.get("required", ()), form.get("examples", ()))
             for form in self.forms(node)
             for name, inner in form.get("properties", {}).items()
         )
 
-    def page(self, node: Mapping[str, Any], path: tuple[str, ...], required: bool) -> FieldPage:
+    def page(
+        self, node: Mapping[str, Any], path: tuple[str, ...], required: bool, around: Sequence[Any]
+    ) -> FieldPage:
+        """`around`: examples of what holds the field, for one that means nothing alone."""
         forms = self.forms(node)
         items = [form["items"] for form in forms if "items" in form]
         below = [page for item in items for page in self.fields(item, (*path[:-1], f"{path[-1]}[]"))]
@@ -122,7 +135,8 @@ class _Reader:
             limits=_limits(forms[0]) if len(forms) == 1 else (),
             description=_flat(description),
             change=self.changes.get(path) or self.changes.get(path[:2], ""),
-            examples=tuple(_dump(_nested(path, value)) for value in self.examples(node, path)),
+            examples=tuple(_dump(_nested(path, value)) for value in self.examples(node, path))
+            or tuple(_dump(_nested(path[:-1], whole)) for whole in around if path[-1] in whole),
             fields=(*self.fields(node, path), *below),
             names=any(form.get("additionalProperties") for form in forms),
         )
@@ -158,7 +172,8 @@ class _Reader:
             return list(node["examples"])
         found: Any = self.example
         for name in path:
-            found = found.get(name) if isinstance(found, Mapping) else None
+            found = found.get(name.removesuffix("[]")) if isinstance(found, Mapping) else None
+            found = found[0] if name.endswith("[]") and found else found
         if found is not None:
             return [found]
         return [value for form in self.forms(node) for value in _obvious(form)][:1]

@@ -23,17 +23,20 @@ class UnknownTopic(ReconcilerError):
 def find_topic(topic: str) -> "Explanation | KindPage | tuple[KindPage, FieldPage]":
     """The page of a diagnostic code, a kind, or a field (`Volume.spec.size_gb` or `Volume.size_gb`).
 
-    Letter case matters in fields only. Raises UnknownTopic.
+    Letter case matters in fields only, and where a code is called as a kind (`moved`, `Moved`). Raises
+    UnknownTopic.
     """
     codes = known_codes()
-    if topic.lower() in codes:
-        return read_explanation(topic.lower())
+    if topic in codes:
+        return read_explanation(topic)
     from reconciler.kinds import find_kinds
     from reconciler.manifests.reference import kind_page
 
     name, _, path = topic.partition(".")
     kinds = {kind.name.lower(): kind for kind in find_kinds().values()}
     if name.lower() not in kinds:
+        if topic.lower() in codes:
+            return read_explanation(topic.lower())
         raise UnknownTopic(f"no kind and no code is called `{topic}`", help=_nearest_topic(topic, codes))
     page = kind_page(kinds[name.lower()])
     return (page, find_field(page, path)) if path else page

@@ -187,7 +187,7 @@ class _Search:
         self.by_id |= {live.key for live in found}
         if not found and all(read in self._answers for _, read in singles):
             kinds = " or ".join(kind.name for kind, _ in singles)
-            return self.missing(f"there is no {kinds} with id `{id}`")
+            return self.refused(_not_found(f"there is no {kinds} with id `{id}`"))
         return found
 
     def app_or_alone(self, word: str) -> list[Live]:
@@ -196,25 +196,26 @@ class _Search:
         is_app = any(read in self._answers for read in lists)
         is_alone = any(self._answers.get(read) for _, read in self._singles(word))
         if is_app and is_alone:
-            return self.missing(
-                f"`{word}` is an app, and the id of an object outside apps",
-                code="import-ambiguous",
-                help=f"write `--app {word}` or `--cluster {word}` for the one that you mean",
+            return self.refused(
+                error(
+                    "import-ambiguous",
+                    f"`{word}` is an app, and the id of an object outside apps",
+                    help=f"write `--app {word}` or `--cluster {word}` for the one that you mean",
+                )
             )
         if not is_app and not is_alone and all(read in self._answers for _, read in self._singles(word)):
             kinds = " or ".join(kind.name for kind, _ in self._singles(word))
             problem = "; ".join(sorted({self._unread[read] for read in lists[-1:]}))
-            return self.missing(
-                f"`{word}` is neither the id of a {kinds} nor an app that can be read: {problem}"
+            return self.refused(
+                _not_found(f"`{word}` is neither the id of a {kinds} nor an app that can be read: {problem}")
             )
         return self.alone(word) if is_alone else list(self.app(word))
 
     def object(self, id: str, apps: Sequence[str]) -> list[Live]:
         """The object of that id in one of `apps`."""
         if not apps:
-            return self.missing(
-                f"nobody knows the app of `{id}`", help=f"the platform shows it below its app: write APP/{id}"
-            )
+            help = f"the platform shows it below its app: write APP/{id}"
+            return self.refused(_not_found(f"nobody knows the app of `{id}`", help))
         same_name = []
         for app in apps:
             for kind, read in self._lists(app, self.kinds):
@@ -228,17 +229,12 @@ class _Search:
             read in self._unread for app in apps for _, read in self._lists(app, self.kinds)
         ):
             return []  # it may be there: what could not be read is told already
-        return self.missing(
-            f"no object with id `{id}` in {_joined([f'`{app}`' for app in apps])}",
-            help=f"that is the name of {_joined(same_name)}: write the id"
-            if same_name
-            else "check id and app",
-        )
+        help = f"that is the name of {_joined(same_name)}: write the id" if same_name else "check id and app"
+        where = _joined([f"`{app}`" for app in apps])
+        return self.refused(_not_found(f"no object with id `{id}` in {where}", help))
 
-    def missing(
-        self, message: str, *, code: str = "import-not-found", help: str = "check the id"
-    ) -> list[Live]:
-        self.problems.append(error(code, message, help=help))
+    def refused(self, problem: Diagnostic) -> list[Live]:
+        self.problems.append(problem)
         return []
 
     def _objects(self, kind: Kind, place: str, read: Read, shown: str) -> Iterator[Live]:
@@ -247,6 +243,10 @@ class _Search:
             self.problems.append(error("unreadable", f"cannot read {shown}: {self._unread[read]}"))
         for item in self._answers.get(read, ()):
             yield Live(kind, place, item)
+
+
+def _not_found(message: str, help: str = "check the id") -> Diagnostic:
+    return error("import-not-found", message, help=help)
 
 
 def _joined(words: Sequence[str]) -> str:

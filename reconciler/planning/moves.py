@@ -149,7 +149,7 @@ def _platform_name(record: StateRecord, wanted: Resource | None) -> str:
 def _told(move: Move, entries: Mapping[Address, Resource], name: str) -> Diagnostic:
     entry = entries.get(move.source) or entries[move.source._replace(ordinal=0)]
     return Diagnostic(
-        "moved",
+        "move-pending",
         Severity.INFO,
         f"the record of {move.source} ({move.id}) becomes that of {move.target}; no call is sent",
         entry.span("spec", "to"),

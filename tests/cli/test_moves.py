@@ -43,7 +43,9 @@ def test_a_new_name_is_refused_and_the_entry_it_offers_makes_the_plan_empty(
     with sandbox.recording() as requests:
         plan = applied.run("plan", "--detailed-exitcode")
         assert plan.out == "No changes: 1 resources are as declared.\n"
-        assert f"info[moved]: the record of Volume/{app}/data ({made['id']}) becomes that of" in plan.err
+        assert (
+            f"info[move-pending]: the record of Volume/{app}/data ({made['id']}) becomes that of" in plan.err
+        )
         assert addresses(applied) == [f"Volume/{app}/data"]
         shown = applied.run("show", f"Volume/{app}/files").out
         assert shown.startswith(f"Volume/{app}/files {made['id']}\n")

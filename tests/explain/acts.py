@@ -25,13 +25,10 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.settings import find_settings
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, Lease, State
 from reconciler.steps import Plan
+from tests.explain import projects
 from tests.explain.pages import situation
+from tests.explain.projects import VOLUME, Act
 from tests.kinds.case import MANIFEST, NOW, LivePlatform, ReadOnlyStore, play, project_of
-
-Act = Callable[[str, Path], Sequence[Diagnostic]]  # from the page's manifest and an empty folder
-
-VOLUME = "apiVersion: reconciler/v1\nkind: Volume\nmetadata: {name: %s, app: shop}\nspec: {size_gb: 10}\n"
-
 
 # --- files and paths ---
 
@@ -170,9 +167,11 @@ spec:
 """
 
 ACTS: dict[str, Act] = {
+    **projects.ACTS,
     "bad-setting": settings,
     "control-character": of_bytes((VOLUME % "data\a").encode()),
     "delete-not-approved": apply_of("delete-not-approved"),
+    "empty-file": of_bytes(b"# data.yaml: moved to volumes.yaml\n"),
     "failed": plan_without_settings,
     "file-too-large": of_bytes(b"-- dump\n" * (1 << 20)),
     "interrupted": interrupted_apply,

@@ -68,6 +68,12 @@ def test_a_kind_is_explained_with_its_fields(explain: Any) -> None:
     ]
 
 
+def test_a_kind_and_a_code_of_the_same_letters_are_told_apart(explain: Any) -> None:
+    assert explain("Moved").startswith("Moved\n")
+    assert explain("moved").startswith("moved: ")
+    assert explain("Volume-Shrink").startswith("volume-shrink: ")
+
+
 def test_a_field_is_explained(explain: Any) -> None:
     text = explain("Volume.size_gb")
     assert text.startswith("Volume.spec.size_gb\n  integer (at least 1) or mapping {min, max}\n")

@@ -1,0 +1,161 @@
+"""Situations that take a whole project: an environment, a repository, an import, an accepted drift."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from reconciler.cli.manifests import read_manifests
+from reconciler.diagnostics import Diagnostic
+from reconciler.manifests.load import load
+from reconciler.model import Address
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired
+from reconciler.settings import find_settings
+from tests.drift.stage import Stage
+from tests.environments.case import load_prod
+from tests.importing.scene import Scene, cluster, volume, volumes
+from tests.kinds.case import MANIFEST, NOW, LivePlatform, project_of
+from tests.revisions.repository import ISOLATED, commit, git
+
+Act = Callable[[str, Path], Sequence[Diagnostic]]  # from the page's manifest and an empty folder
+
+VOLUME = "apiVersion: reconciler/v1\nkind: Volume\nmetadata: {name: %s, app: shop}\nspec: {size_gb: 10}\n"
+
+
+def of_overlay(base: str) -> Act:
+    """What is said of environment `prod`, whose overlay is the page's, over the manifests `base`."""
+
+    def act(overlay: str, folder: Path) -> Sequence[Diagnostic]:
+        for name, text in (("manifests/shop.yaml", base), ("overlays/prod/shop.yaml", overlay)):
+            (folder / name).parent.mkdir(parents=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        return load_prod(folder).diagnostics
+
+    return act
+
+
+# --- git ---
+
+
+def of_repository(
+    prepare: Callable[[Path], None], *, ref: str | None = None, changed_since: str | None = None
+) -> Act:
+    """What is said of a repository that `prepare` fills, read as with --ref and --changed-since."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("GIT_")]:
+                patch.delenv(name)
+            for name, value in ISOLATED.items():
+                patch.setenv(name, value)
+            patch.chdir(folder)
+            git(folder, "init", "-q", "-b", "main")
+            (folder / "manifests").mkdir()
+            (folder / "manifests/data.yaml").write_text(VOLUME % "data", encoding="utf-8")
+            prepare(folder)
+            found = find_settings(Path(), {})
+            read = read_manifests((), found, ref=ref, changed_since=changed_since)
+            id = git(folder, "rev-parse", "main")[:12]
+        told = read.loaded.diagnostics
+        return [replace(each, message=each.message.replace(id, "3c1f0e9a72bd")) for each in told]
+
+    return act
+
+
+def add_submodule(folder: Path) -> None:
+    first = commit(folder)
+    git(folder, "update-index", "--add", "--cacheinfo", f"160000,{first},manifests/shared")
+    git(folder, "commit", "-q", "-m", "a submodule")
+
+
+def add_pointer(folder: Path) -> None:
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d7a' * 16}\nsize 1290\n"
+    (folder / "manifests/volumes.yaml").write_text(pointer, encoding="utf-8")
+    commit(folder)
+
+
+def correct_on_a_branch(folder: Path) -> None:
+    (folder / "manifests/logs.yaml").write_text("kind: Volume\n", encoding="utf-8")
+    commit(folder)
+    git(folder, "checkout", "-q", "-b", "correct")
+    (folder / "manifests/logs.yaml").write_text(VOLUME % "logs", encoding="utf-8")
+    commit(folder)
+
+
+def of_focus(focus: str, live: Mapping[str, Any], env: Mapping[str, str] = {}) -> Act:
+    """What a plan says that is about the resource `focus` only, as with --changed-since."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+        loaded = load([str(folder / MANIFEST)], root=folder)
+        platform = LivePlatform(live, datetime.fromisoformat(NOW))
+        project = project_of({"live": live, "env": env}, folder, loaded.policies, platform)
+        desired = Desired(loaded.resources, loaded.diagnostics, focus={Address.parse(focus)})
+        return anyio.run(make_plan, project, desired).diagnostics
+
+    return act
+
+
+# --- import and drift ---
+
+
+def of_import(live: Mapping[str, Any], *apps: str, **wanted: Any) -> Act:
+    """What an import of `wanted` says; the page's manifest is there before."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        scene = Scene(folder, dict(live))
+        if manifest:
+            scene.write(manifest, "policy.yaml")
+        return scene.found(*apps, **wanted).diagnostics
+
+    return act
+
+
+def of_accepted(moved: Mapping[str, Mapping[str, Any]]) -> Act:
+    """Why `drift --accept` refuses to write what somebody changed."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        stage = Stage(folder, moved)
+        stage.write(manifest, "manifests/shop.yaml")
+        return [refusal.why for refusal in stage.accept().refused]
+
+    return act
+
+
+TWO_VOLUMES = "---\n".join([VOLUME % "data", VOLUME % "logs"])
+POLICY = """\
+apiVersion: reconciler/v1
+kind: RetentionPolicy
+metadata: {name: shop}
+spec: {selector: {app: shop}, snapshot_retention: 30}
+"""
+WORD = "orders0000000000"
+
+ACTS: dict[str, Act] = {
+    "bad-overlay-address": of_overlay(VOLUME % "data"),
+    "base-has-errors": of_repository(correct_on_a_branch, changed_since="main"),
+    "cannot-accept": of_accepted({"Volume/shop/data": {"size_gb": 20}}),
+    "duplicate-patch": of_overlay(VOLUME % "data"),
+    "git-submodule": of_repository(add_submodule, ref="main"),
+    "import-ambiguous": of_import(
+        {volumes(WORD): [], f"/v1/postgres/{WORD}": {"data": cluster()}}, either=[WORD]
+    ),
+    "import-not-found": of_import({volumes("shop"): [volume("vol_1")]}, objects=[("shop", "data")]),
+    "import-objective": of_import({volumes("shop"): [volume("vol_1")]}, "shop"),
+    "lfs-pointer": of_repository(add_pointer, ref="main"),
+    "needs-unplanned": of_focus("Secret/shop/VOLUME_ID", {"/v1/apps/shop/volumes": []}),
+    "not-an-overlay": of_overlay(VOLUME % "data"),
+    "not-importable": of_import(
+        {volumes("shop"): [volume("vol_1", state="pending_destroy")]}, objects=[("shop", "vol_1")]
+    ),
+    "not-patchable": of_overlay(VOLUME % "data"),
+    "overlay-matches-nothing": of_overlay(VOLUME % "data"),
+    "overlay-removes-nothing": of_overlay(VOLUME % "data"),
+    "split-app": of_overlay(f"{TWO_VOLUMES}---\n{POLICY}"),
+}
