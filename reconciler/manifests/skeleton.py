@@ -50,7 +50,7 @@ def skeleton(kind: Kind, *, name: str, app: str) -> str:
 
 
 def _addresses(kind: Kind, model: type[BaseModel], given: Mapping[Path, Any]) -> dict[Path, Any]:
-    """Placeholders for the required fields that the kind's rules take an address in, such as Volume/APP/TO."""
+    """Placeholders for the required fields that the kind's rules take an address in, as Volume/APP/TO."""
     active = {path for path, field in _fields(model) if field.is_required() and _reached(path, model)}
     found: dict[Path, Any] = {}
     for path in sorted(path for path in active if path[0] == "spec" and len(path) > 1):

@@ -93,7 +93,7 @@ def test_addresses_and_ignores_stand_there_as_they_are_written() -> None:
     assert "\n#   ignore: []\n" in made("Moved")
     entry = made("Volume").partition("#   ignore:\n")[2]
     lines = [line for line in entry.splitlines() if not re.match("# +#", line)]
-    assert lines == ["#     - field: size_gb", "#       reason: REASON", "#       until: 2026-12-31"]
+    assert lines == ["#     - field: size_gb", "#       reason: REASON", '#       until: "2026-12-31"']
 
 
 def test_rules_across_fields_decide_what_stands_there(monkeypatch: pytest.MonkeyPatch) -> None:
