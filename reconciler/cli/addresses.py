@@ -1,4 +1,4 @@
-"""Addresses and kinds on the command line, and what a shell completes them to."""
+"""What a command line names: addresses, kinds, environments, git revisions; and how a shell completes them."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,10 +9,19 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from reconciler.cli.options import ENVIRONMENT
+from reconciler.errors import ReconcilerError
 from reconciler.model import Address
 
 _MOST_FILES = 300  # more of them would take longer than somebody waits for a Tab
-_DEFAULTS: dict[str, Any] = {"manifests": ["manifests"], "state": "sqlite:.reconcile/state.db"}
+_DEFAULTS: dict[str, Any] = {
+    "manifests": ["manifests"],
+    "state": "sqlite:.reconcile/state.db",
+    "overlays": "overlays",
+    "environments": {},
+}
+_MOST_REFS = 1000
+_GIT_S = 2.0
 
 
 class AddressType(click.ParamType):  # type: ignore[type-arg] # older releases of click take none
@@ -29,14 +38,30 @@ class AddressType(click.ParamType):  # type: ignore[type-arg] # older releases o
         try:
             return Address.parse(value)
         except ValueError as failure:
-            raise click.UsageError(f"{failure}{_other_kind(value)}", ctx) from failure
+            raise click.UsageError(f"{failure}{other_kind(value)}", ctx) from failure
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        found = {*_declared(), *_recorded(ctx.params.get("state_url"))}
+        environment = ctx.meta.get(ENVIRONMENT, "")
+        found = {*_declared(environment), *_recorded(ctx.params.get("state_url"), environment)}
         texts = sorted(str(address) for address in found if self._kind in ("", address.kind))
         return [CompletionItem(text) for text in texts if text.startswith(incomplete)]
+
+
+class PathOrAddressType(AddressType):
+    """A path or, with --accept, an address. Which of the two, the verb finds out."""
+
+    name = "path or address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        files = CompletionItem(incomplete, type="file")  # first: shells forget what stands before it
+        return [files, *(super().shell_complete(ctx, param, incomplete) if ctx.params.get("accept") else ())]
 
 
 class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
@@ -62,8 +87,8 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
         return [CompletionItem(name) for name in find_kinds() if name.startswith(incomplete)]
 
 
-def _other_kind(text: str) -> str:
-    """A hint for `volume/shop/data`."""
+def other_kind(text: str) -> str:
+    """A hint for `volume/shop/data`, or ""."""
     from reconciler.kinds import find_kinds
     from reconciler.manifests.problems import nearest
 
@@ -72,21 +97,52 @@ def _other_kind(text: str) -> str:
     return f"; did you mean `{near}/{rest}`?" if near and near != kind else ""
 
 
+def complete_environment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Environments with an overlay, and those with settings of their own."""
+    root = _root()
+    overlays = root / _setting(root, "overlays")
+    folders = [each.name for each in overlays.iterdir() if each.is_dir()] if overlays.is_dir() else []
+    names = {*folders, *map(str, _setting(root, "environments"))}
+    return sorted(name for name in names if name.startswith(incomplete) and not name.startswith("."))
+
+
+def complete_ref(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Branches and tags; none where git has no answer, or none quickly."""
+    from reconciler.manifests.git import find_repository
+
+    try:
+        git = find_repository(_root(), os.environ, timeout_s=_GIT_S)
+        names = git.text(
+            "for-each-ref",
+            f"--count={_MOST_REFS}",
+            "--format=%(refname:short)",
+            "refs/heads",
+            "refs/remotes",
+            "refs/tags",
+        )
+    except ReconcilerError:
+        return []
+    return [name for name in names.splitlines() if name.startswith(incomplete)]
+
+
 ADDRESS = AddressType()
+PATH_OR_ADDRESS = PathOrAddressType()
 KIND = KindType()
 
 
 # --- for completion: without models, which take longer to import than all of this takes ---
 
 
-def _declared() -> Iterator[Address]:
-    """What the configured manifests name, whether they are valid or not."""
+def _declared(environment: str) -> Iterator[Address]:
+    """What the configured manifests, and those of the environment alone, name; valid or not."""
     from reconciler.manifests.compose import compose
     from reconciler.manifests.files import read_files
 
     root = _root()
-    paths = [str(root / path) for path in _setting(root, "manifests") if _at_rest(root / path)]
-    for name, data in islice(read_files(paths, root, None, []), _MOST_FILES):
+    overlays = _setting(root, "overlays")
+    folders = [*_setting(root, "manifests"), *([f"{overlays}/{environment}"] if environment else [])]
+    paths = [str(root / path) for path in folders if _at_rest(root / path)]
+    for name, data in islice(read_files(paths, root, None, [], overlays), _MOST_FILES):
         for document in compose(data, name).documents:
             address = _address(document.value)
             if address is not None:
@@ -103,11 +159,19 @@ def _address(manifest: Any) -> Address | None:
         return None
 
 
-def _recorded(state_url: str | None) -> Sequence[Address]:
+def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
     from reconciler.state.glance import recorded_addresses
 
     root = _root()
-    return recorded_addresses(state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state"), root)
+    url = state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state")
+    if environment and not state_url:
+        from reconciler.settings import find_settings  # models, after all: whose state it is, they know
+
+        try:
+            url = find_settings(root, os.environ, environment).settings.state
+        except ReconcilerError:
+            return []
+    return recorded_addresses(url, root)
 
 
 def _root() -> Path:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli import options
+from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command("drift", short_help="Show what changed on the platform without us.")
-@click.argument("arguments", nargs=-1, metavar="[PATH]... [ADDRESS]...")
+@click.argument("arguments", nargs=-1, metavar="[PATH]... [ADDRESS]...", type=PATH_OR_ADDRESS)
 @click.option(
     "--accept",
     is_flag=True,
@@ -92,9 +93,8 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
         elif address is not None:
             addresses[address] = None
         else:
-            raise click.UsageError(
-                f"`{given}` is neither a path nor an address; one looks like Volume/shop/data"
-            )
+            hint = other_kind(given) or "; one looks like Volume/shop/data"
+            raise click.UsageError(f"`{given}` is neither a path nor an address{hint}")
     return paths, list(addresses)
 
 

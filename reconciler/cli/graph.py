@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Draw the steps of a plan saved by `plan --out`, not the manifests.",
 )
+@options.environment
 @options.output
 @reports_failures
 def command(paths: Sequence[str], form: str, plan_file: Path | None, output: str) -> int:

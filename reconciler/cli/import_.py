@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from reconciler.manifests.load import Loaded
+    from reconciler.model import Address
     from reconciler.pipeline.importing import Planned, Unmanaged
     from reconciler.pipeline.searching import Wanted
     from reconciler.settings import Found
@@ -74,12 +75,12 @@ def command(
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
     found, reporter = settings_here(), make_reporter()
     folder = out or _default_folder(found)
-    paths, loaded = _declared(found, folder)
+    read, loaded, elsewhere = _declared(found, folder)
 
     async def work(watch: Watch) -> "tuple[Unmanaged, list[Planned]]":
         async with open_project(found, Options(sandbox, state_url, read_only=True), reporter) as project:
-            unmanaged = await find_unmanaged(project, loaded, wanted, found.root)
-        planned = arrange(unmanaged, paths=paths, out=folder, root=found.root)
+            unmanaged = await find_unmanaged(project, loaded, wanted, found.root, elsewhere)
+        planned = arrange(unmanaged, check=lambda more: read([more]), out=folder, root=found.root)
         if not dry_run:
             await put_all(planned)
         return unmanaged, planned
@@ -94,6 +95,9 @@ def command(
     _report(unmanaged, planned, found, output, dry_run=dry_run)
     if planned and not _is_configured(folder, found):
         click.echo(f"note: `{folder}` is not among the configured manifests: name it to `plan`", err=True)
+    elif planned and found.env and not _is_below(folder, found.root / found.overlay):
+        own = f"--out {os.path.relpath(found.root / found.overlay)} keeps them to {found.env}"
+        click.echo(f"note: manifests in `{folder}` count in every environment; {own}", err=True)
     problems = unmanaged.diagnostics
     return watch.code(code_of(problems, FAILED if has_errors(problems) else DONE))
 
@@ -161,28 +165,56 @@ def _default_folder(found: "Found") -> Path:
 def _is_configured(folder: Path, found: "Found") -> bool:
     from reconciler.cli.sources import given_paths
 
-    real = folder.resolve()
-    return any(real.is_relative_to(Path(path).resolve()) for path in given_paths((), found))
+    own = [str(found.root / found.overlay)] if found.env else []
+    return any(_is_below(folder, Path(path)) for path in (*given_paths((), found), *own))
 
 
-def _declared(found: "Found", folder: Path) -> "tuple[list[str], Loaded]":
-    """The configured manifests and those in `folder`: where they are, and what they declare.
+def _is_below(folder: Path, other: Path) -> bool:
+    return folder.resolve().is_relative_to(other.resolve())
 
-    Raises ManifestError when they hold errors: what is new cannot be told then.
+
+def _refuse_overlay_of_another(found: "Found", folder: Path) -> None:
+    overlays = (found.root / found.settings.overlays).resolve()
+    if not _is_below(folder, overlays) or _is_below(folder, overlays / (found.env or ".none")):
+        return
+    name = next(iter(folder.resolve().relative_to(overlays).parts), "NAME")
+    raise ReconcilerError(
+        f"`{folder}` holds what differs in environment `{name}`",
+        help=f"pass --env {name}, or another --out DIR",
+    )
+
+
+def _declared(
+    found: "Found", folder: Path
+) -> "tuple[Callable[[Sequence[str]], Loaded], Loaded, frozenset[Address]]":
+    """The configured manifests and those in `folder`, as the environment has them.
+
+    First what reads them together with further paths, then what they declare, and at last addresses that
+    manifests have in other environments. Raises ManifestError when they hold errors: what is new cannot be
+    told then.
     """
-    from reconciler.cli.sources import given_paths
+    from reconciler.cli.sources import given_paths, overlay_path
     from reconciler.errors import ManifestError
     from reconciler.manifests.load import load
 
+    _refuse_overlay_of_another(found, folder)
     chosen = "manifests" in found.settings.model_fields_set
     configured = [path for path in given_paths((), found) if chosen or os.path.lexists(path)]
     paths = [path for path in configured if Path(path) != folder or folder.exists()]
-    if folder.exists():
+    if folder.exists() and not (found.env and _is_below(folder, found.root / found.overlay)):
         paths.append(str(folder))
-    loaded = load(paths, root=found.root)
+    apart = found.settings.overlays
+    overlay = overlay_path(found) if found.env and (found.root / found.overlay).is_dir() else None
+
+    def read(more: Sequence[str]) -> "Loaded":
+        return load([*paths, *more], root=found.root, overlay=overlay, apart=apart)
+
+    loaded = read([])
     if has_errors(loaded.diagnostics):
         raise ManifestError("the manifests hold errors; nothing was written", loaded.diagnostics)
-    return paths, loaded
+    base = load(paths, root=found.root, apart=apart) if overlay is not None else loaded
+    here = {resource.address for resource in loaded.resources}
+    return read, loaded, frozenset(resource.address for resource in base.resources) - here
 
 
 def _report(

@@ -24,12 +24,30 @@ lock_timeout = click.option(
 )
 auto_approve = click.option("--auto-approve", is_flag=True, help="Do not ask.")
 _state = click.option("--state", "state_url", metavar="URL", help="State to use, such as sqlite:PATH.")
+
+
+def _environments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from reconciler.cli.addresses import complete_environment
+
+    return complete_environment(ctx, param, incomplete)
+
+
+def _refs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from reconciler.cli.addresses import complete_ref
+
+    return complete_ref(ctx, param, incomplete)
+
+
 ref = click.option(
-    "--ref", metavar="REF", help="Read manifests and overlays as they are at this git revision."
+    "--ref",
+    metavar="REF",
+    shell_complete=_refs,
+    help="Read manifests and overlays as they are at this git revision.",
 )
 changed_since = click.option(
     "--changed-since",
     metavar="REF",
+    shell_complete=_refs,
     help="Only what differs from where this branch left REF, and what depends on it.",
 )
 
@@ -46,6 +64,7 @@ def environment(function: Function) -> Function:
         envvar="RECONCILE_ENV",
         expose_value=False,
         callback=remember,
+        shell_complete=_environments,
         help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
     )(function)
 

@@ -140,9 +140,13 @@ def fingerprint(addresses: Sequence[Address], output: str, state_url: str | None
     desired = load_desired((), found, make_reporter())
 
     async def work() -> "list[Fingerprinted]":
-        store = open_store(state_url or found.settings.state, root=found.root, clock=SystemClock())
+        store = open_store(
+            state_url or found.settings.state, root=found.root, clock=SystemClock(), environment=found.env
+        )
         try:
-            return await fingerprints(store, secret_sources(found), desired.resources, addresses)
+            return await fingerprints(
+                store, secret_sources(found), desired.resources, desired.policies, addresses
+            )
         finally:
             await store.close()
 

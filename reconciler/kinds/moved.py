@@ -43,7 +43,8 @@ class MovedKind(Kind):
             try:
                 parsed[name] = Address.parse(text)
             except ValueError as problem:
-                yield error("invalid-value", f"`{name}` is not valid: {problem}", span("spec", name))
+                message = f"`{name}` is not valid: {problem}"
+                yield error("invalid-value", message, span("spec", name), help=_in_other_case(text))
         if len(parsed) < 2:
             return
         source, target = parsed["from"], parsed["to"]
@@ -66,6 +67,15 @@ class MovedKind(Kind):
 
     def create(self, subject: Subject) -> Moves:
         return Moves(Action.NOOP)
+
+
+def _in_other_case(text: str) -> str:
+    """A hint for `volume/shop/data`, or ""."""
+    from reconciler.kinds import find_kinds
+
+    kind, _, rest = text.partition("/")
+    meant = {name.lower(): name for name in find_kinds()}.get(kind.lower())
+    return f"did you mean `{meant}/{rest}`?" if meant is not None and meant != kind and rest else ""
 
 
 def next_address(address: Address, moves: Mapping[Address, Address]) -> Address | None:

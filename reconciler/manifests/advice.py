@@ -16,6 +16,8 @@ _PATTERNS = {
     ),
     r"[A-Za-z_][A-Za-z0-9_]{0,126}": "at most 127 letters, digits and `_`, the first one a letter or `_`",
     r"[A-Za-z_][A-Za-z0-9_]*": "letters, digits and `_`, the first one no digit",
+    r"[^\[\x00-\x1f\x7f]+": "write dots between keys, or a list of keys, such as [database, password]",
+    r"[^\x00-\x1f\x7f]*": "it holds no line breaks and no other control characters",
     r"([^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*)?": (
         "an id holds no spaces, slashes or control characters, and begins with no `.`"
     ),

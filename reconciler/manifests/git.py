@@ -7,7 +7,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Git:
     folder: Path
     env: Mapping[str, str]
     prefix: str = ""
+    timeout_s: float = TIMEOUT_S
 
     def run(
         self, *arguments: str, stdin: bytes = b"", allowed: Collection[int] = (0,)
@@ -61,7 +62,7 @@ class Git:
                 env=self.env,
                 input=stdin,
                 capture_output=True,
-                timeout=TIMEOUT_S,
+                timeout=self.timeout_s,
                 check=False,
             )
         except FileNotFoundError:
@@ -69,7 +70,7 @@ class Git:
                 "there is no program `git` here", help="install git, or leave out --ref and --changed-since"
             ) from None
         except subprocess.TimeoutExpired:
-            raise ReconcilerError(f"git did not answer within {TIMEOUT_S} s") from None
+            raise ReconcilerError(f"git did not answer within {self.timeout_s} s") from None
         except OSError as failure:
             raise ReconcilerError(f"git cannot be run: {failure.strerror or failure}") from failure
         if done.returncode not in allowed:
@@ -123,12 +124,12 @@ class Git:
         return meant.strip() or f"fetch it first: git fetch origin {shlex.quote(ref.removeprefix('origin/'))}"
 
 
-def find_repository(folder: Path, env: Mapping[str, str]) -> Git:
+def find_repository(folder: Path, env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Git:
     """Raises ReconcilerError, with the way out, where git finds or accepts none."""
     kept = {name: value for name, value in env.items() if name[:4] != "GIT_" or name.startswith(_KEPT)}
-    git = Git(folder, {**kept, **_SET})
+    git = Git(folder, {**kept, **_SET}, timeout_s=timeout_s)
     bare = git.is_bare()
-    return git if bare else Git(folder, git.env, git.text("rev-parse", "--show-prefix"))
+    return git if bare else replace(git, prefix=git.text("rev-parse", "--show-prefix"))
 
 
 def _explained(told: str, folder: Path) -> ReconcilerError:

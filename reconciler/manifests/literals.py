@@ -34,11 +34,13 @@ def take_out_literals(value: Any, kind: Kind, place: Place) -> tuple[Any, list[D
 
     def refuse(path: Path, at_key: bool, field: str) -> None:
         file = _file_name(value, field.removeprefix("spec."))
+        span = place.key(path) if at_key else place.value(path)
+        beside = PurePosixPath(span.file).parent  # of an overlay, where the literal stands there
         found = error(
             "secret-literal",
             "a secret's value stands in the manifest",
-            place.key(path) if at_key else place.value(path),
-            help=_HELP.format(field=field, file=file, path=PurePosixPath(place.file).parent / file),
+            span,
+            help=_HELP.format(field=field, file=file, path=beside / file),
         )
         problems.append(place.finish(found))
 

@@ -59,9 +59,12 @@ class Place:
         return self._nearest(path, self.document.key_spans, self.document.keys_elsewhere)
 
     def missing(self, path: Path) -> Span:
-        """Where the field at `path` was removed, or else the key of what it is missing in."""
+        """Where the field at `path` was removed, or else the key, or list item, that it is missing in."""
         removed = self.document.elsewhere.get(path)
-        return self.key(path[:-1]) if removed is None else removed
+        if removed is not None:
+            return removed
+        item = len(path) > 1 and isinstance(path[-2], int)  # of a list: it has no key
+        return self.value(path[:-1]) if item else self.key(path[:-1])
 
     def _nearest(self, path: Path, spans: Mapping[Path, int], elsewhere: Mapping[Path, Span]) -> Span:
         while path and path not in spans and path not in elsewhere:
@@ -164,7 +167,7 @@ def wrong_type(expected: str, path: Path, place: Place) -> Diagnostic:
         help = "put it in quotes"
     elif value is None:
         help = NULL_HELP
-    if expected == "a list" and isinstance(value, str):
+    elif expected == "a list" and isinstance(value, str):
         help = "write it as a list, such as [first, second]"
     message = f"expected {expected}, found {describe(value, secret=place.secret)}"
     return error("wrong-type", message, place.value(path), notes=notes, help=help)
@@ -196,7 +199,14 @@ def _explain(
         return _unknown_field(path, first["loc"], model, place)
     expected = list(dict.fromkeys(EXPECTED[item["type"]] for item in items if item["type"] in EXPECTED))
     if expected and len(expected) == len({item["type"] for item in items}):
-        return wrong_type(" or ".join(expected), path, place)
+        problem = wrong_type(" or ".join(expected), path, place)
+        modelled = expected == ["a mapping"] and kind != "dict_type" and len(path) > 1
+        fields = field_names(model, first["loc"]) if modelled else []
+        return (
+            replace(problem, help=f"its fields: {_listed(fields)}")
+            if fields and not problem.help
+            else problem
+        )
     span = place.value(path)
     if kind in ("literal_error", "enum"):
         return _not_allowed(path, context, place)
@@ -237,9 +247,13 @@ def _unknown_field(path: Path, loc: Path, model: type[BaseModel], place: Place) 
         elif field in field_names(model, ()):
             help = f"`{field}` belongs at the top, beside `kind`: remove its indentation"
         elif known:
-            help = f"known here: {', '.join(f'`{name}`' for name in known)}"
+            help = f"known here: {_listed(known)}"
     shown = "an unknown field" if may_be_a_value else f"unknown field `{clip(field)}`"
     return error("unknown-field", f"{shown}{inside}", place.key(path), help=help)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _not_allowed(path: Path, context: Mapping[str, Any], place: Place) -> Diagnostic:

@@ -97,4 +97,14 @@ def _help(wanted: Address, referring: Address, resources: Collection[Address]) -
         for address in resources
         if address.app == wanted.app and not address.ordinal and address != referring
     ]
-    return nearest_address(wanted, known) or "correct the name, or write a manifest for it"
+    near = nearest_address(wanted, known)
+    if near:
+        return near
+    elsewhere = [
+        address
+        for address in resources
+        if (address.kind, address.name) == (wanted.kind, wanted.name) and not address.ordinal
+    ]
+    if len(elsewhere) == 1:
+        return f"there is {elsewhere[0]}, in another app; correct the name, or write a manifest for {wanted}"
+    return "correct the name, or write a manifest for it"

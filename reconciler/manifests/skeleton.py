@@ -19,7 +19,13 @@ from reconciler.model import Path
 
 _COLUMNS = 100
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@-]*")
-_PLACEHOLDERS = ("https://HOST", "/PATH", "2026-01-31T12:00:00Z")  # for texts that are not just any text
+_IGNORED: Path = ("lifecycle", "ignore")
+_PLACEHOLDERS = (
+    "https://HOST",
+    "/PATH",
+    "2026-01-31T12:00:00Z",
+    "2026-12-31",
+)  # for texts that are not just any text
 
 
 def skeleton(kind: Kind, *, name: str, app: str) -> str:
@@ -29,7 +35,10 @@ def skeleton(kind: Kind, *, name: str, app: str) -> str:
     give each field's description, choices, bounds and default.
     """
     model = manifest_model(kind)
+    differs = [field.name for field in kind.fields]
     given: dict[Path, Any] = {("metadata", "name"): name, ("metadata", "app"): app}
+    given |= {(*_IGNORED, "field"): differs[0]} if differs else {_IGNORED: []}
+    given |= _addresses(kind, model, given)
     active = _needed(kind, model, given)
     lines = [f"apiVersion: {API_VERSION}", f"kind: {kind.name}"]
     for block in ("metadata", "spec", "lifecycle"):
@@ -38,6 +47,19 @@ def skeleton(kind: Kind, *, name: str, app: str) -> str:
 
 
 # --- what must stand there ---
+
+
+def _addresses(kind: Kind, model: type[BaseModel], given: Mapping[Path, Any]) -> dict[Path, Any]:
+    """Placeholders for the required fields that the kind's rules take an address in, as Volume/APP/TO."""
+    active = {path for path, field in _fields(model) if field.is_required() and _reached(path, model)}
+    found: dict[Path, Any] = {}
+    for path in sorted(path for path in active if path[0] == "spec" and len(path) > 1):
+        tried = {**found, path: f"Volume/{given['metadata', 'app']}/{str(path[-1]).upper()}"}
+        if _complaints(kind, model, active, {**given, **tried}) < _complaints(
+            kind, model, active, {**given, **found}
+        ):
+            found = tried
+    return found
 
 
 def _needed(kind: Kind, model: type[BaseModel], given: Mapping[Path, Any]) -> set[Path]:
@@ -62,7 +84,7 @@ def _first_to_fill_in(path: Path, model: type[BaseModel] | None) -> Path:
     """A mapping without fields would have to be `{}`, below which nothing can be taken out of its comment."""
     assert model is not None
     fields = {key: field for key, field in _named(model) if key != "name"}
-    amounts = [key for key, field in fields.items() if _limits(field)]
+    amounts = [key for key, field in fields.items() if _limits(field) and len(path) == 1]
     return (*path, next(iter(amounts or fields)))
 
 
@@ -128,16 +150,19 @@ def _field(
 
 def _commented(key: str, field: FieldInfo, path: Path, given: Mapping[Path, Any]) -> Iterator[str]:
     """An optional field with all that is in it, as it stands once its comment signs are taken away."""
-    inner = _model_of(field)
+    item = _item_of(field) if path not in given else None
+    inner = item or _model_of(field)
     if inner is None:
         yield f"{key}: {_scalar(_placeholder(path, field, given))}"
         return
     yield f"{key}:"
+    lead, margin = "- " if item is not None else "", ""
     for name, each in _named(inner):
         for line in wrap(_about(each), _COLUMNS - 2 * len(path)):
-            yield f"  # {line}"
+            yield f"  {margin}# {line}"
         for line in _commented(name, each, (*path, name), given):
-            yield f"  {line}"
+            yield f"  {lead}{line}"
+            lead = margin = " " * len(lead)
 
 
 def _about(field: FieldInfo) -> str:
@@ -231,6 +256,12 @@ def _named(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
 def _model_of(field: FieldInfo) -> type[BaseModel] | None:
     """The model of a nested mapping; None for a field that is written on one line."""
     return next(_models(field.annotation), None) if not _one_line(field.annotation) else None
+
+
+def _item_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a list's items; None for anything else, and for a list of texts or numbers."""
+    lists = [part for part in _parts(field.annotation) if get_origin(part) is list]
+    return next((inner for part in lists for inner in _models(get_args(part)[0])), None)
 
 
 def _one_line(annotation: Any) -> bool:

@@ -3,7 +3,6 @@
 What is written here, `compose` reads back as it was (a property test holds it to that).
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from reconciler.manifests.scalars import written
 from reconciler.model import Path
 
 INDENT = "  "
-LONGEST_KEY = 1000  # characters: YAML takes no longer ones without a mark of their own
+_LONGEST_KEY = 1000  # characters, also of its escapes: longer ones need a mark of their own
 
 # Text that no reader takes for anything else, whichever version of YAML it reads.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
@@ -41,7 +40,7 @@ def write(documents: Sequence[Commented], *, head: Sequence[str] = (), follows: 
     """All `documents`, with `head` as comments before the first.
 
     `follows`: the text is put behind other documents. Disabled documents have to be the last ones.
-    Raises ValueError for a lone surrogate, a key that is too long, and what JSON has no value for.
+    Raises ValueError for a lone surrogate, and for what JSON has no value for.
     """
     lines: list[str] = []
     for number, document in enumerate(documents):
@@ -90,16 +89,14 @@ def _escape(found: re.Match[str]) -> str:
     return f"\\x{code:02X}" if code <= 0xFF else f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
 
 
-def _key(name: str) -> str:
-    if len(name) > LONGEST_KEY:
-        raise ValueError(f"the key {json.dumps(name[:20])}… is longer than {LONGEST_KEY} characters")
-    return _text(name)
-
-
 def _mapping(value: Mapping[str, Any], path: Path, comments: Mapping[Path, Sequence[str]]) -> Iterator[str]:
     for name, item in value.items():
         yield from map(comment, comments.get((*path, name), ()))
-        yield from _entry(f"{_key(name)}:", item, (*path, name), comments)
+        key = _text(name)
+        if len(key) > _LONGEST_KEY:
+            yield f"? {key}"
+            key = ""
+        yield from _entry(f"{key}:", item, (*path, name), comments)
     for missing, texts in comments.items():
         if missing and missing[:-1] == path and missing[-1] not in value:
             yield from map(comment, texts)

@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from reconciler.errors import Refused
 from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.manifests.envelope import API_VERSION
-from reconciler.manifests.load import Loaded, load
+from reconciler.manifests.load import Loaded
 from reconciler.manifests.modeline import modeline
 from reconciler.manifests.place import Change, prepare, put
 from reconciler.manifests.write import Commented, comment, write
+from reconciler.model import Address
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.searching import Wanted, find_live
 from reconciler.planning.claims import Known, Live, Skipped
@@ -47,8 +48,17 @@ class Planned:
     entries: Sequence[Entry]
 
 
-async def find_unmanaged(project: Project, loaded: Loaded, wanted: Wanted, root: Path) -> Unmanaged:
-    """`loaded`: all manifests that may declare something of what is wanted, named relative to `root`."""
+async def find_unmanaged(
+    project: Project,
+    loaded: Loaded,
+    wanted: Wanted,
+    root: Path,
+    elsewhere: frozenset[Address] = frozenset(),
+) -> Unmanaged:
+    """`loaded`: all manifests that may declare something of what is wanted, named relative to `root`.
+
+    `elsewhere`: addresses that its environment takes out, which no new manifest can have all the same.
+    """
     state = await project.store.load()
     known = Known(
         loaded.resources,
@@ -56,6 +66,7 @@ async def find_unmanaged(project: Project, loaded: Loaded, wanted: Wanted, root:
         loaded.policies,
         find_kinds(),
         _skeletons(root, loaded) if "secrets.list" in project.capabilities else frozenset(),
+        elsewhere,
     )
     found = await find_live(project, wanted, known_apps=known.apps(), is_new=known.is_new)
     doubtful, open_calls = _doubtful(found.live, state)
@@ -117,10 +128,11 @@ def _objectives(known: Known, entries: Sequence[Entry]) -> Iterator[Diagnostic]:
 # --- files ---
 
 
-def arrange(unmanaged: Unmanaged, *, paths: Sequence[str], out: Path, root: Path) -> list[Planned]:
+def arrange(unmanaged: Unmanaged, *, check: Callable[[str], Loaded], out: Path, root: Path) -> list[Planned]:
     """The files that the entries go into, below `out`. Nothing is written.
 
-    They are checked together with the manifests at `paths`. Raises Refused when they are not valid.
+    `check`: loads the manifests that there are together with those in a folder. Raises Refused when they
+    are not valid.
     """
     groups: dict[str, list[Entry]] = {}
     for entry in unmanaged.entries:
@@ -142,7 +154,7 @@ def arrange(unmanaged: Unmanaged, *, paths: Sequence[str], out: Path, root: Path
             return write(documents, head=head, follows=before is not None)
 
         planned.append(Planned(prepare(out, stem, text, reserved), groups[stem]))
-    _validate(planned, paths, root)
+    _validate(planned, check)
     return planned
 
 
@@ -170,13 +182,13 @@ def _never_returned(entries: Sequence[Entry]) -> Iterator[str]:
             yield f"{kind.name}: the platform never shows {names}: unknown here, and never compared."
 
 
-def _validate(planned: Sequence[Planned], paths: Sequence[str], root: Path) -> None:
+def _validate(planned: Sequence[Planned], check: Callable[[str], Loaded]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number, each in enumerate(planned):
             (Path(folder) / f"{number:06}-{each.change.path.name}").write_text(
                 each.change.added, encoding="utf-8"
             )
-        loaded = load([*paths, folder], root=root)
+        loaded = check(folder)
     if has_errors(loaded.diagnostics):
         raise Refused("what was found does not make valid manifests; nothing was written", loaded.diagnostics)
 

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 from reconciler.errors import ReconcilerError, SecretUnavailable
 from reconciler.kinds import find_kinds
+from reconciler.manifests.problems import did_you_mean
 from reconciler.model import Address, Resource
+from reconciler.planning.moves import earlier_addresses, follow_moves
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sources import Sources
 from reconciler.state.store import Store
@@ -31,9 +33,15 @@ class Fingerprinted:
 
 
 async def fingerprints(
-    store: Store, sources: Sources, resources: Sequence[Resource], addresses: Collection[Address]
+    store: Store,
+    sources: Sources,
+    resources: Sequence[Resource],
+    policies: Sequence[Resource],
+    addresses: Collection[Address],
 ) -> list[Fingerprinted]:
     """One for each secret of `resources` (of those at `addresses`, unless that is empty), by address.
+
+    `policies`: among them the entries of moves, which records follow.
 
     Raises ReconcilerError for an address without a secret, and while there is no state: its key would be
     another one the next time.
@@ -45,7 +53,8 @@ async def fingerprints(
     if unknown:
         raise ReconcilerError(
             f"the manifests hold no secret {', '.join(f'`{each}`' for each in unknown)}",
-            help="an address looks like Secret/shop/PASSWORD; without one, all are shown",
+            help=did_you_mean(unknown[0], list(map(str, wanted)))
+            or "an address looks like Secret/shop/PASSWORD; without one, all are shown",
         )
     state = await store.load()
     if not state.lineage:
@@ -53,6 +62,7 @@ async def fingerprints(
             "there is no state yet, and so no key to make fingerprints with",
             help="the first apply makes it, or `reconcile state init`; reviewers need the one of apply",
         )
+    records = follow_moves(kinds, policies, resources, state.records).records
     key = await store.fingerprint_key()
     chosen = {each: ref for each, ref in wanted.items() if not addresses or each in addresses}
     sources.prepare(chosen.values())
@@ -63,15 +73,16 @@ async def fingerprints(
             found.append(Fingerprinted(address, None, "not_known", problem))
             continue
         try:
-            now = fingerprint(key, address, sources.value(ref, _no_output))
+            value = sources.value(ref, _no_output)
         except SecretUnavailable as missing:
             found.append(Fingerprinted(address, None, "not_readable", missing.message, missing.help))
             continue
-        record = state.records.get(address)
+        now, record = fingerprint(key, address, value), records.get(address)
         set_before = record.applied.get("fingerprint") if record is not None else None
-        comparison: Comparison = (
-            "not_set" if set_before is None else "same" if set_before == now else "differs"
-        )
+        comparison: Comparison = "not_set"
+        if record is not None and set_before is not None:
+            earlier = [fingerprint(key, each, value) for each in earlier_addresses(record)]
+            comparison = "same" if set_before in (now, *earlier) else "differs"
         found.append(Fingerprinted(address, now, comparison))
     return found
 

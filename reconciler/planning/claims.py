@@ -60,6 +60,7 @@ class Known:
     policies: Sequence[Resource]
     kinds: Mapping[str, Kind]
     skeletons: frozenset[str] = frozenset()  # addresses that stand in the manifests as comments
+    elsewhere: frozenset[Address] = frozenset()  # addresses that other environments' manifests have
     _declared: dict[Address, Resource] = field(init=False)
     _adopted: dict[tuple[str, str], Address] = field(init=False)
     _recorded: dict[tuple[str, str], Address] = field(init=False)
@@ -86,11 +87,11 @@ class Known:
     def taken(self) -> set[Address]:
         """Addresses that a new manifest cannot have."""
         declared = {resource.address for resource in (*self.resources, *self.policies)}
-        return declared | self.records.keys()
+        return declared | self.records.keys() | self.elsewhere
 
     def apps(self) -> list[str]:
         """The apps that manifests and records name."""
-        return sorted({address.app for address in self.taken() if address.app})
+        return sorted({address.app for address in self.taken() - self.elsewhere if address.app})
 
     def is_new(self, live: Live) -> bool:
         """Whether nobody has `live` already, as far as its id tells."""

@@ -120,7 +120,8 @@ class Planner:
         self._sets = self._secret_setters()
         self._draft = Draft(kinds)
         for resource, expired in checked:
-            self._draft.report(resource.address, *expired)
+            if expired:
+                self._draft.report(resource.address, *expired)
         self._left: set[Address] = set()  # no manifest names them any more
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}

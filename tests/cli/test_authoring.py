@@ -21,7 +21,7 @@ Run = Callable[..., tuple[int, str, str]]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs a verb in a project of its own: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-    for name in ("RECONCILE_STATE", "RECONCILE_BASE_URL", ASKED):
+    for name in ("RECONCILE_STATE", "RECONCILE_BASE_URL", "RECONCILE_ENV", ASKED):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "manifests").mkdir()
     (tmp_path / "reconcile.yaml").write_text("manifests: [manifests]\n")
@@ -120,7 +120,9 @@ def test_a_misspelt_address_is_told_of_with_the_one_that_is_meant(run: Run, tmp_
     assert "did you mean `Volume/shop/data`?" in err
 
 
-def _record(root: Path, kind: str, name: str, app: str) -> None:
+def _record(
+    root: Path, kind: str, name: str, app: str, *, env: str = "", state: str = "sqlite:.reconcile/state.db"
+) -> None:
     import anyio
 
     from reconciler.clock import SystemClock
@@ -129,7 +131,7 @@ def _record(root: Path, kind: str, name: str, app: str) -> None:
 
     async def work() -> None:
         clock = SystemClock()
-        store = open_store("sqlite:.reconcile/state.db", root=root, clock=clock)
+        store = open_store(state, root=root, clock=clock, environment=env)
         lease = await store.lease([app], "test")
         record = StateRecord(Address(kind, name, app), "vol_1", app, {}, Lifecycle(), clock.now())
         await store.commit(lease, [], [record])
@@ -193,7 +195,7 @@ def test_completion_says_nothing_where_nothing_can_be_completed(
 def test_a_failure_while_addresses_are_looked_for_is_silent(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
+    def fail(environment: str) -> None:
         raise RuntimeError("planted")
 
     monkeypatch.setattr("reconciler.cli.addresses._declared", fail)
@@ -232,3 +234,55 @@ def test_a_real_bash_completes_an_address(run: Run, tmp_path: Path) -> None:
     assert first == "Volume/shop/data"
     assert "-F _reconcile_completion reconcile" in second
     assert ran.stderr == ""
+
+
+def test_environments_and_what_they_have_are_completed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reconcile.yaml").write_text("manifests: ['.']\nenvironments: {staging: {}}\n")
+    (tmp_path / "manifests" / "a.yaml").write_text(volume("shop"))
+    for name in ("prod", "preview", ".git"):
+        (tmp_path / "overlays" / name).mkdir(parents=True)
+    (tmp_path / "overlays" / "prod" / "own.yaml").write_text(volume("shop", "own"))
+    _record(tmp_path, "Volume", "gone", "shop")
+    monkeypatch.setenv("RECONCILE_STATE", "sqlite:x/state.db")
+    _record(tmp_path, "Volume", "left", "shop", env="prod", state="sqlite:x/prod/state.db")
+    assert completed("plan", "--env", "") == ["preview", "prod", "staging"]
+    assert completed("graph", "--env", "pro") == ["prod"]
+    assert completed("show", "") == ["Volume/shop/data"]
+    assert completed("show", "--env", "prod", "") == [
+        f"Volume/shop/{name}" for name in ("data", "left", "own")
+    ]
+    monkeypatch.setenv("RECONCILE_ENV", "prod")
+    assert completed("secret", "fingerprint", "Volume/shop/l") == ["Volume/shop/left"]
+    assert completed("drift", "--accept", "Volume/shop/l") == ["Volume/shop/l", "Volume/shop/left"]
+    assert completed("drift", "Volume/shop/l") == ["Volume/shop/l"], "of a path, by the shell itself"
+
+
+def test_branches_are_completed_and_nothing_is_said_outside_of_a_repository(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert completed("plan", "--ref", "") == []
+    for line in (
+        "init -q -b main",
+        "-c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q --allow-empty -m x",
+        "branch topic/one",
+        "tag v1",
+    ):
+        subprocess.run(["git", *line.split()], cwd=tmp_path, check=True)
+    assert completed("plan", "--changed-since", "") == ["main", "topic/one", "v1"]
+    assert completed("validate", "--ref", "top") == ["topic/one"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert completed("plan", "--ref", "") == []
+
+
+def test_an_address_to_accept_is_corrected(run: Run) -> None:
+    for given, told in (
+        ("volume/shop/data", "did you mean `Volume/shop/data`?"),
+        ("Volum/shop/data", "did you mean `Volume/shop/data`?"),
+        ("nothing", "one looks like Volume/shop/data"),
+    ):
+        code, _, err = run("drift", "--accept", given)
+        assert code == 64
+        assert f"`{given}` is neither a path nor an address; {told}" in err

@@ -87,7 +87,12 @@ class Scene:
 
     def planned(self, unmanaged: Unmanaged) -> list[Planned]:
         paths = [str(self.folder)] if self.folder.exists() else []
-        return arrange(unmanaged, paths=paths, out=self.folder, root=self.root)
+        return arrange(
+            unmanaged,
+            check=lambda more: load([*paths, more], root=self.root),
+            out=self.folder,
+            root=self.root,
+        )
 
     def run(self, *apps: str, **wanted: Any) -> Unmanaged:
         """Import into files."""

@@ -15,11 +15,15 @@ from reconciler.manifests.problems import field_names
 from reconciler.manifests.skeleton import skeleton
 
 KINDS = find_kinds()
-PROVIDER = skeleton(KINDS["ExtensionProvider"], name="PROVIDER", app="shop")
+OTHERS = (  # what a manifest of another kind refers to
+    skeleton(KINDS["ExtensionProvider"], name="PROVIDER", app="shop")
+    + "---\n"
+    + skeleton(KINDS["Volume"], name="TO", app="shop")
+)
 
 # What fields that are valid each may still say of each other, or of what is not there.
 ACROSS_FIELDS = {"one-of", "not-with-restore", "missing-field", "size-not-given", "invalid-value"}
-ELSEWHERE = {"unknown-reference", "unused-policy"}
+ELSEWHERE = {"unknown-reference", "unused-policy", "move-undeclared"}
 
 FIELD = re.compile(r"^ *(?:# )?(?P<indent> *)(?P<key>[A-Za-z_]+):", re.MULTILINE)
 
@@ -54,7 +58,7 @@ def uncommented(text: str, number: int) -> str | None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_manifest_is_valid_as_it_is(kind: str) -> None:
     assert codes(made(kind)) <= ELSEWHERE
-    assert codes(f"{PROVIDER}---\n{made(kind)}") <= {"unused-policy"}
+    assert codes(f"{OTHERS}---\n{made(kind)}") <= {"unused-policy"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,6 +86,14 @@ def test_required_fields_say_what_they_are_for() -> None:
     assert "One of basic, starter, launch, scale," in text
     assert '  # pg_major_version: "16"\n' in text
     assert "10 to 1000." in text
+
+
+def test_addresses_and_ignores_stand_there_as_they_are_written() -> None:
+    assert re.search(r"^  from: Volume/shop/FROM$", made("Moved"), re.MULTILINE)
+    assert "\n#   ignore: []\n" in made("Moved")
+    entry = made("Volume").partition("#   ignore:\n")[2]
+    lines = [line for line in entry.splitlines() if not re.match("# +#", line)]
+    assert lines == ["#     - field: size_gb", "#       reason: REASON", '#       until: "2026-12-31"']
 
 
 def test_rules_across_fields_decide_what_stands_there(monkeypatch: pytest.MonkeyPatch) -> None:
