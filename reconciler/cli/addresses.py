@@ -1,4 +1,4 @@
-"""What a command line names: addresses, kinds, environments, git revisions; and how a shell completes them."""
+"""What a command line names (addresses, kinds, environments, git revisions) and how shells complete it."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -37,7 +37,10 @@ def skeleton(kind: Kind, *, name: str, app: str) -> str:
     model = manifest_model(kind)
     differs = [field.name for field in kind.fields]
     given: dict[Path, Any] = {("metadata", "name"): name, ("metadata", "app"): app}
-    given |= {(*_IGNORED, "field"): differs[0]} if differs else {_IGNORED: []}
+    if differs:
+        given[*_IGNORED, "field"] = differs[0]
+    else:
+        given[_IGNORED] = []
     given |= _addresses(kind, model, given)
     active = _needed(kind, model, given)
     lines = [f"apiVersion: {API_VERSION}", f"kind: {kind.name}"]
