@@ -18,7 +18,8 @@ from reconciler.cli.sources import (
 from reconciler.diagnostics import Diagnostic, Severity, warning
 from reconciler.errors import ReconcilerError
 from reconciler.manifests.files import read_files
-from reconciler.manifests.load import Effective, Loaded, load
+from reconciler.manifests.load import Loaded, load
+from reconciler.manifests.loader import Effective
 from reconciler.model import Address, StateRecord
 from reconciler.reporter import Reporter
 from reconciler.settings import Found

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reconciler.manifests.load import Effective
+from reconciler.manifests.loader import Effective
 from reconciler.manifests.write import Commented, write
 
 

@@ -4,47 +4,21 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from itertools import islice
-from operator import attrgetter
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from reconciler.diagnostics import Diagnostic, Severity, Span, error, warning
+from reconciler.diagnostics import Diagnostic, Severity
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.manifests.compose import Document, compose
-from reconciler.manifests.defaults import Defaults
-from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
 from reconciler.manifests.files import OVERLAYS, name_of, read_files
-from reconciler.manifests.ignores import context, ignores_of
-from reconciler.manifests.literals import take_out_literals
-from reconciler.manifests.merge import with_values
-from reconciler.manifests.moves import move_problems
-from reconciler.manifests.nulls import mark_nulls
+from reconciler.manifests.loader import Effective, Loader, Part
 from reconciler.manifests.overlays import Overlays
-from reconciler.manifests.partial import valid_part
-from reconciler.manifests.problems import (
-    MOST_PROBLEMS,
-    Place,
-    describe,
-    did_you_mean,
-    explain,
-    no_kind,
-    surprises,
-    wrong_type,
-)
-from reconciler.manifests.references import reference_cycles, unknown_references
+from reconciler.manifests.problems import MOST_PROBLEMS
 from reconciler.manifests.second import can_fork, in_second_process
-from reconciler.manifests.spans import SpanTable
-from reconciler.model import Address, Lifecycle, Relocation, Resource
+from reconciler.model import Resource
 from reconciler.reporter import Reporter
-
-_DEFAULT_LIFECYCLE = Lifecycle()
-
 
 FILES_FOR_TWO = 200  # below, a second process costs more than it saves
 
@@ -62,16 +36,7 @@ class Loaded:
     policies: list[Resource] = field(default_factory=list)
     diagnostics: tuple[Diagnostic, ...] = ()
     files: tuple[str, ...] = ()
-    effective: list["Effective"] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Effective:
-    """A valid manifest as it is in the environment: `value` as YAML would hold it, and where that stands."""
-
-    address: Address
-    value: Mapping[str, Any]
-    files: tuple[str, ...]
+    effective: list[Effective] = field(default_factory=list)
 
 
 Reader = Callable[
@@ -101,7 +66,7 @@ def load(
     manifests count unless `paths` are a part only (not `whole`) that they are not in. `read`: where the
     bytes come from. `keep`: `Loaded.effective` is wanted.
     """
-    loader = _Loader(find_kinds() if kinds is None else kinds, keep=keep)
+    loader = Loader(find_kinds() if kinds is None else kinds, keep=keep)
     with _paused_collector():
         files = list(read(paths, root, stdin, loader.problems, apart))
         if overlay is not None:
@@ -127,7 +92,7 @@ def load(
     return Loaded(resources, policies, tuple(_bounded(diagnostics)), names, loader.effective)
 
 
-def _read_all(loader: "_Loader", files: Sequence[tuple[str, bytes]]) -> None:
+def _read_all(loader: Loader, files: Sequence[tuple[str, bytes]]) -> None:
     """Many files are read by two processes. What the second one cannot vouch for is read here again."""
     two = len(files) >= FILES_FOR_TWO and can_fork() and not loader.keep
     half = len(files) // 2 if two else len(files)
@@ -140,16 +105,16 @@ def _read_all(loader: "_Loader", files: Sequence[tuple[str, bytes]]) -> None:
             loader.read(name, data)
 
 
-def _read_clean(kinds: Mapping[str, Kind], files: Sequence[tuple[str, bytes]]) -> "_Part | None":
+def _read_clean(kinds: Mapping[str, Kind], files: Sequence[tuple[str, bytes]]) -> Part | None:
     """What `files` declare, if there is nothing else to say of them."""
-    loader = _Loader(kinds)
+    loader = Loader(kinds)
     for name, data in files:
         loader.read(name, data)
-    return None if loader.problems or not loader.complete else _Part(loader.resources, loader.adopted)
+    return None if loader.problems or not loader.complete else Part(loader.resources, loader.adopted)
 
 
 def _read_layers(
-    loader: "_Loader",
+    loader: Loader,
     files: Sequence[tuple[str, bytes]],
     layers: Sequence[tuple[str, bytes]],
     belongs: Callable[[str], bool],
@@ -215,306 +180,3 @@ def _paused_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-@cache
-def _models(kinds: tuple[Kind, ...]) -> dict[str, type[BaseModel]]:
-    return manifest_models({kind.name: kind for kind in kinds})
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What a loader of some of the files found."""
-
-    resources: dict[Address, Resource]
-    adopted: dict[tuple[str, str], Resource]
-
-
-class _Loader:
-    """One load: what was read so far."""
-
-    def __init__(self, kinds: Mapping[str, Kind], *, keep: bool = False) -> None:
-        self.kinds = kinds
-        self.keep = keep
-        self.effective: list[Effective] = []
-        self.overlays: Overlays | None = None
-        self.relocation: Relocation | None = None
-        self.models = _models(tuple(kinds.values()))
-        self.contexts = {name: context(kind) for name, kind in kinds.items()}
-        self.secret_kinds = [name.encode() for name, kind in kinds.items() if holds_secrets(kind)]
-        self.table = SpanTable()
-        self.problems: list[Diagnostic] = []
-        self.resources: dict[Address, Resource] = {}
-        self.adopted: dict[tuple[str, str], Resource] = {}
-        self.claimed: set[Address] = set()  # what invalid documents would have declared
-        self.invalid: list[Resource] = []  # what can be told of them
-        self.complete = True  # no file hides documents from us
-
-    def compose(self, file: str, data: bytes) -> list[Document]:
-        """The documents of a file, with the problems of the others noted."""
-        composed = compose(data, file, self.table)
-        if not composed.complete:
-            self.complete = False
-            # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same.
-            hide = any(word in data for word in (*self.secret_kinds, b"value"))
-            self.problems += (replace(problem, hide_source=hide) for problem in composed.diagnostics)
-        elif not composed.documents:
-            help = "write a manifest, or remove the file"
-            self.problems.append(
-                warning("empty-file", "no manifest is in this file", Span(file, 1, 1, 1), help=help)
-            )
-        return composed.documents
-
-    def read(self, file: str, data: bytes) -> None:
-        errors = 0
-        for document in self.compose(file, data):
-            if errors > MOST_PROBLEMS:
-                self.complete = False
-                return
-            known = len(self.problems)
-            self.document(document, file)
-            errors += sum(problem.severity is Severity.ERROR for problem in self.problems[known:])
-
-    def merge(self, part: _Part | None) -> bool:
-        """Take over what another loader found; False, and nothing taken, if that is not simply more."""
-        if part is None or not self.resources.keys().isdisjoint(part.resources):
-            return False
-        if not self.adopted.keys().isdisjoint(part.adopted):
-            return False
-        self.resources |= part.resources
-        self.adopted |= part.adopted
-        return True
-
-    def document(self, document: Document, file: str) -> None:
-        place = Place(document, file)
-        kind = self.kind_of(document, place)
-        if kind is None:
-            self.complete = False
-            return
-        secret = holds_secrets(kind)
-        value = mark_nulls(document.value) if document.has_nulls else document.value
-        problems: list[Diagnostic] = []
-        try:
-            manifest: Any = self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
-        except ValidationError as failure:
-            place = Place(document, file, secret)
-            remaining: ValidationError | None = failure
-            if secret:
-                value, problems = take_out_literals(value, kind, place)
-                remaining = self.invalid_part(value, kind) if problems else failure
-            if remaining is not None:
-                problems += explain(remaining, self.models[kind.name], place)
-            spec = valid_part(value.get("spec"), kind.Spec)
-            if spec is not None:
-                found = kind.check(spec, lambda *path: place.value(path))
-                problems += (place.finish(problem) for problem in found)
-            self.claim(document, spec, kind, file)
-        else:
-            if self.relocation is not None:
-                manifest, document = self.follow(manifest, kind, document, file, problems)
-            problems += self.add(manifest, kind, document, file)
-            if secret:
-                problems = [replace(problem, hide_source=True) for problem in problems]
-        self.problems += problems
-        if document.surprises:
-            found = surprises(Place(document, file, secret), problems)
-            self.problems += islice(found, MOST_PROBLEMS + 1)
-
-    def invalid_part(self, value: Any, kind: Kind) -> ValidationError | None:
-        try:
-            self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
-        except ValidationError as failure:
-            return failure
-        return None
-
-    def kind_of(self, document: Document, place: Place) -> Kind | None:
-        """The kind that the document names; None, with a problem noted, when it names none of ours."""
-        value = document.value
-        problem: Diagnostic | None = None
-        if not isinstance(value, dict):
-            found = describe(value, secret=True)
-            problem = error(
-                "not-a-manifest",
-                f"expected a mapping with `apiVersion`, `kind`, `metadata` and `spec`, found {found}",
-                place.value(()),
-            )
-            self.problems.append(replace(problem, hide_source=True))
-            return None
-        version, name = value.get("apiVersion"), value.get("kind")
-        if version != API_VERSION and "apiVersion" in value:
-            problem = error(
-                "unknown-api-version",
-                f"expected `apiVersion: {API_VERSION}`",
-                place.value(("apiVersion",)),
-                help=f"write `apiVersion: {API_VERSION}`, or keep manifests of other programs elsewhere",
-            )
-        elif "kind" not in value:
-            problem = no_kind(place, list(self.kinds))
-        elif not isinstance(name, str):
-            problem = wrong_type("text", ("kind",), place)
-        elif name not in self.kinds:
-            problem = error(
-                "unknown-kind",
-                f"there is no kind `{name}`",
-                place.value(("kind",)),
-                help=did_you_mean(name, list(self.kinds)) or f"kinds are {', '.join(self.kinds)}",
-            )
-        else:
-            return self.kinds[name]
-        lines = [place.value((key,)).line for key in value]
-        shares_its_line = len(set(lines)) < len(lines)  # perhaps with a value of a misspelt secret
-        # A part of a manifest, cut off by `---`, may begin with the value of a secret.
-        cut_off = "kind" not in value and next(iter(value), "") not in ("apiVersion", "metadata")
-        self.problems.append(replace(problem, hide_source=shares_its_line or cut_off))
-        return None
-
-    def follow(
-        self, manifest: Any, kind: Kind, document: Document, file: str, problems: list[Diagnostic]
-    ) -> tuple[Any, Document]:
-        """The manifest with the names that resources have in this environment."""
-        assert self.relocation is not None
-        values: dict[tuple[str | int, ...], Any] = {}
-        for path, value in kind.follow(manifest.spec, self.relocation):
-            if values.setdefault(path, value) != value:
-                problems.append(
-                    error(
-                        "split-app",
-                        f"what `{'.'.join(map(str, path))}` selects is in several apps of this environment: "
-                        f"{values[path]} and {value}",
-                        Place(document, file).value(path),
-                        help="move all of it into one app, or write one manifest for each in the overlay",
-                    )
-                )
-        if not values:
-            return manifest, document
-        document = with_values(document, values)
-        value = mark_nulls(document.value) if document.has_nulls else document.value
-        return self.models[kind.name].model_validate(value, context=self.contexts[kind.name]), document
-
-    def add(self, manifest: Any, kind: Kind, document: Document, file: str) -> Iterator[Diagnostic]:
-        """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
-        metadata, spec = manifest.metadata, manifest.spec
-        adopt_id = attrgetter(".".join(map(str, kind.id_path)))(manifest)
-        address = Address(kind.name, metadata.name, metadata.app if kind.in_app else None)
-        resource = Resource(
-            address,
-            spec,
-            manifest.lifecycle.lifecycle() if manifest.lifecycle else _DEFAULT_LIFECYCLE,
-            file,
-            document.spans,
-            metadata.labels,
-            adopt_id,
-            tuple(kind.references(spec, address)),
-            ignores=ignores_of(manifest.lifecycle.ignore) if manifest.lifecycle else (),
-            inherited=document.elsewhere,
-        )
-        yield from kind.check(spec, resource.span)
-        first = self.resources.get(address)
-        if first is not None:
-            yield error(
-                "duplicate-address",
-                f"{address} is declared twice",
-                resource.span("metadata", "name"),
-                notes=(f"first at {_at(first, 'metadata', 'name')}",),
-                help="rename one of the two, or remove it",
-            )
-            return
-        count = getattr(spec, "count", None) or 1
-        if adopt_id is not None:
-            yield from self.adopt(resource, kind, count)
-        self.resources[address] = resource
-        if self.keep:
-            sources = dict.fromkeys([file, *(span.file for span in document.elsewhere.values())])
-            self.effective.append(Effective(address, document.value, tuple(sources)))
-        for ordinal in range(1, count):
-            numbered = address._replace(ordinal=ordinal)
-            self.resources[numbered] = replace(resource, address=numbered)
-
-    def adopt(self, resource: Resource, kind: Kind, count: int) -> Iterator[Diagnostic]:
-        assert resource.adopt_id is not None
-        path = kind.id_path
-        if count > 1:
-            yield error(
-                "id-with-count",
-                f"`metadata.id` names one object, but `count` is {count}",
-                resource.span("metadata", "id"),
-                help="remove `id`: matching objects are adopted, or write one manifest for each",
-            )
-        claim = kind.claim(resource.adopt_id, resource.spec, None)
-        first = self.adopted.setdefault((kind.name, claim), resource)
-        if first is not resource:
-            yield error(
-                "duplicate-id",
-                f"{first.address} and {resource.address} adopt the same object",
-                resource.span(*path),
-                notes=(f"first at {_at(first, *path)}",),
-            )
-
-    def claim(self, document: Document, spec: Any, kind: Kind, file: str) -> None:
-        """Remember what an invalid document would have declared, so that references to it are not errors.
-
-        Its own references are checked as far as `spec` tells them (None: not at all).
-        """
-        written = document.value.get("metadata")
-        metadata: Mapping[str, Any] = written if isinstance(written, dict) else {}
-        name, app = metadata.get("name"), metadata.get("app")
-        if not isinstance(name, str) or (kind.in_app and not isinstance(app, str)):
-            return
-        address = Address(kind.name, name, app if kind.in_app else None)
-        self.claimed.add(address)
-        if spec is not None:
-            references = tuple(kind.references(spec, address))
-            self.invalid.append(
-                Resource(
-                    address,
-                    spec,
-                    _DEFAULT_LIFECYCLE,
-                    file,
-                    document.spans,
-                    references=references,
-                    inherited=document.elsewhere,
-                )
-            )
-
-    def finish(self, *, check_overlays: bool) -> tuple[list[Resource], list[Resource]]:
-        """Resources and policies, with defaults given and references checked.
-
-        `check_overlays`: all manifests were read, so that a patch which matches none is a mistake.
-        """
-        if self.overlays is not None:
-            self.problems += self.overlays.problems
-            if check_overlays and self.complete:
-                self.problems += self.overlays.unused()
-        owned = {name for name, kind in self.kinds.items() if kind.owns_objects}
-        policies = [item for item in self.resources.values() if item.address.kind not in owned]
-        resources = [item for item in self.resources.values() if item.address.kind in owned]
-        if policies:
-            defaults = Defaults(policies, self.kinds)
-            resources = [defaults.apply(resource) for resource in resources]
-            self.problems += defaults.conflicts()
-            if self.complete and not self.claimed:
-                self.problems += defaults.unused()
-            self.problems += move_problems(policies, self.kinds, self.resources, self._may_be_declared)
-        referring = [item for item in (*self.resources.values(), *self.invalid) if item.references]
-        if referring:
-            found = [*reference_cycles(self.resources)]
-            if self.complete:
-                found += unknown_references(
-                    referring,
-                    self.resources,
-                    self._may_be_declared,
-                    self.overlays.why_missing if self.overlays is not None else lambda address: (),
-                )
-            self.problems += (
-                replace(problem, hide_source=holds_secrets(self.kinds[address.kind]))
-                for address, problem in found
-            )
-        return resources, policies
-
-    def _may_be_declared(self, address: Address) -> bool:
-        return not self.complete or address._replace(ordinal=0) in self.claimed
-
-
-def _at(resource: Resource, *path: str | int) -> str:
-    span = resource.span(*path)
-    return f"{span.file}:{span.line}:{span.column}" if span else resource.file
