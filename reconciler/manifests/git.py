@@ -48,8 +48,8 @@ class Git:
 
     folder: Path
     env: Mapping[str, str]
+    timeout_s: float
     prefix: str = ""
-    timeout_s: float = TIMEOUT_S
 
     def run(
         self, *arguments: str, stdin: bytes = b"", allowed: Collection[int] = (0,)
@@ -70,7 +70,7 @@ class Git:
                 "there is no program `git` here", help="install git, or leave out --ref and --changed-since"
             ) from None
         except subprocess.TimeoutExpired:
-            raise ReconcilerError(f"git did not answer within {self.timeout_s} s") from None
+            raise ReconcilerError(f"git did not answer within {self.timeout_s:g} s") from None
         except OSError as failure:
             raise ReconcilerError(f"git cannot be run: {failure.strerror or failure}") from failure
         if done.returncode not in allowed:
@@ -127,7 +127,7 @@ class Git:
 def find_repository(folder: Path, env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Git:
     """Raises ReconcilerError, with the way out, where git finds or accepts none."""
     kept = {name: value for name, value in env.items() if name[:4] != "GIT_" or name.startswith(_KEPT)}
-    git = Git(folder, {**kept, **_SET}, timeout_s=timeout_s)
+    git = Git(folder, {**kept, **_SET}, timeout_s)
     bare = git.is_bare()
     return git if bare else replace(git, prefix=git.text("rev-parse", "--show-prefix"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.manifests import git as git_module
+from reconciler.manifests.git import find_repository
 from tests.inprocess import Command, volume
 from tests.revisions.repository import commit, git
 
@@ -79,7 +79,7 @@ def test_names_of_any_characters_are_read(reconcile: Command) -> None:
     shutil.rmtree(reconcile.root / "manifests")
     built = reconcile("build --ref HEAD").out
     assert "name: snow" in built
-    assert "# from 'manifests/z" in built
+    assert '# from manifests/zürich "1"\\x0A\t☃.yaml' in built
 
 
 def test_hidden_files_settings_and_other_files_are_passed_over_as_on_disk(reconcile: Command) -> None:
@@ -238,6 +238,6 @@ def test_a_repository_that_really_is_somebody_elses_gets_advice(reconcile: Comma
 def test_a_git_that_fails_or_hangs_is_told_of(reconcile: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(reconcile, 'echo "fatal: bad object store" >&2; exit 128')
     assert "error: git failed: bad object store" in reconcile("validate --ref main", code=1).err
-    monkeypatch.setattr(git_module, "TIMEOUT_S", 0.1)
+    monkeypatch.setitem(find_repository.__kwdefaults__, "timeout_s", 0.1)
     pretend(reconcile, "exec sleep 60")
     assert "git did not answer within" in reconcile("validate --ref main", code=1).err
