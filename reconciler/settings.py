@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import ManifestError, ReconcilerError
 from reconciler.kinds.source import ValueSource, check_source, source_ref
-from reconciler.manifests.compose import compose
 from reconciler.manifests.problems import EXPECTED, Place, describe, did_you_mean, field_names, locate
+from reconciler.manifests.reading.compose import compose
 from reconciler.model import unpack_span
 from reconciler.steps import SecretRef
 

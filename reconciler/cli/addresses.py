@@ -108,7 +108,7 @@ def complete_environment(ctx: click.Context, param: click.Parameter, incomplete:
 
 def complete_ref(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Branches and tags; none where git has no answer, or none quickly."""
-    from reconciler.manifests.git import find_repository
+    from reconciler.manifests.revisions.git import find_repository
 
     try:
         git = find_repository(_root(), os.environ, timeout_s=_GIT_S)
@@ -135,8 +135,8 @@ KIND = KindType()
 
 def _declared(environment: str) -> Iterator[Address]:
     """What the configured manifests, and those of the environment alone, name; valid or not."""
-    from reconciler.manifests.compose import compose
     from reconciler.manifests.files import read_files
+    from reconciler.manifests.reading.compose import compose
 
     root = _root()
     overlays = _setting(root, "overlays")
@@ -183,8 +183,8 @@ def _root() -> Path:
 
 def _setting(root: Path, name: str) -> Any:
     """What reconcile.yaml says, unchecked; the default where it says nothing usable."""
-    from reconciler.manifests.compose import compose
     from reconciler.manifests.files import SETTINGS_FILE
+    from reconciler.manifests.reading.compose import compose
 
     file = root / SETTINGS_FILE
     documents = compose(file.read_bytes(), SETTINGS_FILE).documents if file.is_file() else []

@@ -32,7 +32,7 @@ def command(paths: Sequence[str], ref: str | None, changed_since: str | None, ou
     if output == "json":
         echo_json([each.value for each in manifests.effective])
     else:
-        from reconciler.manifests.build import build
+        from reconciler.manifests.environments.build import build
 
         click.echo(build(manifests.effective), nl=False)
     return DONE

@@ -25,8 +25,8 @@ from reconciler.reporter import Reporter
 from reconciler.settings import Found
 
 if TYPE_CHECKING:
-    from reconciler.manifests.changed import Changed
-    from reconciler.manifests.revision import Revision
+    from reconciler.manifests.revisions.changed import Changed
+    from reconciler.manifests.revisions.revision import Revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def read_manifests(
     if ref is None and changed_since is None:
         loaded = _load(given, found, None, whole=not paths, reporter=reporter, keep=keep)
         return Manifests(loaded, _selector(given, found, None, whole=not paths))
-    from reconciler.manifests.git import find_repository
-    from reconciler.manifests.revision import fork_point, revision
+    from reconciler.manifests.revisions.git import find_repository
+    from reconciler.manifests.revisions.revision import fork_point, revision
 
     git = find_repository(found.root, os.environ)
     at = revision(git, ref) if ref is not None else None
@@ -92,7 +92,7 @@ def read_manifests(
     selected = _selector(given, found, at, whole=not paths)
     if base is None:
         return Manifests(loaded, selected)
-    from reconciler.manifests.changed import changed
+    from reconciler.manifests.revisions.changed import changed
 
     before = _before(given, found, base, whole=not paths)
     broken = any(

@@ -23,8 +23,8 @@ def command(kind: str, name: str, app: str, out: Path | None, output: str) -> in
     from reconciler.kinds import find_kinds
     from reconciler.kinds.base import Kind
     from reconciler.manifests.advice import pattern_help
-    from reconciler.manifests.modeline import modeline
-    from reconciler.manifests.skeleton import skeleton
+    from reconciler.manifests.authoring.skeleton import skeleton
+    from reconciler.manifests.writing.modeline import modeline
 
     chosen = find_kinds()[kind]
     for option, text, pattern in (("--name", name, chosen.name_pattern), ("--app", app, Kind.name_pattern)):

@@ -108,7 +108,7 @@ def _script(file: Path) -> Any:
 
 def _read(file: Path) -> Any:
     """The one document in `file`. Raises ReconcilerError when it is neither YAML nor JSON."""
-    from reconciler.manifests.compose import compose
+    from reconciler.manifests.reading.compose import compose
 
     data = file.read_bytes()
     if file.suffix == ".json":  # the world of a sandbox may be larger than any manifest

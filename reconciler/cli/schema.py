@@ -19,7 +19,7 @@ from reconciler.cli.failures import DONE, echo_json, reports_failures
 @reports_failures
 def command(out: Path | None) -> int:
     """Print the JSON Schema of the manifests, which editors' YAML language servers complete by."""
-    from reconciler.manifests.schema import json_schema
+    from reconciler.manifests.authoring.schema import json_schema
 
     schema = json_schema()
     if out is None:

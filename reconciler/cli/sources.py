@@ -13,7 +13,7 @@ import click
 
 from reconciler.cli.options import ENVIRONMENT
 from reconciler.errors import ReconcilerError
-from reconciler.manifests.text import MOST_BYTES
+from reconciler.manifests.reading.text import MOST_BYTES
 
 if TYPE_CHECKING:  # models take long to import, and `--help` and completion need none
     from reconciler.settings import Found

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Any
 
-from reconciler.manifests.scalars import resolve, written
+from reconciler.manifests.reading.scalars import resolve, written
 
 MEANT_TYPES = ("true or false", "an integer", "a number")
 NULL_HELP = "give it a value, or remove it"

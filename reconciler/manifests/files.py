@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
-from reconciler.manifests.text import MOST_BYTES
+from reconciler.manifests.reading.text import MOST_BYTES
 
 STDIN = "<stdin>"
 SUFFIXES = (".yaml", ".yml")

@@ -12,9 +12,9 @@ from typing import Any
 from reconciler.diagnostics import Diagnostic, Severity
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
+from reconciler.manifests.environments.overlays import Overlays
 from reconciler.manifests.files import OVERLAYS, name_of, read_files
 from reconciler.manifests.loader import Effective, Loader, Part
-from reconciler.manifests.overlays import Overlays
 from reconciler.manifests.problems import MOST_PROBLEMS
 from reconciler.manifests.second import can_fork, in_second_process
 from reconciler.model import Resource

@@ -11,15 +11,14 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.diagnostics import Diagnostic, Severity, Span, error, warning
 from reconciler.kinds.base import Kind
-from reconciler.manifests.compose import Document, compose
 from reconciler.manifests.defaults import Defaults
 from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
+from reconciler.manifests.environments.merge import with_values
+from reconciler.manifests.environments.overlays import Overlays
 from reconciler.manifests.ignores import context, ignores_of
 from reconciler.manifests.literals import take_out_literals
-from reconciler.manifests.merge import with_values
 from reconciler.manifests.moves import move_problems
 from reconciler.manifests.nulls import mark_nulls
-from reconciler.manifests.overlays import Overlays
 from reconciler.manifests.partial import valid_part
 from reconciler.manifests.problems import (
     MOST_PROBLEMS,
@@ -31,8 +30,9 @@ from reconciler.manifests.problems import (
     surprises,
     wrong_type,
 )
+from reconciler.manifests.reading.compose import Document, compose
+from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.references import reference_cycles, unknown_references
-from reconciler.manifests.spans import SpanTable
 from reconciler.model import Address, Lifecycle, Relocation, Resource
 
 _DEFAULT_LIFECYCLE = Lifecycle()

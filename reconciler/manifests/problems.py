@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.manifests.advice import NULL_HELP, as_pair, clip, lookalike, pattern_help, retype
-from reconciler.manifests.compose import Document
-from reconciler.manifests.scalars import resolve, written
+from reconciler.manifests.reading.compose import Document
+from reconciler.manifests.reading.scalars import resolve, written
 from reconciler.model import Path, unpack_span
 
 EXPECTED = {

@@ -18,9 +18,9 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.manifests.files import STDIN
 from reconciler.manifests.problems import did_you_mean
-from reconciler.manifests.replace import Replacement, replace_files, replaceable
-from reconciler.manifests.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
-from reconciler.manifests.scalars import written
+from reconciler.manifests.reading.scalars import written
+from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
+from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
 from reconciler.model import Address, FieldChange, Resource
 from reconciler.pipeline.drift import Drift, Drifted
 from reconciler.pipeline.project import Desired

@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.diagnostics import has_errors
 from reconciler.errors import ReconcilerError, Refused
 from reconciler.kinds import find_kinds
-from reconciler.manifests.replace import Replacement, replace_files
+from reconciler.manifests.writing.replace import Replacement, replace_files
 from reconciler.model import Address, Change, Effect, FieldChange
 from reconciler.pipeline.drift import Drift
 from reconciler.planning.drift import change_of

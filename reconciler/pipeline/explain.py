@@ -11,7 +11,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.explanations import Explanation, known_codes, read_explanation
 
 if TYPE_CHECKING:
-    from reconciler.manifests.reference import FieldPage, KindPage
+    from reconciler.manifests.authoring.reference import FieldPage, KindPage
 
 _ROOT = "spec."  # may be left out of a path
 
@@ -30,7 +30,7 @@ def find_topic(topic: str) -> "Explanation | KindPage | tuple[KindPage, FieldPag
     if topic in codes:
         return read_explanation(topic)
     from reconciler.kinds import find_kinds
-    from reconciler.manifests.reference import kind_page
+    from reconciler.manifests.authoring.reference import kind_page
 
     name, _, path = topic.partition(".")
     kinds = {kind.name.lower(): kind for kind in find_kinds().values()}
@@ -67,7 +67,7 @@ def all_explanations() -> list[Explanation]:
 
 def all_kinds() -> "list[KindPage]":
     from reconciler.kinds import find_kinds
-    from reconciler.manifests.reference import kind_page
+    from reconciler.manifests.authoring.reference import kind_page
 
     return [kind_page(kind) for kind in find_kinds().values()]
 

@@ -14,9 +14,9 @@ from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.manifests.envelope import API_VERSION
 from reconciler.manifests.load import Loaded
-from reconciler.manifests.modeline import modeline
-from reconciler.manifests.place import Change, prepare, put
-from reconciler.manifests.write import Commented, comment, write
+from reconciler.manifests.writing.modeline import modeline
+from reconciler.manifests.writing.place import Change, prepare, put
+from reconciler.manifests.writing.write import Commented, comment, write
 from reconciler.model import Address
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.searching import Wanted, find_live

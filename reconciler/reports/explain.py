@@ -9,7 +9,7 @@ from reconciler.explanations import Explanation
 from reconciler.reports.documents import FORMAT_VERSION
 
 if TYPE_CHECKING:  # importing the models of manifests takes longer than all the rest
-    from reconciler.manifests.reference import FieldPage, KindPage
+    from reconciler.manifests.authoring.reference import FieldPage, KindPage
 
 Heading = Callable[[str], str]  # marks a heading, such as by bold type
 

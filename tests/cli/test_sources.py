@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from reconciler.cli import sources
-from reconciler.manifests.text import MOST_BYTES
+from reconciler.manifests.reading.text import MOST_BYTES
 
 
 @pytest.fixture(autouse=True)

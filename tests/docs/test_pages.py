@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.manifests.compose import compose
 from reconciler.manifests.load import load
+from reconciler.manifests.reading.compose import compose
 from reconciler.settings import Settings
 from tests.docs import pages
 from tests.docs.pages import ROOT, Block, Step

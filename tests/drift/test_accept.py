@@ -10,9 +10,9 @@ import pytest
 
 from reconciler.diagnostics import error
 from reconciler.errors import ReconcilerError, Refused
-from reconciler.manifests import replace as replacing
-from reconciler.manifests import rewrite as rewriting
 from reconciler.manifests.load import load
+from reconciler.manifests.writing import replace as replacing
+from reconciler.manifests.writing import rewrite as rewriting
 from reconciler.model import Action, Address, Change, Effect, FieldChange, Lifecycle, StateRecord
 from reconciler.pipeline import accept as accepting
 from reconciler.pipeline.accept import accept

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.manifests.compose import compose
-from reconciler.manifests.splice import Scalar, find_tokens, splice
+from reconciler.manifests.reading.compose import compose
+from reconciler.manifests.writing.splice import Scalar, find_tokens, splice
 from reconciler.model import Path, unpack_span
 
 

@@ -8,8 +8,8 @@ import yaml
 from reconciler.diagnostics import has_errors
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
+from reconciler.manifests.authoring.reference import FieldPage, kind_page
 from reconciler.manifests.load import load
-from reconciler.manifests.reference import FieldPage, kind_page
 from reconciler.model import Effect
 from reconciler.pipeline.explain import UnknownTopic, find_field
 
@@ -163,7 +163,7 @@ def test_a_field_says_what_its_change_means(path: str, words: list[str]) -> None
 
 
 def test_every_effect_has_its_words() -> None:
-    from reconciler.manifests.reference import _EFFECTS
+    from reconciler.manifests.authoring.reference import _EFFECTS
 
     assert _EFFECTS.keys() == set(Effect)
 

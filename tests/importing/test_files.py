@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from reconciler.errors import ReconcilerError, Refused
-from reconciler.manifests.place import Change, put
+from reconciler.manifests.writing.place import Change, put
 from reconciler.pipeline import importing
 from reconciler.pipeline.importing import put_all
 from tests.importing.scene import Scene, actions, cluster, volume, volumes

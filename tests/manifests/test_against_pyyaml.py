@@ -7,8 +7,8 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.manifests import compose as composer
-from reconciler.manifests.compose import compose
+from reconciler.manifests.reading import compose as composer
+from reconciler.manifests.reading.compose import compose
 
 
 class TextDates(yaml.CSafeLoader):

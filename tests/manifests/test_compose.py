@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from reconciler.manifests.compose import Composed, Document, compose
-from reconciler.manifests.spans import SpanTable
+from reconciler.manifests.reading.compose import Composed, Document, compose
+from reconciler.manifests.reading.spans import SpanTable
 from reconciler.model import Path, unpack_span
 
 Place = tuple[int, int, int]  # line, column, end column

@@ -3,10 +3,10 @@
 import pytest
 
 from reconciler.diagnostics import Diagnostic
-from reconciler.manifests import compose as composer
-from reconciler.manifests.compose import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS, MOST_PROBLEMS, compose
 from reconciler.manifests.problems import MOST_PROBLEMS as MOST_SHOWN
-from reconciler.manifests.text import LONGEST_LINE, MOST_BYTES
+from reconciler.manifests.reading import compose as composer
+from reconciler.manifests.reading.compose import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS, MOST_PROBLEMS, compose
+from reconciler.manifests.reading.text import LONGEST_LINE, MOST_BYTES
 from tests.manifests.conftest import LoadFiles, codes, volume
 
 Refusal = tuple[str, int, int]  # code, line, column

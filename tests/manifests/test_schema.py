@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.kinds import find_kinds
-from reconciler.manifests.schema import json_schema
+from reconciler.manifests.authoring.schema import json_schema
 
 
 def test_the_schema_chooses_by_kind() -> None:

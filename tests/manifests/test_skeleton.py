@@ -8,11 +8,11 @@ import pytest
 from reconciler.diagnostics import Severity
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
+from reconciler.manifests.authoring.skeleton import skeleton
 from reconciler.manifests.envelope import manifest_model
 from reconciler.manifests.load import load
-from reconciler.manifests.modeline import SCHEMA_FILE, modeline
 from reconciler.manifests.problems import field_names
-from reconciler.manifests.skeleton import skeleton
+from reconciler.manifests.writing.modeline import SCHEMA_FILE, modeline
 
 KINDS = find_kinds()
 OTHERS = (  # what a manifest of another kind refers to

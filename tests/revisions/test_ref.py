@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.manifests.git import find_repository
+from reconciler.manifests.revisions.git import find_repository
 from tests.inprocess import Command, volume
 from tests.revisions.repository import commit, git
 
@@ -238,6 +238,6 @@ def test_a_repository_that_really_is_somebody_elses_gets_advice(reconcile: Comma
 def test_a_git_that_fails_or_hangs_is_told_of(reconcile: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(reconcile, 'echo "fatal: bad object store" >&2; exit 128')
     assert "error: git failed: bad object store" in reconcile("validate --ref main", code=1).err
-    monkeypatch.setitem(find_repository.__kwdefaults__, "timeout_s", 0.1)
+    monkeypatch.setattr(find_repository, "__kwdefaults__", {"timeout_s": 0.1})
     pretend(reconcile, "exec sleep 60")
     assert "git did not answer within" in reconcile("validate --ref main", code=1).err

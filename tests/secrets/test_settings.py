@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ManifestError
-from reconciler.manifests.schema import json_schema
+from reconciler.manifests.authoring.schema import json_schema
 from reconciler.settings import Found, find_settings
 from reconciler.steps import SecretRef
 

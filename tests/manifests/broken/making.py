@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.manifests import files
-from reconciler.manifests.compose import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS
-from reconciler.manifests.text import LONGEST_LINE, MOST_BYTES
+from reconciler.manifests.reading.compose import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS
+from reconciler.manifests.reading.text import LONGEST_LINE, MOST_BYTES
 
 NOBODY = 65534
 VOLUME = "apiVersion: reconciler/v1\nkind: Volume\nmetadata: {name: data, app: shop}\nspec: {size_gb: 10}\n"

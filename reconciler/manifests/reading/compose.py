@@ -26,11 +26,11 @@ from yaml.events import (
 )
 
 from reconciler.diagnostics import Diagnostic, Span, error
-from reconciler.manifests.complaint import NO_DOCUMENT_START
-from reconciler.manifests.scalars import FIRST_CHARACTERS, resolve
-from reconciler.manifests.spans import PathNode, SpanTable
-from reconciler.manifests.syntax import explain
-from reconciler.manifests.text import decode
+from reconciler.manifests.reading.complaint import NO_DOCUMENT_START
+from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, resolve
+from reconciler.manifests.reading.spans import PathNode, SpanTable
+from reconciler.manifests.reading.syntax import explain
+from reconciler.manifests.reading.text import decode
 from reconciler.model import Path, pack_span, unpack_span
 
 MOST_DEPTH = 64

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.errors import ReconcilerError
-from reconciler.manifests.compose import compose
 from reconciler.manifests.files import SETTINGS_FILE
+from reconciler.manifests.reading.compose import compose
 
 _MOST_FILES = 1000  # of one stem: beyond, something else is wrong
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.manifests.scalars import written
+from reconciler.manifests.reading.scalars import written
 from reconciler.model import Path
 
 INDENT = "  "

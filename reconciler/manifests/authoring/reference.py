@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from reconciler.kinds.base import Field, Kind
+from reconciler.manifests.authoring.schema import kind_schema
 from reconciler.manifests.envelope import API_VERSION, LifecycleBlock
-from reconciler.manifests.schema import kind_schema
 from reconciler.model import Effect
 
 _TYPES = {"integer": "integer", "string": "text", "boolean": "true or false", "number": "number"}

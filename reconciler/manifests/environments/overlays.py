@@ -13,10 +13,10 @@ from typing import Any
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.kinds.base import Kind
-from reconciler.manifests.compose import Document
 from reconciler.manifests.envelope import holds_secrets
-from reconciler.manifests.merge import Merged
+from reconciler.manifests.environments.merge import Merged
 from reconciler.manifests.problems import describe, did_you_mean
+from reconciler.manifests.reading.compose import Document
 from reconciler.model import Address, Path, Relocation, unpack_span
 
 _FIXED = (("apiVersion",), ("kind",), ("metadata", "name"))

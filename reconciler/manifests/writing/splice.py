@@ -23,7 +23,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from reconciler.manifests.scalars import resolve, written
+from reconciler.manifests.reading.scalars import resolve, written
 
 Place = tuple[int, int]
 Scalar = str | int | float | bool

@@ -14,7 +14,7 @@ from yaml.tokens import (
 
 from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.manifests.advice import lookalike
-from reconciler.manifests.complaint import (
+from reconciler.manifests.reading.complaint import (
     NO_COLON,
     NO_DOCUMENT_START,
     NO_HYPHEN,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reconciler.manifests.loader import Effective
-from reconciler.manifests.write import Commented, write
+from reconciler.manifests.writing.write import Commented, write
 
 
 def build(manifests: Sequence[Effective]) -> str:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from reconciler.diagnostics import Diagnostic, error, warning
 from reconciler.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of
-from reconciler.manifests.git import Git
-from reconciler.manifests.text import MOST_BYTES
+from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.manifests.revisions.git import Git
 
 _LINK, _SUBMODULE = "120000", "160000"
 _LFS = b"version https://git-lfs.github.com/spec/"

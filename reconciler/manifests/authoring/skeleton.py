@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 from reconciler.diagnostics import has_errors
 from reconciler.kinds.base import Kind
 from reconciler.manifests.envelope import API_VERSION, manifest_model
-from reconciler.manifests.scalars import resolve, written
+from reconciler.manifests.reading.scalars import resolve, written
 from reconciler.model import Path
 
 _COLUMNS = 100

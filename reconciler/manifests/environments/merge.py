@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.diagnostics import Span
-from reconciler.manifests.compose import Document
+from reconciler.manifests.reading.compose import Document
 from reconciler.model import Path, unpack_span
 
 

@@ -1,0 +1,1 @@
+"""What manifests may hold, for whoever writes them: schema, reference, manifests to fill in."""

@@ -1,0 +1,1 @@
+"""What an environment makes of the manifests."""

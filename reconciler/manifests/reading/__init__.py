@@ -1,0 +1,1 @@
+"""Bytes to documents: text, YAML, positions, and what is wrong with them."""

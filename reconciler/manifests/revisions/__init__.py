@@ -1,0 +1,1 @@
+"""Manifests as git has them, and what changed since."""
