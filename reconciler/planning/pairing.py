@@ -7,7 +7,7 @@ tells: see `Pairing.clear`.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -106,16 +106,21 @@ def _unclear(
 
 
 def _sharing(one: Sequence[Sequence[str]], other: Sequence[Sequence[str]]) -> dict[int, list[int]]:
-    """For each of `one`, the places of `other` with a part in common that few have."""
+    """For each of `one`, the places of `other` with the most in common of what few have."""
     holding: dict[str, list[int]] = defaultdict(list)
     for place, parts in enumerate(other):
         for part in set(parts):
             holding[part].append(place)
-    rare = {part: places for part, places in holding.items() if len(places) <= _RARE}
-    return {
-        at: list(dict.fromkeys(place for part in parts for place in rare.get(part, ())))
-        for at, parts in enumerate(one)
-    }
+    near = {}
+    for at, parts in enumerate(one):
+        shared: Counter[int] = Counter()
+        for part in set(parts):
+            places = holding.get(part, ())
+            if len(places) <= _RARE:
+                for place in places:
+                    shared[place] += len(part)
+        near[at] = [place for place, _ in shared.most_common(ENOUGH)]
+    return near
 
 
 def _likeness(parts: Sequence[str], others: Sequence[str]) -> Likeness:

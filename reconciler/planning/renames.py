@@ -17,7 +17,7 @@ from reconciler.kinds.base import Kind
 from reconciler.kinds.moved import quoted
 from reconciler.model import Action, Address, Change, Resource, StateRecord
 from reconciler.planning.pairing import pair_names
-from reconciler.planning.sameness import LEFT, Sameness
+from reconciler.planning.sameness import LEFT, Alias, Sameness, differing
 
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
 _LEAVES = (Action.RETAIN, Action.DELETE, Action.FORGET, Action.REFUSED)
@@ -187,23 +187,22 @@ def find_renames(
 
     for group, leavers in gone.items():
         kind, came = kinds[group[0]], comers[group]
-        sameness = Sameness(kind, alias)
         whole: Left = defaultdict(list)
         for record in leavers:
-            if record.address not in away or _moved_away(record, came, sameness, declared):
+            if record.address not in away or _moved_away(kind, alias, record, came, declared):
                 whole[record.address._replace(ordinal=0)].append(record)
         yield from _same_ids(kind, came, whole)
         fresh = {address: each for address, each in whole.items() if not _is_kept(each)}
-        yield from _same_names(came, fresh, sameness, kept=False)
+        yield from _same_names(kind, alias, came, fresh, kept=False)
         rest = {address: each for address, each in whole.items() if _is_kept(each)}
-        yield from _same_names(came, rest, sameness, kept=True)
+        yield from _same_names(kind, alias, came, rest, kept=True)
 
 
 def _moved_away(
-    record: StateRecord, came: Came, sameness: Sameness, declared: Callable[[StateRecord], bool]
+    kind: Kind, alias: Alias, record: StateRecord, came: Came, declared: Callable[[StateRecord], bool]
 ) -> bool:
     """Whether its manifest, which was not given, is gone: only asked where something may be its object."""
-    maybe = any(sameness.differing(each[0], [record]) is not None for each in came.values())
+    maybe = any(differing(kind, alias, each[0], [record]) is not None for each in came.values())
     return maybe and not declared(record)
 
 
@@ -223,22 +222,23 @@ def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
             yield Rename(list(zip(left.pop(owner), resources, strict=False)), [], [], kept=False)
 
 
-def _same_names(came: Came, left: Left, sameness: Sameness, *, kept: bool) -> Iterator[Rename | Doubt]:
+def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool) -> Iterator[Rename | Doubt]:
     """What is found is taken out of `came`."""
     new, old = list(came), list(left)
+    sameness = Sameness(kind, alias, [came[each][0] for each in new], [left[each] for each in old])
 
     def cost(at: int, to: int) -> int | None:
-        differing = sameness.differing(came[new[at]][0], left[old[to]])
-        return None if differing is None else len(differing)
+        fields = sameness.differing(at, to)
+        return None if fields is None else len(fields)
 
     found = pair_names([each.name for each in new], [each.name for each in old], cost)
     for pairing in sorted(found, key=lambda each: each.at):
         resources = came.pop(new[pairing.at])
         likely, *others = [left[old[to]] for to in pairing.to]
         if pairing.clear:
-            differing = sameness.differing(resources[0], likely) or []
+            fields = sameness.differing(pairing.at, pairing.to[0]) or []
             pairs = list(zip(likely, resources, strict=False))
-            yield Rename(pairs, differing, [each[0] for each in others], kept)
+            yield Rename(pairs, fields, [each[0] for each in others], kept)
         else:
             records = [record for each in (likely, *others) for record in each]
             yield Doubt(resources, records, kept)

@@ -19,55 +19,86 @@ Alias = Callable[[Address, Address], bool]
 
 
 class Sameness:
-    """Compares resources and records of one `kind` and app, each combination of values once."""
+    """What came and what left of one kind and app, by place: each combination of values is compared once."""
 
-    def __init__(self, kind: Kind, alias: Alias) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        alias: Alias,
+        came: Sequence[Resource],
+        left: Sequence[Sequence[StateRecord]],
+    ) -> None:
         self._kind = kind
         self._alias = alias
-        self._fields = [field for field in kind.fields if field.name != "name"]
-        self._name = next((field for field in kind.fields if field.name == "name"), None)
-        self._names_objects = type(kind).secret is not Kind.secret
-        self._wants: dict[int, str] = {}
-        self._knows: dict[int, str] = {}
-        self._found: dict[tuple[str, str, str], list[str] | None] = {}
+        self._came = came
+        self._left = left
+        written = {name for resource in came for name in resource.spec.model_fields_set}
+        self._fixed = [each for each in kind.fields if each.effect is Effect.REFUSED and each.name in written]
+        # Names differ from record to record: only where they count, that makes two of them differ.
+        self._apart = {LEFT, MOVED_FROM} if "name" in written else {LEFT, MOVED_FROM, "name"}
+        numbers: dict[object, int] = {}
+        dumped = [each.spec.model_dump_json(exclude_unset=True) for each in came]
+        self._text = "\n".join(set(dumped))
+        self._wants = [
+            _numbers(numbers, self._wanted(each), text) for each, text in zip(came, dumped, strict=True)
+        ]
+        self._knows = [_numbers(numbers, *zip(*map(self._known, each), strict=True)) for each in left]
+        self._possible: dict[tuple[int, int], bool] = {}
+        self._found: dict[tuple[int, int], list[str] | None] = {}
 
-    def differing(self, resource: Resource, records: Sequence[StateRecord]) -> list[str] | None:
-        """The fields in which the first of `records` that `resource` may be differs; None: it is none."""
-        for record in records:
-            found = self._compared(resource, record)
-            if found is not None:
-                return found
-        return None
-
-    def _compared(self, resource: Resource, record: StateRecord) -> list[str] | None:
-        # Names differ from record to record: whatever else is compared is the same for many.
-        if self._names_objects and another_name(self._kind, resource, record):
+    def differing(self, at: int, to: int) -> list[str] | None:
+        """The fields in which what left differs from what came; None where the two cannot be one."""
+        (fixed, want), (known_fixed, known) = self._wants[at], self._knows[to]
+        possible = self._possible.get((fixed, known_fixed))
+        if possible is None:
+            possible = any(self._may_be(self._came[at], record) for record in self._left[to])
+            self._possible[fixed, known_fixed] = possible
+        if not possible:
             return None
-        name = [] if self._name is None else _differing([self._name], resource.spec, record.applied)
-        if name is None:
-            return None
-        want = self._want(resource)
-        pair = (want, self._known(record), record.id if record.id and record.id in want else "")
-        if pair not in self._found:
-            fits = self._kind.fits(resource.spec, record, self._alias)
-            self._found[pair] = _differing(self._fields, resource.spec, record.applied) if fits else None
-        found = self._found[pair]
-        return None if found is None else name + found
+        if (want, known) not in self._found:
+            self._found[want, known] = differing(self._kind, self._alias, self._came[at], self._left[to])
+        return self._found[want, known]
 
-    def _want(self, resource: Resource) -> str:
-        known = self._wants.get(id(resource))
-        if known is None:
-            known = resource.spec.model_dump_json(exclude_unset=True, exclude={"name"})
-            self._wants[id(resource)] = known
-        return known
+    def _may_be(self, resource: Resource, record: StateRecord) -> bool:
+        return _differing(self._fixed, resource.spec, record.applied) is not None and not another_name(
+            self._kind, resource, record
+        )
 
-    def _known(self, record: StateRecord) -> str:
-        known = self._knows.get(id(record))
-        if known is None:
-            apart = ("name", LEFT, MOVED_FROM)
-            known = repr(sorted(item for item in record.applied.items() if item[0] not in apart))
-            self._knows[id(record)] = known
-        return known
+    def _wanted(self, resource: Resource) -> str:
+        fields = resource.spec.model_fields_set
+        values = {each.name: getattr(resource.spec, each.name) for each in self._fixed if each.name in fields}
+        return repr((values, self._names(resource, None)))
+
+    def _known(self, record: StateRecord) -> tuple[str, str]:
+        fixed = [record.applied.get(each.name) for each in self._fixed]
+        names = self._names(None, record)
+        named = record.id and record.id in self._text
+        items = sorted(item for item in record.applied.items() if item[0] not in self._apart)
+        return repr((fixed, names)), repr((items, names, record.id if named else ""))
+
+    def _names(self, resource: Resource | None, record: StateRecord | None) -> list[str]:
+        if type(self._kind).secret is Kind.secret:
+            return []
+        return sorted(self._kind.secret_names(resource, record))
+
+
+def differing(
+    kind: Kind, alias: Alias, resource: Resource, records: Sequence[StateRecord]
+) -> list[str] | None:
+    """The fields in which the first of `records` that `resource` may be differs; None: it is none."""
+    for record in records:
+        if another_name(kind, resource, record) or not kind.fits(resource.spec, record, alias):
+            continue
+        found = _differing(kind.fields, resource.spec, record.applied)
+        if found is not None:
+            return found
+    return None
+
+
+def _numbers(numbers: dict[object, int], fixed: object, whole: object) -> tuple[int, int]:
+    """Small numbers for values that are long to compare, the same for the same."""
+    first = numbers.setdefault(fixed, len(numbers))
+    return first, numbers.setdefault((first, whole), len(numbers))
 
 
 def _differing(fields: Sequence[Field], spec: BaseModel, applied: Mapping[str, object]) -> list[str] | None:
