@@ -1,11 +1,11 @@
 """The manifests that a verb is about: of the working tree or a git revision, in the chosen environment."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.cli.sources import (
     STDIN,
@@ -31,10 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """`selected`: whether a record without a manifest belongs to the files given. `changed`: if asked for."""
+    """`selected`: whether a record without a manifest belongs to the files given. `changed`: if asked for.
+
+    `declared`: whether files that were not given hold a record's manifest.
+    """
 
     loaded: Loaded
     selected: Callable[[StateRecord], bool]
+    declared: Callable[[StateRecord], bool]
     changed: "Changed | None" = None
 
     @property
@@ -68,7 +72,7 @@ def read_manifests(
     given = given_paths(paths, found)
     if ref is None and changed_since is None:
         loaded = _load(given, found, None, whole=not paths, reporter=reporter, keep=keep)
-        return Manifests(loaded, _selector(given, found, None, whole=not paths))
+        return Manifests(loaded, _selector(given, found, None, whole=not paths), _Elsewhere(found, None))
     from reconciler.manifests.revisions.git import find_repository
     from reconciler.manifests.revisions.revision import fork_point, revision
 
@@ -91,7 +95,7 @@ def read_manifests(
         show_lines_of(at.texts)
     selected = _selector(given, found, at, whole=not paths)
     if base is None:
-        return Manifests(loaded, selected)
+        return Manifests(loaded, selected, _Elsewhere(found, at))
     from reconciler.manifests.revisions.changed import changed
 
     before = _before(given, found, base, whole=not paths)
@@ -100,7 +104,7 @@ def read_manifests(
     )
     if broken:
         loaded = replace(loaded, diagnostics=(*loaded.diagnostics, _broken(base)))
-    return Manifests(loaded, selected, changed(before, loaded))
+    return Manifests(loaded, selected, _Elsewhere(found, at), changed(before, loaded))
 
 
 def _load(
@@ -154,3 +158,41 @@ def _selected(root: Path, given: Sequence[str], at: "Revision | None", record: S
         return "-" in given
     there = at.holds(record.source) if at is not None else source.exists()
     return not there or any(source.is_relative_to(Path(path).resolve()) for path in given)
+
+
+class _Declared(NamedTuple):
+    """`mistaken`: by invalid documents, for all of a count; not `complete`: a file hides documents."""
+
+    addresses: Collection[Address]
+    mistaken: Collection[Address]
+    complete: bool
+
+
+class _Elsewhere:
+    """Whether a record's manifest stands in a file that was not given: in its own, or in any by now.
+
+    Files are read when that is asked, and each once.
+    """
+
+    def __init__(self, found: Found, at: "Revision | None") -> None:
+        self._found = found
+        self._at = at
+        self._known: dict[str, _Declared] = {}
+
+    def __call__(self, record: StateRecord) -> bool:
+        base = record.address._replace(ordinal=0)
+        if record.source not in ("", STDIN):
+            declared, mistaken, complete = self._declared(record.source)
+            if not complete or record.address in declared or base in mistaken:
+                return True
+        declared, mistaken, _ = self._declared("")
+        return record.address in declared or base in mistaken
+
+    def _declared(self, source: str) -> _Declared:
+        """By a file, or by all configured ones."""
+        if source not in self._known:
+            paths = [os.path.relpath(self._found.root / source)] if source else []
+            loaded = _load(given_paths(paths, self._found), self._found, self._at, whole=not source)
+            addresses = frozenset(each.address for each in loaded.resources)
+            self._known[source] = _Declared(addresses, loaded.claimed, loaded.complete)
+        return self._known[source]

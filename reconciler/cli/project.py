@@ -74,7 +74,14 @@ def load_desired(
             f"{count} of {len(loaded.resources)} resources changed since {changed_since}, "
             "or depend on what did"
         )
-    return Desired(loaded.resources, loaded.diagnostics, found_manifests.selected, loaded.policies, focus)
+    return Desired(
+        loaded.resources,
+        loaded.diagnostics,
+        found_manifests.selected,
+        loaded.policies,
+        focus,
+        found_manifests.declared,
+    )
 
 
 def load_policies(found: Found, reporter: Reporter) -> Sequence[Resource]:

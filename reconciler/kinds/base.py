@@ -260,13 +260,16 @@ class Kind(ABC):
 
     # --- moving to another address ---
 
-    def fits(self, spec: Any, record: StateRecord) -> bool:
-        """Whether the recorded object may be the one that `spec` describes, beyond what `fields` tell."""
+    def fits(self, spec: Any, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
+        """Whether the recorded object may be the one that `spec` describes, beyond what `fields` tell.
+
+        `alias`: whether the address that a record holds may be the other one, in a manifest, by now.
+        """
         return True
 
-    def renamed(self, applied: Mapping[str, Any], before: Address, after: Address) -> Mapping[str, Any]:
-        """What a record holds once the resource at `before`, which it may name, is at `after`."""
-        return applied
+    def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
+        """What the record holds once the resources that it names have moved: `applied` itself if none has."""
+        return record.applied
 
     # --- deciding ---
 

@@ -232,19 +232,35 @@ class PostgresClusterKind(Kind):
 
     # --- moving to another address ---
 
-    def fits(self, spec: PostgresClusterSpec, record: StateRecord) -> bool:
-        """A cluster of another organization, or that shall be restored from elsewhere, is another one."""
-        if spec.restore is not None:
-            origin = spec.restore.model_dump(by_alias=True, exclude_none=True)
-            return bool(record.applied.get("restore") == origin)
-        return record.applied.get("org_slug", spec.org_slug) in (spec.org_slug, None)
+    def fits(
+        self, spec: PostgresClusterSpec, record: StateRecord, alias: Callable[[Address, Address], bool]
+    ) -> bool:
+        """A cluster of another organization, or that shall be restored from elsewhere, is another one.
 
-    def renamed(self, applied: Mapping[str, Any], before: Address, after: Address) -> Mapping[str, Any]:
-        """A cluster that was restored from the renamed one names it."""
-        origin = applied.get("restore")
-        if before.kind != self.name or not origin or origin["from"] != before.name:
-            return applied
-        return {**applied, "restore": {**origin, "from": after.name}}
+        Only what we created ourselves has a recorded organization, and only what we restored an origin.
+        """
+        if spec.restore is None:
+            return record.applied.get("org_slug", spec.org_slug) in (spec.org_slug, None)
+        if spec.restore.from_ == record.id:
+            return False  # its own origin
+        known = record.applied.get("restore")
+        if known is None:
+            return "org_slug" not in record.applied
+        want = spec.restore.model_dump(by_alias=True, exclude_none=True)
+        if {**known, "from": ""} != {**want, "from": ""}:
+            return False
+        ids = [_PLATFORM_ID.fullmatch(each["from"]) is not None for each in (known, want)]
+        if any(ids):  # a name and an id may be of one cluster
+            return not all(ids) or bool(known["from"] == want["from"])
+        return alias(Address(self.name, known["from"]), Address(self.name, want["from"]))
+
+    def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
+        """A cluster that was restored from a renamed one names it."""
+        origin = record.applied.get("restore") or {}
+        after = moved.get(Address(self.name, origin["from"])) if origin else None
+        if after is None:
+            return record.applied
+        return {**record.applied, "restore": {**origin, "from": after.name}}
 
     # --- deciding ---
 

@@ -295,10 +295,34 @@ class VolumeKind(Kind):
         match = {"name": spec.name or address.name}
         return match if spec.region is None else {**match, "region": spec.region}
 
-    def fits(self, spec: VolumeSpec, record: StateRecord) -> bool:
-        """A volume that shall be made from other data is another one."""
+    def fits(self, spec: VolumeSpec, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
+        """A volume that shall be made from other data is another one, where it is known what ours is from."""
         origin = spec.origin
-        return origin is None or record.applied.get("origin") == origin.model_dump(exclude_none=True)
+        if origin is None:
+            return True
+        if origin.source_volume_id == record.id:
+            return False  # its own origin
+        if "origin" not in record.applied:
+            return True
+        known = record.applied["origin"]
+        if known is None:
+            return False
+        want = origin.model_dump(exclude_none=True)
+        if known.keys() == want.keys() == {"volume"}:
+            app = record.address.app
+            return alias(Address(self.name, known["volume"], app), Address(self.name, want["volume"], app))
+        # A name and an id may be of one volume.
+        return bool(known == want) or known.keys() ^ want.keys() == {"volume", "source_volume_id"}
+
+    def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
+        """A volume that was forked from a renamed one names it."""
+        name = (record.applied.get("origin") or {}).get("volume")
+        after = moved.get(Address(self.name, name, record.address.app)) if name else None
+        if after is None:
+            return record.applied
+        if after.ordinal:  # no manifest can name that one
+            return {key: value for key, value in record.applied.items() if key != "origin"}
+        return {**record.applied, "origin": {"volume": after.name}}
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         if action is Action.DELETE:
@@ -333,6 +357,7 @@ class VolumeKind(Kind):
         if spec.wanted_size_gb is not None:
             body["size_gb"] = applied["size_gb"] = spec.wanted_size_gb
         origin = spec.origin
+        applied["origin"] = None  # known to be none, unlike that of a volume that was adopted
         if origin is not None:
             applied["origin"] = origin.model_dump(exclude_none=True)
             body.setdefault("size_gb", DEFAULT_SIZE_GB)

@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from reconciler.manifests.files import OVERLAYS, name_of, read_files
 from reconciler.manifests.loader import Effective, Loader, Part
 from reconciler.manifests.problems import MOST_PROBLEMS
 from reconciler.manifests.second import can_fork, in_second_process
-from reconciler.model import Resource
+from reconciler.model import Address, Resource
 from reconciler.reporter import Reporter
 
 FILES_FOR_TWO = 200  # below, a second process costs more than it saves
@@ -29,7 +29,8 @@ class Loaded:
 
     `resources` are those whose documents are valid; with errors among `diagnostics` they are not
     all that was meant. `policies` are resources of kinds that own no objects. `files` are the names
-    of all files read, as in spans. `effective`: only where they were asked for.
+    of all files read, as in spans. `effective`: only where they were asked for. `claimed`: what invalid
+    documents would have declared; not `complete`: a file hides documents from us.
     """
 
     resources: list[Resource] = field(default_factory=list)
@@ -37,6 +38,8 @@ class Loaded:
     diagnostics: tuple[Diagnostic, ...] = ()
     files: tuple[str, ...] = ()
     effective: list[Effective] = field(default_factory=list)
+    claimed: Collection[Address] = ()
+    complete: bool = True
 
 
 Reader = Callable[
@@ -89,7 +92,15 @@ def load(
     )
     if overlay is not None:
         diagnostics = _each_once(diagnostics)
-    return Loaded(resources, policies, tuple(_bounded(diagnostics)), names, loader.effective)
+    return Loaded(
+        resources,
+        policies,
+        tuple(_bounded(diagnostics)),
+        names,
+        loader.effective,
+        loader.claimed,
+        loader.complete,
+    )
 
 
 def _read_all(loader: Loader, files: Sequence[tuple[str, bytes]]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.kinds.base import Kind
 from reconciler.kinds.moved import KIND as MOVED
-from reconciler.kinds.moved import MovedSpec, next_address
+from reconciler.kinds.moved import MovedSpec, next_address, quoted
 from reconciler.manifests.problems import did_you_mean
 from reconciler.model import Address, Resource
 
@@ -43,7 +43,7 @@ def move_problems(
                 "move-of-declared",
                 f"{source} has moved to {target}, but a manifest still declares it",
                 entry.span("spec", "from"),
-                help=f"rename that manifest, or remove {entry.address}",
+                help=_swapped(entry, moves, kinds) or f"rename that manifest, or remove {entry.address}",
             )
         elif _returns(source, moves):
             yield error(
@@ -89,6 +89,17 @@ def _twice(entry: Resource, path: str, address: Address, first: Resource) -> Dia
         notes=(f"first at {span.file}:{span.line}:{span.column}",) if span else (),
         help="remove one of the two entries",
     )
+
+
+def _swapped(entry: Resource, moves: Mapping[Address, Address], kinds: Mapping[str, Kind]) -> str:
+    """How two exchange their names; "" where that is not meant, or where the platform goes by names."""
+    source, target = entry.spec.source, entry.spec.target
+    if moves.get(target) != source or type(kinds[source.kind]).secret is not Kind.secret:
+        return ""
+    between = Address(source.kind, f"{source.name}-swapped", source.app)
+    steps = ((source, between), (target, source), (between, target))
+    commands = " && ".join(f"reconcile state mv {quoted(old)} {quoted(new)}" for old, new in steps)
+    return f"entries cannot exchange two names: remove both, and run `{commands}`"
 
 
 def _returns(source: Address, moves: Mapping[Address, Address]) -> bool:

@@ -51,6 +51,7 @@ async def make_plan(
         selected=desired.selected,
         undecided={**questions, **followed.refused},
         focus=desired.focus,
+        declared=desired.declared,
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)

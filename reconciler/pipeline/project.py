@@ -46,7 +46,7 @@ class Desired:
     """The loaded manifests. `selected`: whether a record without a manifest belongs to the files given.
 
     `policies`: resources of kinds that own no objects, such as providers. `focus`: the only addresses
-    to plan; None for all.
+    to plan; None for all. `declared`: whether manifests that were not given hold a record's resource.
     """
 
     resources: Sequence[Resource]
@@ -54,6 +54,7 @@ class Desired:
     selected: Callable[[StateRecord], bool] = lambda record: True
     policies: Sequence[Resource] = ()
     focus: Collection[Address] | None = None
+    declared: Callable[[StateRecord], bool] = lambda record: True
 
 
 async def read_all(

@@ -164,6 +164,11 @@ async def move(
             f"`{source}` cannot become `{target}`: an object stays what it is, and in its app",
             help="only the name and the [index] of an address can change",
         )
+    if source == target:
+        raise ReconcilerError(
+            f"`{source}` is given twice: a record moves to another address",
+            help="give the address that is recorded first, and then the one that it shall have",
+        )
     state = await store.load()
     put, _ = moved_records(_moves(state, source, target), state.records)
     async with leased(store, {each.scope for each in put.values()}, holder, timeout_s=timeout_s) as lease:

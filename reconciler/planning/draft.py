@@ -9,7 +9,7 @@ from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.model import Action, Address, Change, StateRecord
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
-from reconciler.planning.renames import LEFT
+from reconciler.planning.sameness import LEFT
 from reconciler.steps import Binding, Expectation, Read, Step
 
 

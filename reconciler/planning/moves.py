@@ -71,8 +71,7 @@ def carried_out(
     for address, record in records.items():
         applied = record.applied
         if address.kind in naming:
-            for move in moves:
-                applied = kinds[address.kind].renamed(applied, move.source, move.target)
+            applied = kinds[address.kind].renamed(record, targets)
         target = targets.get(address)
         if target is not None and type(kinds[address.kind]).secret is not Kind.secret:
             applied = {**applied, MOVED_FROM: [*applied.get(MOVED_FROM, ()), str(address)]}

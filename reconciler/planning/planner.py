@@ -79,8 +79,11 @@ class Planner:
         selected: Callable[[StateRecord], bool] = lambda record: True,
         undecided: Mapping[Address, Diagnostic] | None = None,
         focus: Collection[Address] | None = None,
+        declared: Callable[[StateRecord], bool] = lambda record: True,
     ) -> None:
         """`selected`: whether the manifests given would hold the record's resource if it were wanted.
+
+        `declared`: whether those that were not given hold it.
 
         `undecided`: addresses about which nothing may be decided, as with a call of unknown outcome.
         `focus`: the only addresses that the plan is about; None for all. What they refer to is looked at.
@@ -123,6 +126,8 @@ class Planner:
             if expired:
                 self._draft.report(resource.address, *expired)
         self._left: set[Address] = set()  # no manifest names them any more
+        self._elsewhere: set[Address] = set()  # their manifests were not given
+        self._declared = declared
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
         for address, question in (undecided or {}).items():
@@ -313,11 +318,11 @@ class Planner:
 
     def _find_renames(self) -> None:
         changes = self._draft.changes
-        for found in list(find_renames(self._kinds, changes, self._resources, self._records, self._left)):
-            (_, new) = found.pairs[0]
+        known = (self._resources, self._records, self._left, self._elsewhere, self._declared)
+        for found in list(find_renames(self._kinds, changes, *known)):
             if not found.kept:
                 self._draft.withdraw(found.reasons)
-            self._draft.report(new.address, found.diagnostic)
+            self._draft.report(found.address, found.diagnostic)
         kept = [each for each in self._left if each in changes and changes[each].action is Action.RETAIN]
         self._draft.bind_left(self._records[address] for address in sorted(kept))
 
@@ -347,6 +352,8 @@ class Planner:
         if kind is None or not selected:
             reason = f"not in the manifests given; kept (its manifest was {record.source or 'unknown'})"
             self._draft.changes[address] = Change(address, Action.RETAIN, reason=reason, id=record.id or None)
+            if kind is not None:
+                self._elsewhere.add(address)
             return
         if address not in self._draft.changes:
             self._left.add(address)

@@ -3,31 +3,28 @@
 The platform renames nothing, so a renamed manifest looks like a removed and a new one. To act on that
 would delete or abandon the data and make a second, empty object.
 
-**A new address may be that of a recorded object if the object could become what the manifest says**: same
-kind, same app, no field that the platform cannot change differs (where both values are known), and none
-would have to shrink. Other fields may differ. An object that is known by its name or by an id in the
-manifest must have the same one.
+**A new address may be that of a recorded object if the object could become what the manifest says**: see
+`sameness`. An object that is known by its name or by an id in the manifest must have the same one. Of
+several, the names tell: see `pairing`.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-
-from pydantic import BaseModel
 
 from reconciler.diagnostics import Diagnostic, error, warning
 from reconciler.kinds.base import Kind
-from reconciler.model import Action, Address, Change, Effect, Resource, StateRecord
-from reconciler.planning.moves import another_name
-
-# The field of a record that an apply has seen leave the manifests: what comes later is not its other half.
-LEFT = "left the manifests"
+from reconciler.kinds.moved import quoted
+from reconciler.model import Action, Address, Change, Resource, StateRecord
+from reconciler.planning.pairing import pair_names
+from reconciler.planning.sameness import LEFT, Alias, Sameness, differing
 
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
 _LEAVES = (Action.RETAIN, Action.DELETE, Action.FORGET, Action.REFUSED)
 _MOST_NAMED = 5
-_MOST_COMPARED = 2_500  # pairs of names; where there are more, the order of the manifests decides,
-_ENOUGH = 2 * _MOST_NAMED  # and so many candidates for each are looked at
+
+Came = dict[Address, list[Resource]]  # by the address without its [index], as is what left
+Left = dict[Address, list[StateRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,10 @@ class Rename:
     kept: bool
 
     @property
+    def address(self) -> Address:
+        return self.pairs[0][1].address
+
+    @property
     def reasons(self) -> dict[Address, str]:
         """Why nothing is done about each of the addresses."""
         new = {
@@ -57,11 +58,9 @@ class Rename:
         """An error; a warning where the record has been `kept` on purpose."""
         record, resource = self.pairs[0]
         old, new = record.address, resource.address
-        others = [f"`{each.address}` ({each.id})" for each in self.others]
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         notes = []
-        if others:
-            notes.append(f"it may also be {', '.join(others[:_MOST_NAMED])}{more}")
+        if self.others:
+            notes.append(f"it may also be {_named(self.others)}")
         if self.differing:
             named = ", ".join(f"`{name}`" for name in self.differing)
             notes.append(f"once it has moved, a plan compares {named}, which may differ")
@@ -102,8 +101,50 @@ class Rename:
         """Empty where only a manifest can tell that the name on the platform stays."""
         if any(old.id in ("", old.address.name) for old, _ in self._moves()):
             return ""
-        commands = (f"reconcile state mv {_quoted(old.address)} {_quoted(new)}" for old, new in self._moves())
+        commands = (f"reconcile state mv {quoted(old.address)} {quoted(new)}" for old, new in self._moves())
         return f"or run `{' && '.join(commands)}`;\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """New resources, those of one `count`, that may be one of `records`: nothing tells which became which."""
+
+    resources: Sequence[Resource]
+    records: Sequence[StateRecord]
+    kept: bool
+
+    @property
+    def address(self) -> Address:
+        return self.resources[0].address
+
+    @property
+    def reasons(self) -> dict[Address, str]:
+        first = self.records[0].address
+        of = f"{first}" if len(self.records) == 1 else f"one of {len(self.records)} that left, as {first},"
+        new = {resource.address: f"perhaps {of} under a new name" for resource in self.resources}
+        return new | {record.address: f"perhaps {self.address} by now" for record in self.records}
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        """An error; a warning where all have been kept on purpose. An entry would be a guess."""
+        old = self.records[0].address if len(self.records) == 1 else "OLD"
+        among = "what left" if len(self.records) == 1 else "one of these"
+        span = self.resources[0].span("metadata", "name")
+        said = f"say so with a Moved manifest, `spec: {{from: {old}, to: {self.address}}}`"
+        why = f"the names do not tell which became which; if it is {among}, {said}"
+        if self.kept:
+            message = f"`{self.address}` may be what is kept without a manifest, {_named(self.records)}"
+            return warning(
+                "perhaps-renamed", f"{message}, under a new name", span, help=f"do not apply: {why}"
+            )
+        return error(
+            "renamed",
+            f"`{self.address}` may be {_named(self.records)} under a new name: "
+            "it would be made a second time",
+            span,
+            help=f"{why};\nif it is a new one, apply the manifests without it first, or run "
+            f"`reconcile state forget {old}`",
+        )
 
 
 def find_renames(
@@ -112,111 +153,104 @@ def find_renames(
     resources: Mapping[Address, Resource],
     records: Mapping[Address, StateRecord],
     left: Collection[Address],
-) -> Iterator[Rename]:
-    """Each new address at most once, and each of `left` too: addresses without a manifest, for good."""
-    leavers: dict[tuple[str, str | None], dict[Address, list[StateRecord]]] = {}
-    ids: set[str] = set()
-    for address in sorted(left):
-        change = changes.get(address)
-        if change is not None and change.action in _LEAVES:
-            whole = address._replace(ordinal=0)
-            leavers.setdefault((address.kind, address.app), {}).setdefault(whole, []).append(records[address])
-            ids.add(records[address].id)
-    if not leavers:
-        return
-    comers: dict[tuple[str, str | None], dict[Address, list[Resource]]] = {}
+    elsewhere: Collection[Address] = (),
+    declared: Callable[[StateRecord], bool] = lambda record: True,
+) -> Iterator[Rename | Doubt]:
+    """Each new address at most once. `left`: addresses without a manifest, for good.
+
+    `elsewhere`: those of manifests that were not given; `declared` tells whether one still stands there.
+    """
+    comers: dict[tuple[str, str | None], Came] = defaultdict(lambda: defaultdict(list))
     for address, change in changes.items():
         resource = resources.get(address)
-        if resource is None or address in records or (address.kind, address.app) not in leavers:
+        if resource is None or address in records:
             continue
-        if change.action in _MAKES or (change.action is Action.REFUSED and resource.adopt_id in ids):
-            whole = address._replace(ordinal=0)
-            comers.setdefault((address.kind, address.app), {}).setdefault(whole, []).append(resource)
-    for group, came in comers.items():
-        yield from _paired(kinds[group[0]], list(came.values()), list(leavers[group].values()))
+        if change.action in _MAKES or (change.action is Action.REFUSED and resource.adopt_id is not None):
+            comers[address.kind, address.app][address._replace(ordinal=0)].append(resource)
+
+    if not comers:
+        return
+    away = {address for address in elsewhere if (address.kind, address.app) in comers}
+    gone: dict[tuple[str, str | None], list[StateRecord]] = defaultdict(list)
+    for address in sorted((*left, *away)):
+        leaving = changes.get(address)
+        if (address.kind, address.app) in comers and leaving is not None and leaving.action in _LEAVES:
+            gone[address.kind, address.app].append(records[address])
+
+    def alias(old: Address, new: Address) -> bool:
+        """Not where both are recorded, or the old one is still declared."""
+        if old == new or old not in records:
+            return True
+        if old in resources or new in records:
+            return False
+        return old not in away or not declared(records[old])
+
+    for group, leavers in gone.items():
+        kind, came = kinds[group[0]], comers[group]
+        whole: Left = defaultdict(list)
+        for record in leavers:
+            if record.address not in away or _moved_away(kind, alias, record, came, declared):
+                whole[record.address._replace(ordinal=0)].append(record)
+        yield from _same_ids(kind, came, whole)
+        fresh = {address: each for address, each in whole.items() if not _is_kept(each)}
+        yield from _same_names(kind, alias, came, fresh, kept=False)
+        rest = {address: each for address, each in whole.items() if _is_kept(each)}
+        yield from _same_names(kind, alias, came, rest, kept=True)
 
 
-def _paired(
-    kind: Kind, came: Sequence[Sequence[Resource]], left: Sequence[Sequence[StateRecord]]
-) -> Iterator[Rename]:
-    """The likeliest first: what left just now, with the fewest differences and the nearest name."""
-    named = len(came) * len(left) <= _MOST_COMPARED
-    found = []
-    candidates: list[list[int]] = []
-    for at, resources in enumerate(came):
-        candidates.append([])
-        # Where all were renamed at once, the one at the same place is the likeliest.
-        for place in range(len(left)):
-            to = (at + place) % len(left)
-            differing = _differing(kind, resources[0], left[to])
-            if differing is None:
-                continue
-            one, other = resources[0].address.name, left[to][0].address.name
-            distance = 1 - SequenceMatcher(None, one, other).ratio() if named else place / len(left)
-            kept = resources[0].adopt_id is None and all(each.applied.get(LEFT) for each in left[to])
-            found.append((kept, len(differing), distance, at, to, differing))
-            candidates[at].append(to)
-            if not named and len(candidates[at]) == _ENOUGH:
-                break
-    found.sort(key=lambda item: item[:5])
-    done_came: set[int] = set()
-    done_left: set[int] = set()
-    for kept, _, _, at, to, differing in found:
-        if at in done_came or to in done_left:
+def _moved_away(
+    kind: Kind, alias: Alias, record: StateRecord, came: Came, declared: Callable[[StateRecord], bool]
+) -> bool:
+    """Whether its manifest, which was not given, is gone: only asked where something may be its object."""
+    maybe = any(differing(kind, alias, each[0], [record]) is not None for each in came.values())
+    return maybe and not declared(record)
+
+
+def _is_kept(records: Iterable[StateRecord]) -> bool:
+    return all(each.applied.get(LEFT) for each in records)
+
+
+def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
+    """Whatever names an existing object by its id is that one or none: it is taken out of `came`."""
+    owners = {kind.claim(record.id, None, record): at for at, each in left.items() for record in each}
+    for address, resources in list(came.items()):
+        if resources[0].adopt_id is None:
             continue
-        done_came.add(at)
-        done_left.add(to)
-        others = [left[other][0] for other in sorted(candidates[at]) if other != to]
-        pairs = list(zip(left[to], came[at], strict=False))
-        yield Rename(pairs, differing, others, kept)
+        del came[address]
+        owner = owners.get(kind.claim(resources[0].adopt_id, resources[0].spec, None))
+        if owner in left:
+            yield Rename(list(zip(left.pop(owner), resources, strict=False)), [], [], kept=False)
 
 
-def _differing(kind: Kind, resource: Resource, records: Sequence[StateRecord]) -> list[str] | None:
-    """Of the first of `records` that `resource` may be; None: of none."""
-    for record in records:
-        found = _differences(kind, resource, record)
-        if found is not None:
-            return found
-    return None
+def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool) -> Iterator[Rename | Doubt]:
+    """What is found is taken out of `came`."""
+    new, old = list(came), list(left)
+    sameness = Sameness(kind, alias, [came[each][0] for each in new], [left[each] for each in old])
+
+    def cost(at: int, to: int) -> int | None:
+        fields = sameness.differing(at, to)
+        return None if fields is None else len(fields)
+
+    found = pair_names([each.name for each in new], [each.name for each in old], cost)
+    for pairing in sorted(found, key=lambda each: each.at):
+        resources = came.pop(new[pairing.at])
+        likely, *others = [left[old[to]] for to in pairing.to]
+        if pairing.clear:
+            fields = sameness.differing(pairing.at, pairing.to[0]) or []
+            pairs = list(zip(likely, resources, strict=False))
+            yield Rename(pairs, fields, [each[0] for each in others], kept)
+        else:
+            records = [record for each in (likely, *others) for record in each]
+            yield Doubt(resources, records, kept)
 
 
-def _differences(kind: Kind, resource: Resource, record: StateRecord) -> list[str] | None:
-    """Names of the fields that differ from the record; None where it cannot be the same object."""
-    if resource.adopt_id is not None:
-        return [] if kind.claim(resource.adopt_id, resource.spec, None) == _claim(kind, record) else None
-    if not kind.fits(resource.spec, record) or another_name(kind, resource, record):
-        return None
-    differing = []
-    for field in kind.fields:
-        if field.name not in resource.spec.model_fields_set:
-            continue
-        want, known = getattr(resource.spec, field.name), record.applied.get(field.name)
-        if want is None or known is None or known == want:
-            continue
-        if field.equal is not None and field.equal(want, known):
-            continue
-        if isinstance(want, BaseModel) and want.model_dump(exclude_none=True) == known:
-            continue
-        if field.effect is Effect.REFUSED or (field.effect is Effect.GROW and _shrinks(want, known)):
-            return None
-        differing.append(field.name)
-    return differing
-
-
-def _claim(kind: Kind, record: StateRecord) -> str:
-    return kind.claim(record.id, None, record)
-
-
-def _shrinks(want: object, known: float) -> bool:
-    largest = getattr(want, "max", want)
-    return isinstance(largest, int) and largest < known
+def _named(records: Sequence[StateRecord]) -> str:
+    named = [f"`{each.address}` ({each.id})" for each in records]
+    if len(named) > _MOST_NAMED:
+        return f"{', '.join(named[:_MOST_NAMED])} and {len(named) - _MOST_NAMED} more"
+    return " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))
 
 
 def _entry_name(new: Address) -> str:
     parts = [new.kind.lower(), new.app, new.name, str(new.ordinal) if new.ordinal else None]
     return "-".join(part for part in parts if part)[:63]
-
-
-def _quoted(address: Address) -> str:
-    """For a shell, which takes `[1]` for a pattern."""
-    return f"'{address}'" if address.ordinal else str(address)

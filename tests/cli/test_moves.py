@@ -184,3 +184,87 @@ def test_a_moved_secret_keeps_its_value_and_is_set_when_that_changes(
     assert "one" not in json.dumps(
         project.json("state", "show", f"Secret/{app}/DB").json["record"]["applied"]
     )
+
+
+def test_a_resource_that_went_to_another_file_is_recognised_where_only_that_one_is_given(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    data, logs = volume(app), volume(app, "logs", "region: fra, size_gb: 10")
+    orders = volume(app, "orders", "region: fra, size_gb: 10")
+    project.write(data + logs, "manifests/data.yaml")
+    project.apply()
+    project.write(data, "manifests/data.yaml")
+    project.write(orders, "manifests/orders.yaml")
+    refused = project.run("apply", "manifests/orders.yaml", "--auto-approve", code=1)
+    assert f"error[renamed]: `Volume/{app}/orders` may be `Volume/{app}/logs`" in refused.err
+    # Wherever it stands by now, it has not left.
+    project.write(logs, "manifests/others.yaml")
+    plan = project.json("plan", "manifests/orders.yaml").json
+    assert plan["summary"]["create"] == 1
+    assert plan["diagnostics"] == []
+    # Nor has what is there with a mistake.
+    project.write(logs.replace("size_gb: 10", "size_gb: ten"), "manifests/others.yaml")
+    assert project.json("plan", "manifests/orders.yaml").json["summary"]["create"] == 1
+    assert len(sandbox.volumes(app)) == 2
+
+
+def test_two_exchange_their_names_with_the_commands_that_the_help_names(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    data, logs = volume(app), volume(app, "logs", "region: fra, size_gb: 10")
+    project.write(data + logs)
+    project.apply()
+    before = {each["name"]: each["id"] for each in sandbox.volumes(app)}
+    exchanged = volume(app, "logs", f"name: data, {SPEC}")
+    exchanged += volume(app, "data", "name: logs, region: fra, size_gb: 10")
+    entries = moved(f"Volume/{app}/data", f"Volume/{app}/logs", "one")
+    entries += moved(f"Volume/{app}/logs", f"Volume/{app}/data", "two")
+    project.write(exchanged + entries)
+    refused = project.run("plan", code=1)
+    assert "error[move-of-declared]" in refused.err
+    told = " ".join(refused.err.split())
+    commands = re.findall(
+        r"reconcile (state mv \S+ [^\s`]+)", told[: told.index("`", told.index("run `") + 5)]
+    )
+    assert len(commands) == 3
+    for command in commands:
+        project.run(*command.split())
+    project.write(exchanged)
+    assert project.json("plan").json["changes"] == []
+    records = project.json("state", "list").json["records"]
+    assert {each["address"]: each["id"] for each in records} == {
+        f"Volume/{app}/logs": before["data"],
+        f"Volume/{app}/data": before["logs"],
+    }
+
+
+def test_a_move_to_the_same_address_is_a_slip_and_no_reason_to_drop_the_record(
+    applied: Project, app: str
+) -> None:
+    refused = applied.run("state", "mv", f"Volume/{app}/data", f"Volume/{app}/data", code=1)
+    assert f"`Volume/{app}/data` is given twice" in refused.err
+    assert "forget" not in refused.err
+    assert addresses(applied) == [f"Volume/{app}/data"]
+
+
+def test_sixty_renamed_at_once_follow_the_entries_that_are_offered(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write("".join(volume(app, f"n{i}") for i in range(60)))
+    project.apply()
+    before = {each["name"]: each["id"] for each in sandbox.volumes(app)}
+    renamed = "".join(volume(app, f"x{i}") for i in range(60))
+    project.write(renamed)
+    plan = project.json("plan", code=1).json
+    helps = [each["help"] for each in plan["diagnostics"] if each["code"] == "renamed"]
+    entries = "".join(
+        moved(source, target, f"m{place}")
+        for place, text in enumerate(helps)
+        for source, target in re.findall(r"spec: {from: (\S+), to: (\S+)}", text)
+    )
+    project.write(renamed + entries)
+    project.apply()
+    records = project.json("state", "list").json["records"]
+    assert {each["address"]: each["id"] for each in records} == {
+        f"Volume/{app}/x{i}": before[f"n{i}"] for i in range(60)
+    }

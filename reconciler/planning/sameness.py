@@ -1,0 +1,125 @@
+"""Whether a recorded object may be what a manifest with another address describes. Pure.
+
+It may if no field that the platform cannot change differs, where both values are known, and none would have
+to shrink. Other fields may differ.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pydantic import BaseModel
+
+from reconciler.kinds.base import Field, Kind
+from reconciler.model import Address, Effect, Resource, StateRecord
+from reconciler.planning.moves import MOVED_FROM, another_name
+
+# The field of a record that an apply has seen leave the manifests: what comes later is not its other half.
+LEFT = "left the manifests"
+
+Alias = Callable[[Address, Address], bool]
+
+
+class Sameness:
+    """What came and what left of one kind and app, by place: each combination of values is compared once."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        alias: Alias,
+        came: Sequence[Resource],
+        left: Sequence[Sequence[StateRecord]],
+    ) -> None:
+        self._kind = kind
+        self._alias = alias
+        self._came = came
+        self._left = left
+        written = {name for resource in came for name in resource.spec.model_fields_set}
+        self._fixed = [each for each in kind.fields if each.effect is Effect.REFUSED and each.name in written]
+        # Names differ from record to record: only where they count, that makes two of them differ.
+        self._apart = {LEFT, MOVED_FROM} if "name" in written else {LEFT, MOVED_FROM, "name"}
+        numbers: dict[object, int] = {}
+        dumped = [each.spec.model_dump_json(exclude_unset=True) for each in came]
+        self._text = "\n".join(set(dumped))
+        self._wants = [
+            _numbers(numbers, self._wanted(each), text) for each, text in zip(came, dumped, strict=True)
+        ]
+        self._knows = [_numbers(numbers, *zip(*map(self._known, each), strict=True)) for each in left]
+        self._possible: dict[tuple[int, int], bool] = {}
+        self._found: dict[tuple[int, int], list[str] | None] = {}
+
+    def differing(self, at: int, to: int) -> list[str] | None:
+        """The fields in which what left differs from what came; None where the two cannot be one."""
+        (fixed, want), (known_fixed, known) = self._wants[at], self._knows[to]
+        possible = self._possible.get((fixed, known_fixed))
+        if possible is None:
+            possible = any(self._may_be(self._came[at], record) for record in self._left[to])
+            self._possible[fixed, known_fixed] = possible
+        if not possible:
+            return None
+        if (want, known) not in self._found:
+            self._found[want, known] = differing(self._kind, self._alias, self._came[at], self._left[to])
+        return self._found[want, known]
+
+    def _may_be(self, resource: Resource, record: StateRecord) -> bool:
+        return _differing(self._fixed, resource.spec, record.applied) is not None and not another_name(
+            self._kind, resource, record
+        )
+
+    def _wanted(self, resource: Resource) -> str:
+        fields = resource.spec.model_fields_set
+        values = {each.name: getattr(resource.spec, each.name) for each in self._fixed if each.name in fields}
+        return repr((values, self._names(resource, None)))
+
+    def _known(self, record: StateRecord) -> tuple[str, str]:
+        fixed = [record.applied.get(each.name) for each in self._fixed]
+        names = self._names(None, record)
+        named = record.id and record.id in self._text
+        items = sorted(item for item in record.applied.items() if item[0] not in self._apart)
+        return repr((fixed, names)), repr((items, names, record.id if named else ""))
+
+    def _names(self, resource: Resource | None, record: StateRecord | None) -> list[str]:
+        if type(self._kind).secret is Kind.secret:
+            return []
+        return sorted(self._kind.secret_names(resource, record))
+
+
+def differing(
+    kind: Kind, alias: Alias, resource: Resource, records: Sequence[StateRecord]
+) -> list[str] | None:
+    """The fields in which the first of `records` that `resource` may be differs; None: it is none."""
+    for record in records:
+        if another_name(kind, resource, record) or not kind.fits(resource.spec, record, alias):
+            continue
+        found = _differing(kind.fields, resource.spec, record.applied)
+        if found is not None:
+            return found
+    return None
+
+
+def _numbers(numbers: dict[object, int], fixed: object, whole: object) -> tuple[int, int]:
+    """Small numbers for values that are long to compare, the same for the same."""
+    first = numbers.setdefault(fixed, len(numbers))
+    return first, numbers.setdefault((first, whole), len(numbers))
+
+
+def _differing(fields: Sequence[Field], spec: BaseModel, applied: Mapping[str, object]) -> list[str] | None:
+    """Names of the fields that differ from the record; None where it cannot be the same object."""
+    differing = []
+    for field in fields:
+        if field.name not in spec.model_fields_set:
+            continue
+        want, known = getattr(spec, field.name), applied.get(field.name)
+        if want is None or known is None or known == want:
+            continue
+        if field.equal is not None and field.equal(want, known):
+            continue
+        if isinstance(want, BaseModel) and want.model_dump(exclude_none=True) == known:
+            continue
+        if field.effect is Effect.REFUSED or (field.effect is Effect.GROW and _shrinks(want, known)):
+            return None
+        differing.append(field.name)
+    return differing
+
+
+def _shrinks(want: object, known: object) -> bool:
+    largest = getattr(want, "max", want)
+    return isinstance(largest, int) and isinstance(known, int | float) and largest < known
