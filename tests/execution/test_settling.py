@@ -1,10 +1,13 @@
 """What became of a create whose answer was lost, decided from evidence and never by sending blindly."""
 
+from typing import Any
+
 import pytest
 
 from reconciler.model import Address
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.pipeline.resolve import resolve_unknown
+from reconciler.transport import Answer
 from tests.execution.stage import SETTLE_S, Stage, outcomes, volume
 
 pytestmark = pytest.mark.anyio
@@ -147,6 +150,29 @@ async def test_a_volume_listed_before_the_call_is_not_taken(stage: Stage) -> Non
     taken = {(await stage.record(address)).id for address in ("Volume/shop/data", "Volume/shop/data[1]")}
     assert taken == {item["id"] for item in stage.volumes()}
     assert stage.line.mutations == ["POST"]
+
+
+async def test_a_volume_that_appears_before_the_second_attempt_is_not_taken_for_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    request = stage.line.request
+    twins: list[str] = []
+
+    async def watched(method: str, url: str, **rest: Any) -> Answer:
+        sent = [each for each, _ in stage.line.sent]
+        # The lists that settle the first attempt are over; this one is the second attempt's baseline.
+        if not twins and sent.count("POST") == 1 and sent[sent.index("POST") :].count("GET") == 3:
+            twins.append(stage.make_volume())
+            stage.fault(method="POST", path=VOLUMES, action="drop_before")
+        return await request(method, url, **rest)
+
+    monkeypatch.setattr(stage.line, "request", watched)
+    applied = await stage.apply(volume())
+    assert stage.line.mutations == ["POST", "POST"]
+    assert outcomes(applied) == {CREATE: "failed"}
+    assert (await stage.store.load()).records == {}
+    assert [item["id"] for item in stage.volumes()] == twins
 
 
 async def test_creates_that_a_list_cannot_tell_apart_run_one_after_another(stage: Stage) -> None:
