@@ -134,11 +134,13 @@ def _accept(
     from dataclasses import replace
 
     from reconciler.pipeline.accept import accept
+    from reconciler.pipeline.sharing import Environments
     from reconciler.reports.drift import acceptance_document, render_acceptance
 
-    done = accept(drift, desired, found.root, addresses)
+    shared = Environments(found.env, found.settings.overlays) if found.environments() else None
+    done = accept(drift, desired, found.root, addresses, shared)
     refusals: list[Diagnostic] = list(dict.fromkeys(each.why for each in done.refused))
-    plan = replace(drift.plan, diagnostics=(*drift.plan.diagnostics, *refusals))
+    plan = replace(drift.plan, diagnostics=(*drift.plan.diagnostics, *refusals, *done.remarks))
     _report(plan, output, render_acceptance(done), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)

@@ -43,6 +43,23 @@ def test_drift_is_accepted_and_both_drift_and_plan_are_quiet(
     assert {method for method, _ in requests} == {"GET"}
 
 
+def test_accepting_for_one_environment_says_that_others_share_the_manifest(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    patch = f"Volume/{app}/data: {{spec: {{auto_backup_enabled: true}}}}\n"
+    project.write(patch, "overlays/prod/p.yaml")
+    project.run("apply", "--auto-approve", "--env", "prod")
+    (there,) = sandbox.volumes(app)
+    sandbox.edit_volume(there["id"], size_gb=20)
+    told = project.json("drift", "--accept", "--env", "prod").json["diagnostics"]
+    assert (only(told)["code"], only(told)["line"]) == ("shared-value", 5)
+    sandbox.edit_volume(there["id"], size_gb=30)
+    text = project.run("drift", "--accept", "--env", "prod")
+    assert "nothing drifts any more" in text.out
+    assert "warning[shared-value]" in text.err
+
+
 def test_what_cannot_be_accepted_is_told_and_no_file_is_touched(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:

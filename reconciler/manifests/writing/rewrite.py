@@ -123,7 +123,7 @@ def _place(edit: Edit) -> Place:
 
 def _document(edit: Edit, documents: Sequence[Document]) -> int | None:
     """The index of the edit's document, if it is the one that was loaded, with the same value there."""
-    spans, address = edit.resource.spans, edit.resource.address
+    spans, address = edit.resource.spans, edit.resource.in_file
     for number, document in enumerate(documents):
         if document.spans[()] == spans[()] and document.spans.get(edit.path) == spans.get(edit.path):
             named = [_inside(document.value, path) for path in _NAMES]
