@@ -1,6 +1,7 @@
 """`drift --accept`: what is there is written into the manifests, exactly, or nothing is."""
 
 import os
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.cli.signals import until_interrupted
 from reconciler.diagnostics import error
 from reconciler.errors import ReconcilerError, Refused
 from reconciler.manifests.load import load
@@ -421,6 +423,33 @@ def test_a_second_file_that_cannot_be_written_takes_the_first_back(
     assert first.read_text() == VOLUME
     assert second.read_text() == VOLUME.replace("name: data", "name: logs")
     assert sorted(each.name for each in first.parent.iterdir()) == ["a.yaml", "b.yaml"]
+
+
+def test_a_signal_in_the_midst_of_it_takes_all_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another comes while that is done: both are sent when a service is stopped."""
+    texts = {name: VOLUME.replace("name: data", f"name: {name}") for name in ("a", "b", "c")}
+    files = {name: stage.write(text, f"manifests/{name}.yaml") for name, text in texts.items()}
+    stage.moved = {f"Volume/shop/{name}": {"size_gb": 20} for name in texts}
+    synced: list[Path] = []
+
+    def sync(folder: Path) -> None:
+        synced.append(folder)
+        if len(synced) == 2:
+            assert "size_gb: 20" in files["a"].read_text()
+            signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+            for number in ending:
+                os.kill(os.getpid(), number)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+
+    def work() -> int:
+        stage.accept()
+        return 0
+
+    ending = [signal.SIGTERM, signal.SIGHUP]
+    monkeypatch.setattr(replacing, "_sync_folder", sync)
+    assert until_interrupted(work) in (129, 143)
+    assert {name: file.read_text() for name, file in files.items()} == texts
+    assert sorted(each.name for each in files["a"].parent.iterdir()) == ["a.yaml", "b.yaml", "c.yaml"]
 
 
 def test_an_edit_that_would_change_its_neighbours_is_not_written(
