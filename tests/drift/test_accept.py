@@ -67,6 +67,10 @@ def quiet(stage: Stage) -> bool:
             ['spec: {compute: {kernel_args: ["😀"]}, size_gb: 20}\n'.encode()],
         ),
         (
+            HEAD.encode() + b"spec:\n  <<: {region: ams, size_gb: 10}\n  snapshot_retention: 14\n",
+            [b"  <<: {region: ams, size_gb: 20}\n"],
+        ),
+        (
             b"# one\n"
             + VOLUME.replace("name: data", "name: other").encode()
             + b"--- # two\n"
@@ -74,7 +78,7 @@ def quiet(stage: Stage) -> bool:
             [b"  size_gb:   20\n"],
         ),
     ],
-    ids=["flow", "block", "crlf", "bom", "no-newline", "anchor", "emoji", "second-document"],
+    ids=["flow", "block", "crlf", "bom", "no-newline", "anchor", "emoji", "merge", "second-document"],
 )
 def test_one_value_is_one_line_and_every_other_byte_stays(
     stage: Stage, text: bytes, lines: list[bytes]
@@ -175,12 +179,12 @@ MERGED = HEAD + "spec:\n  <<: *base\n  region: ams\n"
             "is read a second time, as `*n`",
         ),
         (
-            HEAD.replace("app: shop}", "app: shop, labels: &l {a: b}}")
-            + "spec: {<<: {size_gb: 10}, region: ams}\n",
+            HEAD.replace("app: shop}", "app: shop}")
+            + "spec: {snapshot_retention: &n 10, <<: [{size_gb: *n}], region: ams}\n",
             {"size_gb": 20},
             4,
-            12,
-            "comes by a merge key",
+            28,
+            "comes from the anchor `&n`",
         ),
         (
             HEAD

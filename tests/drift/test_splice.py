@@ -67,7 +67,7 @@ def test_a_value_in_a_later_document_is_found_there() -> None:
         ("a: |\n  10\n", 1, 4, "stands on several lines", None),
         ("a: ams\n  fra\n", 1, 4, "stands on several lines", None),
         ("a: &x\n  ams\n", 1, 4, "stands on several lines", None),
-        ("a: {b: 1}\n", 1, 4, "comes by a merge key", None),
+        ("a: {b: 1}\n", 1, 4, "is not a single one", None),
         ("a: &x 1\n---\nb: &x 1\nc: *x\n", 3, 4, "is read a second time, as `*x`", (4, 4)),
         ("a: &x 1\n---\nb: &x 1\nc: *x\n", 1, 4, "", None),
     ],

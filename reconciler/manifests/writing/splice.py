@@ -88,7 +88,7 @@ def _token(event: Any, text: str, starts: Sequence[int], anchored: Mapping[str, 
     if kind is AliasEvent:
         return Token(start, end, "", f"comes from the anchor `&{event.anchor}`", anchored.get(event.anchor))
     if kind is not ScalarEvent:
-        return Token(start, end, "", "comes by a merge key")
+        return Token(start, end, "", "is not a single one")
     if event.start_mark.line != event.end_mark.line:
         return Token(start, end, "", "stands on several lines")
     if event.anchor is not None and (found := _ANCHOR.match(text, start)):
