@@ -79,7 +79,10 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
         changes.append((token, edit.value))
     if problems:
         return Rewritten(data, (), (), problems)
-    new_text = splice(text, changes)
+    try:
+        new_text = splice(text, changes)
+    except ValueError:  # half a surrogate pair, which no text holds
+        return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
     new = (_BYTE_ORDER_MARK if data.startswith(_BYTE_ORDER_MARK) else b"") + new_text.encode()
     again = compose(new, file)
     # Types too: `True == 1`. Whatever a value's text does to its neighbours, it is found here.
