@@ -106,7 +106,8 @@ class Resource:
     that the person wrote (or that a RetentionPolicy gave), which are the managed ones.
     `objectives` are wishes that are not fields, such as `snapshot_max_age_h`.
     `spans` maps paths to packed positions: read them with `span`. `inherited`: where values stand that
-    its own file does not give, but a policy or an overlay; also where an overlay removed one.
+    its own file does not give, but a policy or an overlay; also where an overlay removed one. `base`: its
+    address in its own file, by which overlays name it, where one of them puts it elsewhere (None: the same).
     """
 
     address: Address
@@ -120,6 +121,12 @@ class Resource:
     objectives: Mapping[str, int] = field(default_factory=dict)
     inherited: Mapping[Path, Span] = field(default_factory=dict)
     ignores: tuple[Ignore, ...] = ()
+    base: Address | None = None
+
+    @property
+    def in_file(self) -> Address:
+        """The address that its own file gives it; that of ordinal 0 for one of `count`."""
+        return self.base or self.address._replace(ordinal=0)
 
     def span(self, *path: str | int) -> Span | None:
         """Where the value at `path` stands, or else its nearest enclosing value that has a position."""

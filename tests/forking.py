@@ -37,7 +37,8 @@ def become(root: Path, env: Mapping[str, str], stdin: int, out: int, err: int, *
     os.environ.clear()
     os.environ.update(env)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def finish(work: Callable[[], None]) -> None:

@@ -20,6 +20,7 @@ from reconciler.cli.failures import (
     echo_json,
     first_of,
     report_failure,
+    report_interrupted,
     reports_failures,
 )
 from reconciler.errors import ReconcilerError
@@ -27,7 +28,6 @@ from reconciler.model import Address
 from reconciler.steps import Plan
 
 if TYPE_CHECKING:
-    from reconciler.cli.signals import Interrupted
     from reconciler.pipeline.apply import Applied, PlanRefused
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more.
@@ -105,7 +105,8 @@ def command(
     except PlanRefused as refused:
         return watch.code(_report_refused(refused, output))
     except Interrupted as interrupted:
-        return _report_interrupted(interrupted, output)
+        told = "interrupted; nothing was changed"
+        return report_interrupted(interrupted, told, as_json=output == "json")
     except ReconcilerError as failure:
         return watch.code(report_failure(failure, as_json=output == "json"))
     _report(applied, output)
@@ -150,12 +151,10 @@ def _approver(output: str, *, auto_approve: bool) -> Callable[[Plan], bool]:
 
 
 def _confirmed() -> bool:
-    """What a person answers; the end of input (Ctrl-D) means no. Raises click.Abort on Ctrl-C."""
+    """What a person answers; the end of input (Ctrl-D) means no."""
     try:
         return click.confirm("Apply this plan?", err=True)
-    except click.Abort as aborted:
-        if not isinstance(aborted.__context__, EOFError):
-            raise
+    except click.Abort:
         click.echo(err=True)  # the answer's line has no end yet
         return False
 
@@ -169,17 +168,6 @@ def _report_refused(refused: "PlanRefused", output: str) -> int:
         _show(replace(refused.plan, diagnostics=refused.diagnostics), output)
     click.echo(f"error: {refused.message}", err=True)
     return code_of(refused.diagnostics, FAILED)
-
-
-def _report_interrupted(interrupted: "Interrupted", output: str) -> int:
-    from reconciler.diagnostics import error
-    from reconciler.reports.documents import failure_document
-
-    told = "interrupted; nothing was changed"
-    if output == "json":
-        echo_json(failure_document(told, [error("interrupted", told)]))
-    click.echo(told, err=True)
-    return interrupted.code
 
 
 def _report(applied: "Applied", output: str) -> None:

@@ -17,6 +17,7 @@ from reconciler.cli.failures import (
     first_of,
     reports_failures,
 )
+from reconciler.cli.signals import run
 from reconciler.diagnostics import Diagnostic, has_errors
 from reconciler.model import Address
 from reconciler.settings import Found
@@ -99,8 +100,6 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
 
 
 def _look(found: Found, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None) -> "Drift":
-    import anyio
-
     from reconciler.cli.project import Options, open_project
     from reconciler.pipeline.drift import Drift, look_for_drift
 
@@ -109,7 +108,7 @@ def _look(found: Found, reporter: Any, desired: "Desired", sandbox: bool, state_
         async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             return await look_for_drift(project, desired)
 
-    return anyio.run(work)
+    return run(work)
 
 
 def _report(
@@ -134,11 +133,13 @@ def _accept(
     from dataclasses import replace
 
     from reconciler.pipeline.accept import accept
+    from reconciler.pipeline.sharing import Environments
     from reconciler.reports.drift import acceptance_document, render_acceptance
 
-    done = accept(drift, desired, found.root, addresses)
+    shared = Environments(found.env, found.settings.overlays) if found.environments() else None
+    done = accept(drift, desired, found.root, addresses, shared)
     refusals: list[Diagnostic] = list(dict.fromkeys(each.why for each in done.refused))
-    plan = replace(drift.plan, diagnostics=(*drift.plan.diagnostics, *refusals))
+    plan = replace(drift.plan, diagnostics=(*drift.plan.diagnostics, *refusals, *done.remarks))
     _report(plan, output, render_acceptance(done), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)

@@ -10,6 +10,7 @@ import click
 from reconciler.cli import options
 from reconciler.cli.addresses import AddressType
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.cli.signals import run
 from reconciler.model import Address
 
 if TYPE_CHECKING:
@@ -97,8 +98,6 @@ def _with_providers(
     state_url: str | None,
     work: "Callable[[Store, Mapping[str, ProviderClient], Mapping[str, str | None]], Awaitable[T]]",
 ) -> T:
-    import anyio
-
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.project import load_policies, open_providers, secret_sources
     from reconciler.cli.sources import settings_here
@@ -119,4 +118,4 @@ def _with_providers(
         finally:
             await store.close()
 
-    return anyio.run(main)
+    return run(main)

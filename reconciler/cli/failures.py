@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from reconciler.cli.signals import Interrupted
 from reconciler.cli.sources import read_line
 from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
@@ -48,8 +49,18 @@ def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
             return function(*args, **kwargs)
         except ReconcilerError as failure:
             return report_failure(failure, as_json=kwargs.get("output") == "json")
+        except Interrupted as interrupted:
+            return report_interrupted(interrupted, "interrupted", as_json=kwargs.get("output") == "json")
 
     return wrapped
+
+
+def report_interrupted(interrupted: Interrupted, told: str, *, as_json: bool) -> int:
+    """Tell that a signal ended a verb; returns its exit code."""
+    if as_json:
+        echo_json(failure_document(told, [error("interrupted", told)]))
+    click.echo(told, err=True)
+    return interrupted.code
 
 
 def report_failure(failure: ReconcilerError, *, as_json: bool) -> int:

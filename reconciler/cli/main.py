@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from reconciler.cli.group import Group
+from reconciler.cli.signals import until_interrupted
 from reconciler.cli.streams import OutputLost, open_streams
 
 USAGE = 64
@@ -39,7 +40,7 @@ _VERBS = {
     late=_VERBS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 error or refused, 2 changes or drift, 3 a person must decide, "
-    "4 still pending, 5 locked, 64 usage, 130/143 signals.",
+    "4 still pending, 5 locked, 64 usage, 129/130/143 signals.",
 )
 @click.version_option(package_name="reconciler")
 @click.option("-v", "--verbose", count=True, help="Log to stderr; twice for every request.")
@@ -59,7 +60,7 @@ def main() -> None:
     open_streams()
     # A command makes much and throws little away: looking for garbage rarely saves 5 % of a large plan.
     gc.set_threshold(100_000, 50, 100)
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(until_interrupted(lambda: run(sys.argv[1:])))
 
 
 def run(arguments: list[str]) -> int:

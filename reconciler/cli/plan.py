@@ -18,6 +18,7 @@ from reconciler.cli.failures import (
     first_of,
     reports_failures,
 )
+from reconciler.cli.signals import run
 from reconciler.diagnostics import has_errors
 from reconciler.model import Action
 from reconciler.steps import Plan
@@ -44,8 +45,6 @@ def command(
     sandbox: bool,
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
-    import anyio
-
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.project import Options, load_desired, open_project
     from reconciler.cli.sources import settings_here
@@ -61,7 +60,7 @@ def command(
         async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             return await make_plan(project, desired)
 
-    plan = anyio.run(work)
+    plan = run(work)
     savable = not has_errors(plan.diagnostics)
     if out is not None and savable:
         _save(plan, out)

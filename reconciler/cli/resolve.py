@@ -5,6 +5,7 @@ import click
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.signals import run
 from reconciler.model import Address
 
 
@@ -27,8 +28,6 @@ def command(
     sandbox: bool,
 ) -> int:
     """Say what became of a call whose outcome is unknown, or that a restart that was owed is done."""
-    import anyio
-
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.project import Options, load_policies, open_project
     from reconciler.cli.sources import settings_here
@@ -48,7 +47,7 @@ def command(
                 return await settle_restart(project, address)
             return await resolve_unknown(project, address, adopt=adopt)
 
-    told = anyio.run(work)
+    told = run(work)
     if output == "json":
         from reconciler.cli.failures import echo_json
 

@@ -12,6 +12,7 @@ import click
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.cli.signals import run
 from reconciler.errors import ReconcilerError
 from reconciler.model import Address
 
@@ -127,8 +128,6 @@ def fingerprint(addresses: Sequence[Address], output: str, state_url: str | None
     state give the same fingerprint for the same address and value, and for nothing else. Exit codes: 0, or
     1 when a source is not readable.
     """
-    import anyio
-
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.project import load_desired, secret_sources
     from reconciler.cli.sources import settings_here
@@ -150,7 +149,7 @@ def fingerprint(addresses: Sequence[Address], output: str, state_url: str | None
         finally:
             await store.close()
 
-    shown = anyio.run(work)
+    shown = run(work)
     if output == "json":
         echo_json({"format_version": "1", "secrets": [_document(each) for each in shown]})
     else:

@@ -8,6 +8,7 @@ import click
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.cli.signals import run
 from reconciler.cli.state import document
 from reconciler.model import Address, owed_work
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 @reports_failures
 def command(address: Address, output: str, state_url: str | None, sandbox: bool) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
-    import anyio
-
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.project import Options, load_desired, load_policies, open_project
     from reconciler.cli.sources import settings_here
@@ -44,7 +43,7 @@ def command(address: Address, output: str, state_url: str | None, sandbox: bool)
         async with open_project(found, chosen, reporter, policies=policies) as project:
             return await look_at(project, address, manifests)
 
-    shown = anyio.run(work)
+    shown = run(work)
     if output == "json":
         sets = {"sets": list(shown.sets)} if shown.sets else {}
         told = {"record": document(shown.record), "live": shown.live, **sets, **shown.details}

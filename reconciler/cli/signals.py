@@ -1,29 +1,68 @@
-"""INT and TERM: the first lets calls under way end, the second ends at once."""
+"""INT, TERM and HUP: the first lets calls under way end, the second ends at once.
 
-import asyncio
+Where no event loop runs, the first raises Interrupted, and what it undoes on its way out is not disturbed.
+"""
+
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import anyio
 import click
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `--help` needs no event loop
+    import anyio
+
     from reconciler.execution.executor import Executor
 
 T = TypeVar("T")
 
 _ALARM_S = 0.5
+_UNDO_S = 10.0  # how long a second signal is passed over after one was raised
 
 
-class Interrupted(Exception):
-    """A signal came before anything was under way."""
+class Interrupted(BaseException):
+    """A signal came before anything was under way, or where all that was is undone."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.code = 128 + number
+
+
+def until_interrupted(work: Callable[[], int]) -> int:
+    """The exit code that `work` returns, or that of the signal which it does not handle itself."""
+    raised_at: float | None = None
+
+    def leave(number: int, frame: object) -> None:
+        nonlocal raised_at
+        if raised_at is None:
+            raised_at = time.monotonic()
+            raise Interrupted(number)
+        if time.monotonic() - raised_at > _UNDO_S:
+            os._exit(128 + number)
+
+    try:
+        with _handled(leave):
+            return work()
+    except Interrupted as interrupted:
+        click.echo("interrupted", err=True)
+        return interrupted.code
+
+
+@contextmanager
+def _handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """HUP stays ignored where `nohup` has it so."""
+    ending = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        ending.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, handler) for number in ending}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 class Watch:
@@ -41,8 +80,10 @@ class Watch:
         return 128 + self.number if self.number else otherwise
 
     @contextmanager
-    def listening(self, scope: anyio.CancelScope) -> Iterator[None]:
+    def listening(self, scope: "anyio.CancelScope") -> Iterator[None]:
         """Signals are noted at once, and acted on by the event loop; a second one ends the process."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
 
         def note(number: int, frame: object) -> None:
@@ -51,14 +92,10 @@ class Watch:
             self.number = number
             loop.call_soon_threadsafe(self._act, scope)
 
-        previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with _handled(note):
             yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
-    def _act(self, scope: anyio.CancelScope) -> None:
+    def _act(self, scope: "anyio.CancelScope") -> None:
         if self._executor is None:
             scope.cancel()
         else:
@@ -66,15 +103,25 @@ class Watch:
             self._executor.stop()
 
 
+def run(main: Callable[[], Awaitable[T]]) -> T:
+    """What `main` returns. Raises Interrupted if a signal came meanwhile; `main` is then cancelled."""
+    watch = Watch()
+    result = run_watched(lambda _: main(), watch)
+    if watch.number:
+        raise Interrupted(watch.number)
+    return result
+
+
 def run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
     """What `main` returns. Raises Interrupted if a signal cut it off before anything was under way."""
-    return anyio.run(_run_watched, main, watch)
+    import anyio
 
+    async def watched() -> T:
+        with anyio.CancelScope() as scope, watch.listening(scope):
+            return await main(watch)
+        raise Interrupted(watch.number)
 
-async def _run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
-    with anyio.CancelScope() as scope, watch.listening(scope):
-        return await main(watch)
-    raise Interrupted(watch.number)
+    return anyio.run(watched)
 
 
 @contextmanager
@@ -87,15 +134,11 @@ def prompting() -> Iterator[None]:
     def leave(number: int, frame: object) -> None:
         raise Interrupted(number)
 
-    previous = {
-        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, leave),
-        signal.SIGALRM: signal.signal(signal.SIGALRM, lambda number, frame: None),
-    }
+    before = signal.signal(signal.SIGALRM, lambda number, frame: None)
     signal.setitimer(signal.ITIMER_REAL, _ALARM_S, _ALARM_S)
     try:
-        yield
+        with _handled(leave):
+            yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGALRM, before)

@@ -10,6 +10,7 @@ import click
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.cli.signals import prompting, run
 from reconciler.model import Address, StateRecord, owed_work
 from reconciler.state.store import JournalEntry, Restored, State, Store
 
@@ -206,7 +207,9 @@ def restore(file: Path | None, auto_approve: bool, output: str, state_url: str |
             raise click.UsageError("nobody to ask on standard input: pass --auto-approve")
         chosen = str(file) if file is not None else "the newest good backup"
         question = f"Put {chosen} in the place of {_place(state_url)}, which is kept aside?"
-        if not click.confirm(question, err=True):
+        with prompting():
+            sure = click.confirm(question, err=True)
+        if not sure:
             click.echo("nothing was changed", err=True)
             return FAILED
     done: Restored = _with_store(state_url, lambda store: store.restore(file, by=holder()))
@@ -302,8 +305,6 @@ def _with_store(
     state_url: str | None, work: Callable[[Store], Awaitable[Any]], *, environment: str | None = None
 ) -> Any:
     """What `work` returns. `environment`: whose state it is, instead of the chosen environment's."""
-    import anyio
-
     from reconciler.cli.sources import settings_here
     from reconciler.clock import SystemClock
     from reconciler.state import open_store
@@ -322,7 +323,7 @@ def _with_store(
         finally:
             await store.close()
 
-    return anyio.run(main)
+    return run(main)
 
 
 def _nothing(message: str) -> Exception:

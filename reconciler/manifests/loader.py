@@ -237,6 +237,7 @@ class Loader:
             tuple(kind.references(spec, address)),
             ignores=ignores_of(manifest.lifecycle.ignore) if manifest.lifecycle else (),
             inherited=document.elsewhere,
+            base=self.overlays.base(address) if self.overlays is not None else None,
         )
         yield from kind.check(spec, resource.span)
         first = self.resources.get(address)

@@ -21,17 +21,26 @@ from reconciler.manifests.problems import did_you_mean
 from reconciler.manifests.reading.scalars import written
 from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
 from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
+from reconciler.manifests.writing.write import scalar
 from reconciler.model import Address, FieldChange, Resource
 from reconciler.pipeline.drift import Drift, Drifted
 from reconciler.pipeline.project import Desired
+from reconciler.pipeline.sharing import Environments, patch, shared_values
 from reconciler.planning.acceptance import Acceptance, Accepted, Refusal
 from reconciler.planning.drift import drift_of
 
 
-def accept(drift: Drift, desired: Desired, root: Path, addresses: Collection[Address]) -> Acceptance:
+def accept(
+    drift: Drift,
+    desired: Desired,
+    root: Path,
+    addresses: Collection[Address],
+    environments: Environments | None = None,
+) -> Acceptance:
     """Write the drift of `addresses` (none: all of it) into the manifests below `root`.
 
-    Raises ReconcilerError, with all files as they were, when one cannot be written.
+    `environments`: those that share the manifests; None where there are none. Raises ReconcilerError, with
+    all files as they were, when one cannot be written.
     """
     plan = drift.plan
     unknown = _unknown(desired, addresses)
@@ -48,7 +57,7 @@ def accept(drift: Drift, desired: Desired, root: Path, addresses: Collection[Add
     for change in chosen:
         found = drift.drifted[change.address]
         for field in change.fields:
-            made = _edit(found, field)
+            made = _edit(found, field, desired.policies)
             if isinstance(made, Diagnostic):
                 refused.append(Refusal(change.address, field.path, made))
             else:
@@ -62,11 +71,14 @@ def accept(drift: Drift, desired: Desired, root: Path, addresses: Collection[Add
         return Acceptance((), sorted(refused, key=_order), plan.changes, others)
     replace_files(replacements)
     moved = {change.address for change in chosen}
+    accepted.sort(key=lambda item: (item.span.file, item.span.line, item.span.column))
+    resources = {address: found.resource for address, found in drift.drifted.items()}
     return Acceptance(
-        sorted(accepted, key=lambda item: (item.span.file, item.span.line, item.span.column)),
+        accepted,
         (),
         tuple(change for change in plan.changes if change.address not in moved),
         quiet=[address for address in addresses if address not in moved],
+        remarks=list(shared_values(accepted, resources, environments)) if environments is not None else (),
     )
 
 
@@ -91,7 +103,9 @@ def _unknown(desired: Desired, addresses: Collection[Address]) -> Mapping[Addres
 # --- from a drifted field to an edit ---
 
 
-def _edit(found: Drifted, field: FieldChange) -> tuple[Edit, Resource] | Diagnostic:
+def _edit(
+    found: Drifted, field: FieldChange, policies: Sequence[Resource]
+) -> tuple[Edit, Resource] | Diagnostic:
     """The edit that makes the manifest ask for what is there, and what it then declares.
 
     Or why there is none that leaves nothing to do.
@@ -102,7 +116,7 @@ def _edit(found: Drifted, field: FieldChange) -> tuple[Edit, Resource] | Diagnos
     problem = (
         _unwritable(resource, field)
         if field.path not in {each.name for each in kind.fields}
-        else _another_place(resource, path, live)
+        else _another_place(resource, path, live, policies)
     )
     if problem is not None:
         return problem
@@ -130,16 +144,22 @@ def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
     return replace(why, hide_source=True)
 
 
-def _another_place(resource: Resource, path: tuple[str, ...], live: Any) -> Diagnostic | None:
+def _another_place(
+    resource: Resource, path: tuple[str, ...], live: Any, policies: Sequence[Resource]
+) -> Diagnostic | None:
     """A refusal for a value that another file gave, that is none, or that several objects share."""
     address, name, want = resource.address, ".".join(path[1:]), getattr(resource.spec, path[-1], None)
     source = next((resource.inherited[path[:n]] for n in (2, 1, 0) if path[:n] in resource.inherited), None)
     if source is not None:
+        given = any(policy.span(*path) == source for policy in policies)  # else an overlay's, which wins
         return cannot_accept(
             f"`{address}`: `{name}` does not come from its own manifest",
             source,
-            f"edit it here for all that share it, or write `{name}: {written(live)}` into the manifest at "
-            f"{_at(resource.span('metadata', 'name'))}",
+            f"edit it here for all that share it, or write `{name}: {scalar(live)}` into the manifest at "
+            f"{_at(resource.span('metadata', 'name'))}"
+            if given
+            else "edit it here, in the overlay, which wins over the manifest; if this entry is a pattern and "
+            f"the others shall keep their value, write `{patch(resource, path, live)}` behind it",
         )
     if not isinstance(live, str | int | float) or isinstance(want, BaseModel):
         shown = want.model_dump(exclude_none=True) if isinstance(want, BaseModel) else want

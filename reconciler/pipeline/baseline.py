@@ -1,7 +1,7 @@
 """Drift that is known: kept beside the state, so that only what is new makes an alarm.
 
 One entry is one value of one object, with what it was and what it became: one that moves further, or an
-object with another id, is new.
+object with another id, is new. An object that got another address stays known.
 """
 
 import hashlib
@@ -27,16 +27,16 @@ FORMAT_VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """`entries`: each value known to have drifted, as canonical JSON."""
+    """`entries`: each value known to have drifted, by what it is known by."""
 
     lineage: str
     saved_at: datetime
-    entries: frozenset[str]
+    entries: Mapping[str, Mapping[str, Any]]
 
     def about_others(self, addresses: Collection[Address]) -> list[Mapping[str, Any]]:
         """The entries of all addresses but these."""
         ours = {str(address) for address in addresses}
-        return [entry for entry in map(json.loads, sorted(self.entries)) if entry["address"] not in ours]
+        return [entry for entry in self.entries.values() if entry["address"] not in ours]
 
 
 def save_baseline(file: Path, plan: Plan, keep: Collection[Mapping[str, Any]] = ()) -> int:
@@ -73,7 +73,7 @@ def load_baseline(file: Path, lineage: str) -> Baseline | None:
         found = Baseline(
             document["lineage"],
             datetime.fromisoformat(document["saved_at"]),
-            frozenset(map(_canonical, document["drift"])),
+            {_known_by(entry): entry for entry in document["drift"]},
         )
         version = document["format_version"]
     except FileNotFoundError:
@@ -95,7 +95,7 @@ def only_new(drift: Drift, baseline: Baseline) -> tuple[Plan, int]:
     changes: list[Change] = []
     known = 0
     for change in plan.changes:
-        new = [field for field in change.fields if _canonical(_entry(change, field)) not in baseline.entries]
+        new = [field for field in change.fields if _known_by(_entry(change, field)) not in baseline.entries]
         known += len(change.fields) - len(new)
         if len(new) == len(change.fields):
             changes.append(change)
@@ -129,7 +129,13 @@ def _kept(field: FieldChange, value: Any) -> Any:
     return f"sha256:{hashlib.sha256(str(value).encode()).hexdigest()}"
 
 
-def _canonical(entry: Any) -> str:
+def _known_by(entry: Any) -> str:
+    """All of an entry but the object's name, which a rename changes: the id says which object it is.
+
+    Raises ValueError or TypeError for what is no entry.
+    """
     if not isinstance(entry, dict) or not entry.keys() >= {"address", "id", "path", "before", "after"}:
         raise ValueError("no entry of a baseline")
-    return json.dumps(entry, sort_keys=True, default=str)
+    address = Address.parse(entry["address"])
+    named = [address.kind, address.app, *(entry[name] for name in ("id", "path", "before", "after"))]
+    return json.dumps(named, sort_keys=True, default=str)

@@ -33,7 +33,8 @@ class Acceptance:
     """What became of a wish to accept. With a refusal nothing was written.
 
     `remaining`: the changes that still are drift. `others`: addresses that could be accepted without those
-    refused. `quiet`: addresses that were named and have not drifted.
+    refused. `quiet`: addresses that were named and have not drifted. `remarks`: what a
+    person must know of values that were written.
     """
 
     accepted: Sequence[Accepted]
@@ -41,3 +42,4 @@ class Acceptance:
     remaining: Sequence[Change]
     others: Sequence[Address] = ()
     quiet: Sequence[Address] = ()
+    remarks: Sequence[Diagnostic] = ()

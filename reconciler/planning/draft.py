@@ -101,6 +101,7 @@ class Draft:
         if record is None and subject.live is None and not moves.steps:
             return  # nothing is known that could be recorded
         managed = _managed(kind, subject) if subject.live is not None else {}
+        managed |= _first_ignored(kind, subject) if subject.live is not None else {}
         if (
             record is not None
             and not moves.steps
@@ -128,3 +129,16 @@ def _managed(kind: Kind, subject: Subject) -> dict[str, Any]:
     """Without what is ignored: the record keeps what was wanted, so that it is drift once that is over."""
     ignored = ignored_fields(subject.resource)
     return {name: value for name, value in kind.managed(subject).items() if name not in ignored}
+
+
+def _first_ignored(kind: Kind, subject: Subject) -> dict[str, Any]:
+    """What is ignored before it was ever recorded, such as at an adoption: as it is wanted.
+
+    Recorded as it is found, it would be no drift while it is ignored, nor once that is over.
+    """
+    recorded = subject.record.applied if subject.record is not None else {}
+    new = [name for name in ignored_fields(subject.resource) if name not in recorded]
+    if not new or not kind.takes_over:
+        return {}
+    wanted = {change.path: change.after for change in kind.compare(subject)}
+    return {name: wanted.get(name, value) for name, value in kind.managed(subject).items() if name in new}

@@ -119,6 +119,12 @@ def _server(sandbox: Sandbox, accepting: Callable[[], None]) -> _Server:
     return _Server(config, accepting)
 
 
+def _ending() -> list[signal.Signals]:
+    """Without HUP where `nohup` has it ignored."""
+    ending = [signal.SIGINT, signal.SIGTERM]
+    return ending if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [*ending, signal.SIGHUP]
+
+
 async def _until_the_end(
     sandbox: Sandbox, server: _Server, listeners: list[socket.socket], until_stdin_closes: bool
 ) -> None:
@@ -127,7 +133,7 @@ async def _until_the_end(
 
     loop = asyncio.get_running_loop()
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _ending():
             loop.add_signal_handler(number, stop)
     if until_stdin_closes:
         threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()

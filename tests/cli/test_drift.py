@@ -43,6 +43,37 @@ def test_drift_is_accepted_and_both_drift_and_plan_are_quiet(
     assert {method for method, _ in requests} == {"GET"}
 
 
+def test_accepting_for_one_environment_says_that_others_share_the_manifest(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    patch = f"Volume/{app}/data: {{spec: {{auto_backup_enabled: true}}}}\n"
+    project.write(patch, "overlays/prod/p.yaml")
+    project.run("apply", "--auto-approve", "--env", "prod")
+    (there,) = sandbox.volumes(app)
+    sandbox.edit_volume(there["id"], size_gb=20)
+    told = project.json("drift", "--accept", "--env", "prod").json["diagnostics"]
+    assert (only(told)["code"], only(told)["line"]) == ("shared-value", 5)
+    sandbox.edit_volume(there["id"], size_gb=30)
+    text = project.run("drift", "--accept", "--env", "prod")
+    assert "nothing drifts any more" in text.out
+    assert "warning[shared-value]" in text.err
+
+
+def test_what_was_ignored_when_it_was_adopted_is_told_of_and_alarms_when_that_is_over(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    sandbox.make_volume(app, "data", size_gb=20)
+    ignore = "lifecycle: {ignore: [{field: size_gb, reason: autoscaler, until: %s}]}\n"
+    file = project.write(volume(app) + ignore % "2126-01-01")
+    assert only(project.apply().json["changes"])["action"] == "adopt"
+    told = project.json("drift").json
+    assert (told["changes"], only(told["diagnostics"])["code"]) == ([], "ignored-difference")
+    file.write_text(volume(app) + ignore % "2020-01-01")
+    alarm = project.json("drift", code=2).json
+    assert only(only(alarm["changes"])["fields"])["path"] == "size_gb"
+
+
 def test_what_cannot_be_accepted_is_told_and_no_file_is_touched(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:

@@ -9,11 +9,12 @@ from functools import partial
 
 import pytest
 
-from reconciler.cli.signals import Interrupted, Watch, prompting, run_watched
+from reconciler.cli.signals import Interrupted, Watch, prompting, run_watched, until_interrupted
 from reconciler.errors import ReconcilerError
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, only, volume
 
 INTERRUPTED = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+ANY = [*INTERRUPTED, (signal.SIGHUP, 129)]
 
 
 @pytest.mark.parametrize(("number", "code"), INTERRUPTED, ids=["int", "term"])
@@ -81,6 +82,61 @@ def test_a_signal_before_the_first_call_changes_nothing(
     assert "nothing was changed" in ended.err
     assert only(ended.json["diagnostics"])["code"] == "interrupted"
     assert sandbox.mutations_of(app) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "number", "code"),
+    [("plan", signal.SIGTERM, 143), ("drift", signal.SIGHUP, 129), ("drift", signal.SIGINT, 130)],
+    ids=["plan-term", "drift-hup", "drift-int"],
+)
+def test_a_signal_ends_a_verb_that_only_reads_with_a_word_and_its_code(
+    project: Project, sandbox: Sandbox, app: str, verb: str, number: int, code: int
+) -> None:
+    project.write(volume(app))
+    if verb == "drift":
+        project.apply()
+    sandbox.fault("GET", f"/v1/apps/{app}/volumes", "delay", delay_s=600)
+    with project.started(verb, "--output", "json") as running:
+        running.until(sandbox.fault_taken)
+        running.signal(number)
+        ended = running.ended()
+    assert (ended.code, ended.err) == (code, "interrupted\n")
+    assert only(ended.json["diagnostics"])["code"] == "interrupted"
+
+
+@pytest.mark.parametrize(("number", "code"), ANY, ids=["int", "term", "hup"])
+def test_a_signal_outside_of_an_event_loop_undoes_what_was_begun(
+    number: int, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also when others follow while that is done."""
+    undone = []
+
+    def work() -> int:
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            for other, _ in ANY:
+                os.kill(os.getpid(), other)
+            undone.append(number)
+        return 0
+
+    before = [signal.getsignal(each) for each, _ in ANY]
+    assert until_interrupted(work) == code
+    assert undone == [number]
+    assert capsys.readouterr().err == "interrupted\n"
+    assert [signal.getsignal(each) for each, _ in ANY] == before
+
+
+def test_a_hangup_that_nohup_has_ignored_stays_ignored() -> None:
+    def work() -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return 7
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert until_interrupted(work) == 7
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_apply_of_a_scope_is_told_who_holds_it(project: Project, sandbox: Sandbox, app: str) -> None:

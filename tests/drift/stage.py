@@ -17,6 +17,7 @@ from reconciler.pipeline.accept import accept
 from reconciler.pipeline.drift import Drift, look_for_drift
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.sharing import Environments
 from reconciler.planning.acceptance import Acceptance
 from reconciler.platform.client import Platform
 from reconciler.reporter import Reporter
@@ -36,11 +37,15 @@ DATA = Address("Volume", "data", "shop")
 
 @dataclass
 class Stage:
-    """`moved`: by address, the fields that somebody changed; None: the object is gone."""
+    """`moved`: by address, the fields that somebody changed; None: the object is gone.
+
+    `environment`: the one that it is in, with the folder `overlays/NAME`; "" for none.
+    """
 
     root: Path
     moved: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
+    environment: str = ""
 
     def write(self, text: str | bytes, name: str = "manifests/main.yaml") -> Path:
         path = self.root / name
@@ -49,7 +54,8 @@ class Stage:
         return path
 
     def desired(self) -> Desired:
-        loaded = load([str(self.root / "manifests")], root=self.root)
+        overlay = str(self.root / "overlays" / self.environment) if self.environment else None
+        loaded = load([str(self.root / "manifests")], root=self.root, overlay=overlay)
         assert not has_errors(loaded.diagnostics), loaded.diagnostics
         return Desired(loaded.resources, loaded.diagnostics, policies=loaded.policies)
 
@@ -61,7 +67,10 @@ class Stage:
 
     def accept(self, *addresses: str) -> Acceptance:
         """Accept what was there before: records keep what the manifests said first."""
-        return accept(self.drift(), self.desired(), self.root, [Address.parse(each) for each in addresses])
+        there = (self.root / "overlays").is_dir()
+        environments = Environments(self.environment, "overlays") if there else None
+        named = [Address.parse(each) for each in addresses]
+        return accept(self.drift(), self.desired(), self.root, named, environments)
 
     def project(self) -> Project:
         clock = CaseClock(datetime.fromisoformat(NOW))

@@ -1,6 +1,7 @@
 """`drift --accept`: what is there is written into the manifests, exactly, or nothing is."""
 
 import os
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.cli.signals import until_interrupted
 from reconciler.diagnostics import error
 from reconciler.errors import ReconcilerError, Refused
 from reconciler.manifests.load import load
@@ -65,6 +67,10 @@ def quiet(stage: Stage) -> bool:
             ['spec: {compute: {kernel_args: ["😀"]}, size_gb: 20}\n'.encode()],
         ),
         (
+            HEAD.encode() + b"spec:\n  <<: {region: ams, size_gb: 10}\n  snapshot_retention: 14\n",
+            [b"  <<: {region: ams, size_gb: 20}\n"],
+        ),
+        (
             b"# one\n"
             + VOLUME.replace("name: data", "name: other").encode()
             + b"--- # two\n"
@@ -72,7 +78,7 @@ def quiet(stage: Stage) -> bool:
             [b"  size_gb:   20\n"],
         ),
     ],
-    ids=["flow", "block", "crlf", "bom", "no-newline", "anchor", "emoji", "second-document"],
+    ids=["flow", "block", "crlf", "bom", "no-newline", "anchor", "emoji", "merge", "second-document"],
 )
 def test_one_value_is_one_line_and_every_other_byte_stays(
     stage: Stage, text: bytes, lines: list[bytes]
@@ -173,12 +179,12 @@ MERGED = HEAD + "spec:\n  <<: *base\n  region: ams\n"
             "is read a second time, as `*n`",
         ),
         (
-            HEAD.replace("app: shop}", "app: shop, labels: &l {a: b}}")
-            + "spec: {<<: {size_gb: 10}, region: ams}\n",
+            HEAD.replace("app: shop}", "app: shop}")
+            + "spec: {snapshot_retention: &n 10, <<: [{size_gb: *n}], region: ams}\n",
             {"size_gb": 20},
             4,
-            12,
-            "comes by a merge key",
+            28,
+            "comes from the anchor `&n`",
         ),
         (
             HEAD
@@ -421,6 +427,33 @@ def test_a_second_file_that_cannot_be_written_takes_the_first_back(
     assert first.read_text() == VOLUME
     assert second.read_text() == VOLUME.replace("name: data", "name: logs")
     assert sorted(each.name for each in first.parent.iterdir()) == ["a.yaml", "b.yaml"]
+
+
+def test_a_signal_in_the_midst_of_it_takes_all_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another comes while that is done: both are sent when a service is stopped."""
+    texts = {name: VOLUME.replace("name: data", f"name: {name}") for name in ("a", "b", "c")}
+    files = {name: stage.write(text, f"manifests/{name}.yaml") for name, text in texts.items()}
+    stage.moved = {f"Volume/shop/{name}": {"size_gb": 20} for name in texts}
+    synced: list[Path] = []
+
+    def sync(folder: Path) -> None:
+        synced.append(folder)
+        if len(synced) == 2:
+            assert "size_gb: 20" in files["a"].read_text()
+            signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+            for number in ending:
+                os.kill(os.getpid(), number)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+
+    def work() -> int:
+        stage.accept()
+        return 0
+
+    ending = [signal.SIGTERM, signal.SIGHUP]
+    monkeypatch.setattr(replacing, "_sync_folder", sync)
+    assert until_interrupted(work) in (129, 143)
+    assert {name: file.read_text() for name, file in files.items()} == texts
+    assert sorted(each.name for each in files["a"].parent.iterdir()) == ["a.yaml", "b.yaml", "c.yaml"]
 
 
 def test_an_edit_that_would_change_its_neighbours_is_not_written(

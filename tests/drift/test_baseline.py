@@ -55,6 +55,25 @@ def test_an_object_that_goes_missing_is_new(stage: Stage) -> None:
     assert new_since(stage, file) == ([("id", None)], 0)
 
 
+def test_an_object_that_is_renamed_stays_known(stage: Stage) -> None:
+    file = saved(stage)
+    moved = "apiVersion: reconciler/v1\nkind: Moved\nmetadata: {name: m}\n"
+    moved += "spec: {from: Volume/shop/data, to: Volume/shop/logs}\n"
+    spec = "spec: {name: data, "  # what the platform calls it stays
+    stage.write(VOLUME.replace("name: data", "name: logs").replace("spec: {", spec) + "---\n" + moved)
+    assert [str(change.address) for change in stage.drift().plan.changes] == ["Volume/shop/logs"]
+    assert new_since(stage, file) == ([], 2)
+
+
+def test_a_baseline_that_is_a_folder_is_named_in_the_error(stage: Stage) -> None:
+    file = stage.root / "baseline.json"
+    file.mkdir()
+    with pytest.raises(ReconcilerError) as raised:
+        save_baseline(file, stage.drift().plan)
+    assert raised.value.message == f"cannot write {file}: Is a directory"
+    assert [each.name for each in file.parent.glob("*baseline*")] == ["baseline.json"]
+
+
 def test_what_is_left_of_a_change_is_put_back_by_what_it_needs(stage: Stage) -> None:
     stage.moved = {"Volume/shop/data": {"size_gb": 20}}
     file = stage.root / "baseline.json"

@@ -41,10 +41,11 @@ def put(text: str, path: Path, value: Scalar, number: int = 0) -> str:
         ("{a: ams}", "x, y: z", '{a: "x, y: z"}'),
         ("a: ams", "x # y", 'a: "x # y"'),
         ("a: ams", "", 'a: ""'),
-        ("a: ams", "fdaa:0:1::3", "a: fdaa:0:1::3"),
-        ("a: 'ams'", "b\nc", 'a: "b\\x0ac"'),
+        ("a: ams", "fdaa:0:1::3", 'a: "fdaa:0:1::3"'),
+        ("a: ams", "1e3", 'a: "1e3"'),  # a number to readers of YAML 1.2
+        ("a: 'ams'", "b\nc", 'a: "b\\nc"'),
         ("a: ams", "b\u2028", 'a: "b\\u2028"'),
-        ("a: ams", "😀", "a: 😀"),
+        ("a: ams", "😀", 'a: "😀"'),
         ('# 😀\n? 😀😀\n: 1\n"😀": {b: 😀, a: 10}\n', 20, '# 😀\n? 😀😀\n: 1\n"😀": {b: 😀, a: 20}\n'),
     ],
 )
@@ -67,7 +68,7 @@ def test_a_value_in_a_later_document_is_found_there() -> None:
         ("a: |\n  10\n", 1, 4, "stands on several lines", None),
         ("a: ams\n  fra\n", 1, 4, "stands on several lines", None),
         ("a: &x\n  ams\n", 1, 4, "stands on several lines", None),
-        ("a: {b: 1}\n", 1, 4, "comes by a merge key", None),
+        ("a: {b: 1}\n", 1, 4, "is not a single one", None),
         ("a: &x 1\n---\nb: &x 1\nc: *x\n", 3, 4, "is read a second time, as `*x`", (4, 4)),
         ("a: &x 1\n---\nb: &x 1\nc: *x\n", 1, 4, "", None),
     ],

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.cli import apply as apply_verb
+from reconciler.cli.failures import report_interrupted
 from reconciler.cli.main import run
 from reconciler.cli.signals import Interrupted
 from reconciler.diagnostics import Diagnostic, Severity
@@ -82,7 +82,9 @@ def plan_without_settings(manifest: str, folder: Path) -> Sequence[Diagnostic]:
 
 
 def interrupted_apply(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-    return of_document(lambda: apply_verb._report_interrupted(Interrupted(2), "json"))
+    return of_document(
+        lambda: report_interrupted(Interrupted(2), "interrupted; nothing was changed", as_json=True)
+    )
 
 
 def of_document(work: Callable[[], int]) -> Sequence[Diagnostic]:

@@ -117,13 +117,19 @@ def of_import(live: Mapping[str, Any], *apps: str, **wanted: Any) -> Act:
     return act
 
 
-def of_accepted(moved: Mapping[str, Mapping[str, Any]]) -> Act:
-    """Why `drift --accept` refuses to write what somebody changed."""
+def of_accepted(moved: Mapping[str, Mapping[str, Any]], overlay: str = "") -> Act:
+    """What `drift --accept` says of what somebody changed: why it is not written, or what else that means.
+
+    With `overlay`, the drift is that of the environment `prod`.
+    """
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-        stage = Stage(folder, moved)
+        stage = Stage(folder, moved, environment="prod" if overlay else "")
         stage.write(manifest, "manifests/shop.yaml")
-        return [refusal.why for refusal in stage.accept().refused]
+        if overlay:
+            stage.write(overlay, "overlays/prod/shop.yaml")
+        done = stage.accept()
+        return [*(refusal.why for refusal in done.refused), *done.remarks]
 
     return act
 
@@ -157,5 +163,8 @@ ACTS: dict[str, Act] = {
     "not-patchable": of_overlay(VOLUME % "data"),
     "overlay-matches-nothing": of_overlay(VOLUME % "data"),
     "overlay-removes-nothing": of_overlay(VOLUME % "data"),
+    "shared-value": of_accepted(
+        {"Volume/shop/data": {"size_gb": 40}}, "Volume/shop/data: {spec: {snapshot_retention: 30}}\n"
+    ),
     "split-app": of_overlay(f"{TWO_VOLUMES}---\n{POLICY}"),
 }

@@ -125,11 +125,55 @@ def test_permissions_of_an_existing_file_stay(scene: Scene) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("obstacle", ["read-only", "hard-linked", "a folder"])
+def test_a_file_that_cannot_be_replaced_as_people_expect_is_left_alone(scene: Scene, obstacle: str) -> None:
+    path = scene.write(OLD, "shop.yaml")
+    if obstacle == "read-only":
+        path.chmod(0o444)
+    elif obstacle == "hard-linked":
+        (scene.folder / "other.txt").hardlink_to(path)
+    else:
+        path.unlink()
+        path.mkdir()
+    before = path.lstat()
+    scene.run("shop")
+    assert "name: data" in scene.read("shop-2.yaml")
+    after = path.lstat()
+    assert (after.st_ino, after.st_nlink, after.st_mtime) == (before.st_ino, before.st_nlink, before.st_mtime)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_the_owner_of_an_existing_file_stays(scene: Scene) -> None:
+    path = scene.write(OLD, "shop.yaml")
+    os.chown(path, 1234, 1235)
+    scene.run("shop")
+    assert "name: data" in path.read_text()
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
+
+
+def test_a_file_that_somebody_made_meanwhile_is_not_replaced(scene: Scene) -> None:
+    planned = scene.planned(scene.found("shop"))
+    scene.write("mine", "shop.yaml")
+    with pytest.raises(ReconcilerError, match="changed meanwhile"):
+        anyio.run(put_all, planned)
+    assert scene.read("shop.yaml") == "mine"
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_a_new_file_gets_the_permissions_of_new_files(scene: Scene, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        scene.run("shop")
+    finally:
+        os.umask(before)
+    assert (scene.folder / "shop.yaml").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
 def test_a_file_that_somebody_changed_meanwhile_is_not_replaced(scene: Scene) -> None:
     scene.write(OLD, "shop.yaml")
     planned = scene.planned(scene.found("shop"))
     scene.write("mine now", "shop.yaml")
-    with pytest.raises(ReconcilerError, match="changed while"):
+    with pytest.raises(ReconcilerError, match="changed meanwhile"):
         anyio.run(put_all, planned)
     assert scene.read("shop.yaml") == "mine now"
     assert names(scene) == ["shop.yaml"]

@@ -148,8 +148,28 @@ def test_merge_keys_fill_in_what_the_mapping_does_not_say() -> None:
     found = document(text)
     assert found.value == yaml.safe_load(text)
     assert found.value["c"] == {"x": 9, "y": 1, "z": 2}
-    assert place(found, "c", "z") == (4, 7, 15)
+    assert place(found, "c", "z") == (4, 12, 14)
     assert place(found, "c", "x") == (5, 6, 7)
+    assert place(found, "d", "y") == (6, 9, 11)
+
+
+def test_what_a_merge_key_brings_from_a_mapping_written_there_stands_in_that_mapping() -> None:
+    text = (
+        "a: &a {x: 1}\nc:\n  <<:\n    y: 2\n    deep:\n      list: [5, {k: 6}]\n      far: *a\n  y: 3\n"
+        "d: {<<: [*a, {x: 0, z: 7, <<: {w: 8}}]}\nl: &l [*a, {v: 9}]\ne: {<<: *l}\n"
+    )
+    found = document(text)
+    assert found.value == yaml.safe_load(text)
+    assert place(found, "c", "deep", "list", 0) == (6, 14, 15)
+    assert place(found, "c", "deep", "list", 1, "k") == (6, 21, 22)
+    assert place(found, "c", "deep", "far") == (7, 12, 14)
+    assert ("c", "deep", "far", "x") not in found.spans
+    assert place(found, "c", "y") == (8, 6, 7)
+    assert place(found, "d", "x") == (9, 10, 12)
+    assert place(found, "d", "z") == (9, 24, 25)
+    assert place(found, "d", "w") == (9, 35, 36)
+    assert unpack_span("", found.key_spans["d", "z"])[1:] == (9, 21, 22)
+    assert place(found, "e", "v") == place(found, "e", "x") == (11, 9, 11)
 
 
 def test_a_quoted_merge_key_is_an_ordinary_key() -> None:

@@ -48,3 +48,14 @@ def test_an_ignored_field_stays_recorded_as_it_was_wanted_and_blocks_no_apply_wh
     assert binding.applied == {"region": "ams", "snapshot_retention": 7}
     assert "size_gb" not in expectation.fields
     assert "snapshot_retention" in expectation.fields
+
+
+def test_what_is_ignored_before_it_was_ever_recorded_is_recorded_as_it_is_wanted() -> None:
+    """Else nobody would be told of it, not even when the ignore is over."""
+    plan = plan_of("planning/ignores/an_adoption_leaves_an_ignored_field_as_it_is")
+    (binding,), (expectation,) = plan.bindings, plan.expectations
+    assert binding.applied == {"region": "ams", "size_gb": 10}  # it is 20
+    assert "size_gb" not in expectation.fields
+    plan = plan_of("planning/ignores/a_field_that_is_ignored_from_its_first_day")
+    assert plan.bindings[0].applied == {"region": "ams", "size_gb": 10, "snapshot_retention": 14}
+    assert plan.steps == ()

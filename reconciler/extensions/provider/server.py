@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -76,6 +77,12 @@ def serve(
         return ends[0]
 
 
+def _ending() -> list[signal.Signals]:
+    """The signals that end it: without HUP where `nohup` has it ignored."""
+    ending = [signal.SIGINT, signal.SIGTERM]
+    return ending if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [*ending, signal.SIGHUP]
+
+
 @contextmanager
 def _signals() -> Iterator[tuple[list[int], Callable[[], object]]]:
     """The ending signals that came, and what waits until any signal or the death of a child does."""
@@ -83,8 +90,9 @@ def _signals() -> Iterator[tuple[list[int], Callable[[], object]]]:
     awake, wake = socket.socketpair()
     with awake, wake:
         wake.setblocking(False)
-        ending = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, lambda got, _: ends.append(got)) for number in ending}
+        before: dict[int, Any] = {
+            number: signal.signal(number, lambda got, _: ends.append(got)) for number in _ending()
+        }
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         try:
@@ -108,7 +116,7 @@ def _gone(children: set[int]) -> list[int]:
 
 def _fork(listener: socket.socket, make_app: MakeApp, prefix: str, pipe: tuple[int, int]) -> int:
     # A signal between the fork and the worker's own handlers must end it, not run the parent's.
-    ending = {signal.SIGINT, signal.SIGTERM}
+    ending = _ending()
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     child = os.fork()
     if child:
@@ -168,7 +176,7 @@ class _Server(Server):
     async def until_a_signal(self, listener: socket.socket) -> int:
         """The signal's number. Raises ReconcilerError when it ends without one."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _ending():
             loop.add_signal_handler(number, self._end, number)
         await self.serve(sockets=[listener])
         if not self._number:

@@ -69,6 +69,7 @@ class Overlays:
         self._effective: set[tuple[int, Path]] = set()  # of removals: those that removed something
         self._seen: set[Address] = set()
         self._here: dict[Address, Address] = {}
+        self._bases: dict[Address, Address] = {}  # the same, the other way round; of those that are elsewhere
         self._removed: dict[Address, Span] = {}
         for document, file in documents:
             self._read(document, file)
@@ -205,7 +206,9 @@ class Overlays:
             self._removed[address] = gone.key()
             return None
         done = merged.document() if patches else document
-        self._here[address] = self._address(done) or address
+        here = self._here[address] = self._address(done) or address
+        if here != address:
+            self._bases[here] = address
         return done
 
     def _address(self, document: Document) -> Address | None:
@@ -234,6 +237,10 @@ class Overlays:
             if base.app is not None and found.app is not None:
                 apps[base.kind, base.app].add(found.app)
         return Relocation(here, {key: frozenset(found) for key, found in apps.items()})
+
+    def base(self, address: Address) -> Address | None:
+        """The address in the manifests of what is at `address` here; None where it is the same."""
+        return self._bases.get(address)
 
     def why_missing(self, address: Address) -> tuple[str, ...]:
         """Notes for an address that is referred to and not there."""

@@ -6,7 +6,7 @@ with a stack of its own and refuses what no manifest needs.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -301,21 +301,58 @@ class _Composer:
         positions: list[int],
         key_positions: list[int],
     ) -> None:
-        """Replace `<<` by what it brings: keys of `mapping` itself win, then the first mapping listed."""
+        """Replace `<<` by what it brings: keys of `mapping` itself win, then the first mapping listed.
+
+        What stands in a mapping written right there keeps its positions; what comes by an alias has none but
+        the alias's.
+        """
         sources = mapping.pop(_MERGE)
-        position = positions[nodes.index(node.children[_MERGE])]
-        for source in sources if isinstance(sources, list) else [sources]:
+        begins = nodes.index(node.children[_MERGE])
+        places = {nodes[index]: index for index in range(begins, len(nodes))}
+        listed = isinstance(sources, list)
+        for number, source in enumerate(sources if listed else [sources]):
             if not isinstance(source, dict):
-                self.report(
-                    error("bad-merge", "`<<` takes a mapping or a list of mappings", self.span(position))
-                )
+                told = "`<<` takes a mapping or a list of mappings"
+                self.report(error("bad-merge", told, self.span(positions[begins])))
                 return
+            origin = nodes[begins].child(number, number, number) if listed else nodes[begins]
+            position = positions[places.get(origin, begins)]
             for name, value in source.items():
                 if name not in mapping:
                     mapping[name] = value
-                    nodes.append(_key_child(node, name))
-                    positions.append(position)
-                    key_positions.append(position)
+                    child, written = _key_child(node, name), places.get(_key_child(origin, name))
+                    nodes.append(child)
+                    positions.append(position if written is None else positions[written])
+                    key_positions.append(position if written is None else key_positions[written])
+                    if written is not None:
+                        lists = (nodes, positions, key_positions)
+                        self.merge_inside(value, nodes[written], child, places, *lists)
+
+    def merge_inside(
+        self,
+        value: Any,
+        origin: PathNode,
+        node: PathNode,
+        places: Mapping[PathNode, int],
+        nodes: list[PathNode],
+        positions: list[int],
+        key_positions: list[int],
+    ) -> None:
+        """The positions of all that stands in `value` below `origin`, also below `node`."""
+        names: Iterable[Any] = ()
+        if origin.children:  # what an alias brought has none
+            names = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+        for name in names:
+            part, twin = (
+                (each.child(name, name, name) if isinstance(name, int) else _key_child(each, name))
+                for each in (origin, node)
+            )
+            written = places.get(part)
+            if written is not None:
+                nodes.append(twin)
+                positions.append(positions[written])
+                key_positions.append(key_positions[written])
+                self.merge_inside(value[name], part, twin, places, nodes, positions, key_positions)
 
     def report(self, problem: Diagnostic) -> None:
         """Keep `problem` and read on, unless there are too many."""

@@ -1,21 +1,21 @@
 """Where new manifests go: into files of their own, or behind what a file holds already.
 
-Every byte of an existing file stays, and all it declared is read as before. A file is replaced by a
-complete one, or not at all.
+Every byte of an existing file stays, and all it declared is read as before. One that cannot be replaced as
+people expect it (`replaceable`) is left alone.
 """
 
 import os
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.reading.compose import compose
+from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
 
 _MOST_FILES = 1000  # of one stem: beyond, something else is wrong
+_GO_ON = "files that were written before it are complete; when this is put right, run it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def prepare(
             continue  # on many disks, two names that differ in case only are one file
         path = folder / name
         before = path.read_bytes() if path.is_file() else None
-        if before is None and os.path.lexists(path):
+        if os.path.lexists(path) and replaceable(path):
             continue
         added = compose_text(before)
         after = added.encode() if before is None else _appended(before, added)
@@ -70,48 +70,11 @@ def _reads_as_before(before: bytes | None, after: bytes, added: str) -> bool:
 
 def put(change: Change) -> None:
     """Write one file, complete or not at all. Raises ReconcilerError, also when it was changed meanwhile."""
-    path = Path(os.path.realpath(change.path))  # a symbolic link stays one
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _put(path, change)
+        change.path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as failure:
-        raise ReconcilerError(
-            f"cannot write {change.path}: {failure.strerror or failure}",
-            help="files that were written before it are complete; when this is put right, run it again",
-        ) from failure
-
-
-def _put(path: Path, change: Change) -> None:
-    # Hidden, so that nobody reads it as a manifest if this process is killed.
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.new-", dir=path.parent)
-    new = Path(name)
+        raise ReconcilerError(f"cannot write {change.path}: {failure.strerror}", help=_GO_ON) from failure
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(change.after)
-            file.flush()
-            os.fchmod(file.fileno(), _mode(path))
-            os.fsync(file.fileno())
-        if (path.read_bytes() if path.exists() else None) != change.before:
-            raise OSError("it was changed while this command ran")
-        new.replace(path)
-        _sync(path.parent)
-    finally:
-        with suppress(FileNotFoundError):
-            new.unlink()
-
-
-def _mode(path: Path) -> int:
-    """The permissions of the file that is there, or else those that a new file gets."""
-    if path.exists():
-        return path.stat().st_mode & 0o7777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        replace_files([Replacement(change.path, change.after, change.before, new=change.before is None)])
+    except ReconcilerError as failure:
+        raise ReconcilerError(failure.message, help=_GO_ON) from failure

@@ -1,4 +1,4 @@
-"""Files that get a new content whole or not at all, several of them together."""
+"""Files that get a new content whole or not at all, several of them together; also ones that are new."""
 
 import os
 import stat
@@ -10,16 +10,27 @@ from pathlib import Path
 
 from reconciler.errors import ReconcilerError
 
-_UNCHANGED = "nothing was changed"
+_UNCHANGED = "no file was changed"
+_AGAIN = "run the command again"
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """`data` for the file at `path`, which must still hold `before` (None: whatever)."""
+    """`data` for the file at `path`, which must still hold `before` (None: whatever).
+
+    `new`: nothing may be at `path`.
+    """
 
     path: Path
     data: bytes
     before: bytes | None = None
+    new: bool = False
+
+    def moved_on(self) -> bool:
+        """Whether somebody changed or made it meanwhile."""
+        if self.new:
+            return os.path.lexists(self.path)
+        return self.before is not None and self.path.read_bytes() != self.before
 
 
 def replaceable(path: Path) -> str:
@@ -41,7 +52,7 @@ def replaceable(path: Path) -> str:
 
 
 def replace_files(replacements: Sequence[Replacement], *, mode: int | None = None) -> None:
-    """Put each `data` in its place, durably. `mode`: None keeps each file's own.
+    """Put each `data` in its place, durably. `mode`: None keeps each file's own, or gives it a new one's.
 
     Everything is written aside first. Raises ReconcilerError when a file cannot be written or no longer
     holds `before`; then, as after an interrupt, all files are as they were.
@@ -49,6 +60,7 @@ def replace_files(replacements: Sequence[Replacement], *, mode: int | None = Non
     with ExitStack() as aside:
         ready: list[tuple[Path, Path]] = []
         done: list[tuple[Path, Replacement]] = []
+        each = None
         try:
             for each in replacements:
                 target = each.path.resolve()  # what a symbolic link leads to, not the link
@@ -56,19 +68,16 @@ def replace_files(replacements: Sequence[Replacement], *, mode: int | None = Non
                 aside.callback(new.unlink, missing_ok=True)
                 ready.append((new, target))
             for each in replacements:
-                if each.before is not None and each.path.read_bytes() != each.before:
-                    raise ReconcilerError(
-                        f"{each.path} changed meanwhile; {_UNCHANGED}", help="run the command again"
-                    )
+                if each.moved_on():
+                    raise ReconcilerError(f"{each.path} changed meanwhile", help=f"{_UNCHANGED}; {_AGAIN}")
             for (new, target), each in zip(ready, replacements, strict=True):
                 done.append((target, each))
                 new.replace(target)
                 _sync_folder(target.parent)
         except OSError as failure:
             _take_back(done, mode)
-            raise ReconcilerError(
-                f"cannot write {failure.filename or 'a file'}: {failure.strerror}; {_UNCHANGED}"
-            ) from failure
+            at = f" {each.path}" if each is not None else ""  # the failure may name the file beside it
+            raise ReconcilerError(f"cannot write{at}: {failure.strerror}", help=_UNCHANGED) from failure
         except BaseException:
             _take_back(done, mode)
             raise
@@ -78,7 +87,11 @@ def _take_back(done: Sequence[tuple[Path, Replacement]], mode: int | None) -> No
     """Unless somebody has written to it since."""
     for target, each in done:
         with suppress(OSError):
-            if each.before is not None and target.read_bytes() == each.data:
+            if target.read_bytes() != each.data:
+                continue
+            if each.new:
+                target.unlink()
+            elif each.before is not None:
                 _written_aside(target, each.before, mode).replace(target)
 
 
@@ -89,18 +102,23 @@ def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
-            else:
+            if mode is None and target.exists():
                 status = target.stat()
                 with suppress(PermissionError):
                     os.fchown(file.fileno(), status.st_uid, status.st_gid)
-                os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+                mode = stat.S_IMODE(status.st_mode)
+            os.fchmod(file.fileno(), _mode_of_new() if mode is None else mode)
             os.fsync(file.fileno())
     except BaseException:
         Path(name).unlink()
         raise
     return Path(name)
+
+
+def _mode_of_new() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def _sync_folder(folder: Path) -> None:

@@ -79,7 +79,10 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
         changes.append((token, edit.value))
     if problems:
         return Rewritten(data, (), (), problems)
-    new_text = splice(text, changes)
+    try:
+        new_text = splice(text, changes)
+    except ValueError:  # half a surrogate pair, which no text holds
+        return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
     new = (_BYTE_ORDER_MARK if data.startswith(_BYTE_ORDER_MARK) else b"") + new_text.encode()
     again = compose(new, file)
     # Types too: `True == 1`. Whatever a value's text does to its neighbours, it is found here.
@@ -123,7 +126,7 @@ def _place(edit: Edit) -> Place:
 
 def _document(edit: Edit, documents: Sequence[Document]) -> int | None:
     """The index of the edit's document, if it is the one that was loaded, with the same value there."""
-    spans, address = edit.resource.spans, edit.resource.address
+    spans, address = edit.resource.spans, edit.resource.in_file
     for number, document in enumerate(documents):
         if document.spans[()] == spans[()] and document.spans.get(edit.path) == spans.get(edit.path):
             named = [_inside(document.value, path) for path in _NAMES]

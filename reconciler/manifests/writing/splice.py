@@ -7,7 +7,7 @@ A place is a line and a column, both from 1, columns in characters, as in `Span`
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,8 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from reconciler.manifests.reading.scalars import resolve, written
+from reconciler.manifests.reading.scalars import written
+from reconciler.manifests.writing.write import quoted, scalar
 
 Place = tuple[int, int]
 Scalar = str | int | float | bool
@@ -88,7 +89,7 @@ def _token(event: Any, text: str, starts: Sequence[int], anchored: Mapping[str, 
     if kind is AliasEvent:
         return Token(start, end, "", f"comes from the anchor `&{event.anchor}`", anchored.get(event.anchor))
     if kind is not ScalarEvent:
-        return Token(start, end, "", "comes by a merge key")
+        return Token(start, end, "", "is not a single one")
     if event.start_mark.line != event.end_mark.line:
         return Token(start, end, "", "stands on several lines")
     if event.anchor is not None and (found := _ANCHOR.match(text, start)):
@@ -111,7 +112,10 @@ def _shared(
 
 
 def splice(text: str, changes: Sequence[tuple[Token, Scalar]]) -> str:
-    """`text` with each value in the place of its token, quoted as that one was."""
+    """`text` with each value in the place of its token, quoted as that one was.
+
+    Raises ValueError for a lone surrogate.
+    """
     for token, value in sorted(changes, key=lambda change: change[0].start, reverse=True):
         text = text[: token.start] + _as_yaml(value, token.style) + text[token.end :]
     return text
@@ -120,34 +124,6 @@ def splice(text: str, changes: Sequence[tuple[Token, Scalar]]) -> str:
 def _as_yaml(value: Scalar, style: str) -> str:
     if not isinstance(value, str):
         return written(value)
-    if style == "" and _needs_no_quotes(value):
-        return value
     if style == "'" and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
-    return '"' + "".join(_escaped(value)) + '"'
-
-
-def _needs_no_quotes(value: str) -> bool:
-    """Whether `value` means itself also inside `{…}`, where more characters have a meaning."""
-    if not value.isprintable() or resolve(value) != (value, False):
-        return False
-    try:
-        events = list(yaml.parse(f"{{key: {value}}}", Loader=_LOADER))
-    except yaml.YAMLError:
-        return False
-    scalars = [event for event in events if isinstance(event, ScalarEvent)]
-    plain = [event.value for event in scalars if not event.style and event.tag is None and not event.anchor]
-    return plain == ["key", value] and len(events) == len(scalars) + 6  # no more structure than one mapping
-
-
-def _escaped(value: str) -> Iterator[str]:
-    for character in value:
-        code = ord(character)
-        if character in '\\"':
-            yield f"\\{character}"
-        elif character.isprintable():
-            yield character
-        elif code <= 0xFF:
-            yield f"\\x{code:02x}"
-        else:
-            yield f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return quoted(value) if style else scalar(value)

@@ -77,8 +77,11 @@ def scalar(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
+    return value if _PLAIN.fullmatch(value) and value.lower() not in _WORDS else quoted(value)
+
+
+def quoted(value: str) -> str:
+    """`value` between double quotes. Raises ValueError for a lone surrogate."""
     value.encode()  # refuses a lone surrogate, which no escape of YAML stands for
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n")
     return f'"{_ESCAPED.sub(_escape, escaped)}"'
