@@ -1,8 +1,8 @@
 """Documentation as programs: what a page's blocks say is run, in order, in a directory of its own.
 
 A `console` block holds commands (`$ …`, with further lines as bash would ask for them) and lines that must
-come out, in that order; `…` stands for anything, and a command that shows nothing has to succeed. Of `git diff`
-each changed line must be shown. Any block after `<!-- file: NAME -->` is written to that file.
+come out, in that order; `…` stands for anything, and a command that shows nothing has to succeed. Of a
+`git diff` each changed line must be shown. Any block after `<!-- file: NAME -->` is written to that file.
 `<!-- run: COMMAND -->` runs unseen: it gives what a reader has and a fresh machine has not.
 """
 
@@ -173,13 +173,13 @@ def run(
     ]
 
 
-def _problem(command: str, shown: list[str], printed: str, code: str) -> str:
+def _problem(step: Step, shown: list[str], printed: str, code: str) -> str:
     """What is not as the page says; a command that shows nothing has to succeed."""
     if not shown:
         return "" if code == "0" else f"should succeed, and ended with {code}"
     if missing := _missing(shown, printed.splitlines()):
         return f"should show\n  {missing}"
-    if command.startswith("git diff") and (hidden := _missing(_CHANGED.findall(printed), shown)):
+    if step.command.startswith("git diff") and (hidden := _missing(_CHANGED.findall(printed), shown)):
         return f"changes what the page does not show\n  {hidden}"
     return ""
 
