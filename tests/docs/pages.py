@@ -167,9 +167,7 @@ def run(
     return [
         f"{page.name}:{step.line}: $ {step.command}\n{problem}\nbut printed\n{output}"
         for step, output, code in zip(todo, outputs[::2], outputs[1::2], strict=True)
-        if (
-            problem := _problem(step.command, [_replace(line, replaced) for line in step.shown], output, code)
-        )
+        if (problem := _problem(step, [_replace(line, replaced) for line in step.shown], output, code))
     ]
 
 
