@@ -241,3 +241,28 @@ def test_a_git_that_fails_or_hangs_is_told_of(reconcile: Command, monkeypatch: p
     monkeypatch.setattr(find_repository, "__kwdefaults__", {"timeout_s": 0.1})
     pretend(reconcile, "exec sleep 60")
     assert "git did not answer within" in reconcile("validate --ref main", code=1).err
+
+
+@pytest.mark.parametrize("filtered", ["blob:none", "tree:0"])
+def test_a_partial_clone_is_only_read_and_runs_no_program_that_its_configuration_names(
+    reconcile: Command, tmp_path: Path, filtered: str
+) -> None:
+    origin, clone, mark = reconcile.root, tmp_path / "clone", tmp_path / "mark"
+    git(origin, "config", "uploadpack.allowFilter", "true")
+    reconcile.write("manifests/data.yaml", volume(size_gb=20))
+    commit(origin)
+    git(tmp_path, "clone", "-q", f"--filter={filtered}", origin.as_uri(), str(clone))
+    reconcile.root = clone
+    program = tmp_path / "pack"
+    program.write_text(f'#!/bin/sh\n: > "{mark}"\nexec git-upload-pack "$@"\n')
+    program.chmod(0o755)
+    git(clone, "config", "remote.origin.uploadpack", str(program))
+    assert "size_gb: 20" in reconcile("build").out
+    for line in ("build --ref HEAD~1", "validate --changed-since HEAD~1"):
+        told = reconcile(line, code=1).err
+        assert not mark.exists()
+        assert "this clone does not hold all files of that revision" in told
+        assert "git fetch --refetch --no-filter" in told
+    git(clone, "config", "--unset", "remote.origin.uploadpack")
+    git(clone, "fetch", "-q", "--refetch", "--no-filter")
+    assert "size_gb: 10" in reconcile("build --ref HEAD~1").out

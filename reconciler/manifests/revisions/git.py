@@ -20,12 +20,13 @@ _KEPT = (
     "GIT_CEILING_DIRECTORIES",
     "GIT_DISCOVERY_ACROSS_FILESYSTEM",
     "GIT_EXEC_PATH",
-    "GIT_SSH",  # this and the next one: a partial clone fetches what is missing
-    "GIT_SSL",
 )
 _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",  # a partial clone may fetch what is missing, but never asks
+    # A partial clone would fetch what is missing, by programs that its configuration names.
+    "GIT_NO_LAZY_FETCH": "1",  # git 2.45 and newer
+    "GIT_ALLOW_PROTOCOL": "",  # older ones: no way to fetch is allowed
+    "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",  # messages are read below
 }
 _ALWAYS = (
@@ -36,6 +37,9 @@ _ALWAYS = (
     "-c",
     "core.fsmonitor=false",
 )
+
+
+_PARTIAL = ("promisor remote", "lazy fetching disabled", "fatal: transport ")
 
 
 class GitFailed(ReconcilerError):
@@ -74,8 +78,18 @@ class Git:
         except OSError as failure:
             raise ReconcilerError(f"git cannot be run: {failure.strerror or failure}") from failure
         if done.returncode not in allowed:
-            raise _explained(done.stderr.decode(errors="replace"), self.folder)
+            told = done.stderr.decode(errors="replace")
+            raise (
+                self.incomplete() if any(map(told.__contains__, _PARTIAL)) else _explained(told, self.folder)
+            )
         return done
+
+    def incomplete(self) -> ReconcilerError:
+        """What to say where an object of the history is not in this clone."""
+        return ReconcilerError(
+            "this clone does not hold all files of that revision, and none are fetched from here",
+            help="fetch them first: git fetch --refetch --no-filter (or clone without `--filter`)",
+        )
 
     def text(self, *arguments: str) -> str:
         """What it prints, without the final line break."""

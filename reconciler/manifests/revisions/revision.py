@@ -178,13 +178,11 @@ class Revision:
             return []
         answer = self.git.run("cat-file", "--batch", stdin="".join(f"{id}\n" for id in ids).encode()).stdout
         found, at = [], 0
-        for id in ids:
+        for _ in ids:
             end = answer.index(b"\n", at)
             header = answer[at:end].split()
             if len(header) != 3:
-                raise ReconcilerError(
-                    f"git does not have the object {id}", help="the clone is incomplete: fetch it again"
-                )
+                raise self.git.incomplete()
             size = int(header[2])
             found.append(answer[end + 1 : end + 1 + size])
             at = end + 1 + size + 1
