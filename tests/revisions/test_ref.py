@@ -266,3 +266,20 @@ def test_a_partial_clone_is_only_read_and_runs_no_program_that_its_configuration
     git(clone, "config", "--unset", "remote.origin.uploadpack")
     git(clone, "fetch", "-q", "--refetch", "--no-filter")
     assert "size_gb: 10" in reconcile("build --ref HEAD~1").out
+
+
+@pytest.mark.parametrize("link", ["overlays/prod", "overlays"])
+def test_an_environment_whose_folder_is_a_link_inside_the_tree_is_known(
+    reconcile: Command, link: str
+) -> None:
+    reconcile.write("reconcile.yaml", "manifests: [manifests]\n")
+    reconcile.write(
+        f"other/{link}/{'' if link.endswith('prod') else 'prod/'}a.yaml",
+        "Volume/shop/data: {spec: {size_gb: 33}}\n",
+    )
+    place = reconcile.root / link
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to("../other/overlays/prod" if link.endswith("prod") else "other/overlays")
+    commit(reconcile.root)
+    assert "size_gb: 33" in reconcile("build --env prod").out
+    assert "size_gb: 33" in reconcile("build --env prod --ref HEAD").out
