@@ -213,7 +213,7 @@ def read_bytes(path: Path, what: str, most: int) -> bytes:
         with open(path, "rb", opener=_without_waiting) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return file.read(most + 1)
-        reason = "it is no regular file"
+        reason: str | None = "it is no regular file"
     except OSError as failure:
         reason = failure.strerror
     raise SecretUnavailable(f"{what} cannot be read: {reason}")

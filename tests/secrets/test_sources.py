@@ -1,7 +1,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
 
 
 @pytest.mark.parametrize("source", ["file", "age"])
-def test_a_pipe_that_nobody_writes_to_is_refused_at_once(root: Path, source: str) -> None:
+def test_a_pipe_that_nobody_writes_to_is_refused_at_once(root: Path, source: Literal["file", "age"]) -> None:
     os.mkfifo(root / "pipe")
     sources = Sources(root, {"RECONCILE_AGE_IDENTITY_FILE": str(root / "pipe")})
     with pytest.raises(SecretUnavailable, match="pipe` cannot be read: it is no regular file"):
