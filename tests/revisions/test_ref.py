@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.errors import ReconcilerError
 from reconciler.manifests.revisions.git import find_repository
 from tests.inprocess import Command, volume
 from tests.revisions.repository import commit, git
@@ -283,3 +284,18 @@ def test_an_environment_whose_folder_is_a_link_inside_the_tree_is_known(
     commit(reconcile.root)
     assert "size_gb: 33" in reconcile("build --env prod").out
     assert "size_gb: 33" in reconcile("build --env prod --ref HEAD").out
+
+
+@pytest.mark.parametrize("ref", ["HEAD~99", "HEAD^{tree}", "main..main", "@{u}", ":/2", "gone"])
+def test_only_what_may_be_a_branch_or_tag_is_to_be_fetched(reconcile: Command, ref: str) -> None:
+    told = reconcile(f"validate --ref '{ref}'", code=1).err
+    assert f"git knows no commit `{ref}` here" in told
+    assert ("git fetch origin" in told) == (ref == "gone")
+    assert ("name one commit" in told) == (ref != "gone")
+
+
+def test_an_empty_repository_is_told(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    with pytest.raises(ReconcilerError) as refused:
+        find_repository(tmp_path, os.environ).commit_of("HEAD")
+    assert refused.value.help == "the repository has no commit yet"

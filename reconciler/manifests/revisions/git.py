@@ -4,6 +4,7 @@ What it says about repositories and names is turned into advice here.
 """
 
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -39,6 +40,7 @@ _ALWAYS = (
 )
 
 
+_NAME = re.compile(r"[\w./+-]+")  # of a branch, a tag or a commit, without what git computes from it
 _PARTIAL = ("promisor remote", "lazy fetching disabled", "fatal: transport ")
 
 
@@ -128,6 +130,10 @@ class Git:
         return self.text("rev-parse", "--is-inside-work-tree") != "true"
 
     def _instead_of(self, ref: str) -> str:
+        if ref == "HEAD":
+            return "the repository has no commit yet"
+        if not _NAME.fullmatch(ref) or ".." in ref:
+            return "name one commit, by a branch, a tag or an id; `git rev-parse` shows what a name means"
         names = self.text("for-each-ref", "--format=%(refname:short)").splitlines()
         near = get_close_matches(ref, names, n=1)
         meant = f"did you mean `{near[0]}`? " if near else ""
