@@ -36,6 +36,8 @@ EXTENDED: frozenset[str] = frozenset(get_args(Capability))
 ENVIRONMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 EnvironmentName = Annotated[str, StringConstraints(pattern=f"^{ENVIRONMENT.pattern}$")]
 # A folder below the project's root, written plainly: it is compared with the names of files.
+_URL = r"^https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?$"
+_RECIPIENT = "^(age1|ssh-)"
 _BELOW = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 
 
@@ -51,7 +53,7 @@ class TokenSource(_Section):
 
 
 class PlatformSettings(_Section):
-    base_url: str | None = None
+    base_url: str | None = Field(None, pattern=_URL)
     token_from: TokenSource = TokenSource()
     capabilities: list[Capability | Literal["extended"]] = []
     rate_limit: float | None = Field(
@@ -101,7 +103,7 @@ class SecretsSettings(_Section):
     age_identity_from: IdentitySource | None = Field(
         None, description="Identities that decrypt; RECONCILE_AGE_IDENTITY and …_FILE go before it."
     )
-    age_recipients: list[Annotated[str, Field(pattern="^(age1|ssh-)")]] = Field(
+    age_recipients: list[Annotated[str, Field(pattern=_RECIPIENT)]] = Field(
         [], description="Whom `reconcile secret encrypt` encrypts to when it is not told."
     )
     exec: list[Annotated[str, Field(min_length=1)]] = Field(
@@ -259,6 +261,16 @@ def _read(file: Path) -> Settings:
         raise ManifestError(f"{FILE_NAME} is not valid", problems) from None
 
 
+_ALLOWED = {  # by pattern, in words
+    _URL: "an address such as https://api.example.com, without a user or password",
+    _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
+    _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
+    f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
+    "the first one a letter or digit",
+    "^/": "a path that begins with `/`",
+}
+
+
 def _explain(problem: Any, place: Place) -> Diagnostic:
     path, _ = locate(problem, place.document.value)
     setting = ".".join(map(str, path)) or FILE_NAME
@@ -273,6 +285,8 @@ def _explain(problem: Any, place: Place) -> Diagnostic:
         message = f"this is not allowed for `{setting}`"
         choices = re.findall("'([^']*)'", problem["ctx"]["expected"])
         help = did_you_mean(str(problem["input"]), choices) or f"one of {', '.join(choices)}"
+    elif kind == "string_pattern_mismatch" and problem["ctx"]["pattern"] in _ALLOWED:
+        message = f"`{setting}`: expected {_ALLOWED[problem['ctx']['pattern']]}"
     else:
         message = f"`{setting}`: {problem['msg'].lower()}"
     told = error("bad-setting", message, span, help=help or "see docs/settings.md")
@@ -283,6 +297,8 @@ def _with_environment(settings: Settings, env: Mapping[str, str], environment: s
     """`settings` with what variables say."""
     platform, execution = settings.platform, settings.execution
     if env.get("RECONCILE_BASE_URL"):
+        if not re.match(_URL, env["RECONCILE_BASE_URL"]):
+            raise ReconcilerError(f"RECONCILE_BASE_URL: expected {_ALLOWED[_URL]}")
         platform = platform.model_copy(update={"base_url": env["RECONCILE_BASE_URL"]})
     if env.get("RECONCILE_CAPABILITIES"):
         names = [name.strip() for name in env["RECONCILE_CAPABILITIES"].split(",") if name.strip()]

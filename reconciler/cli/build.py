@@ -18,19 +18,21 @@ from reconciler.errors import ManifestError
 @options.output
 @reports_failures
 def command(paths: Sequence[str], ref: str | None, changed_since: str | None, output: str) -> int:
-    """Print the effective manifests, as YAML that can be validated again, or as a JSON list.
+    """Print the effective manifests, as YAML that can be validated again, or as one JSON document.
 
     With --env, the overlay is laid over them. With --changed-since, only what differs, and its dependants.
     """
     from reconciler.cli.manifests import read_manifests
     from reconciler.cli.sources import settings_here
+    from reconciler.reports.documents import FORMAT_VERSION
 
     manifests = read_manifests(paths, settings_here(), ref=ref, changed_since=changed_since, keep=True)
     if has_errors(manifests.loaded.diagnostics):
         raise ManifestError("the manifests hold errors; nothing is printed", manifests.loaded.diagnostics)
     echo_diagnostics(manifests.loaded.diagnostics)
     if output == "json":
-        echo_json([each.value for each in manifests.effective])
+        shown = [each.value for each in manifests.effective]
+        echo_json({"format_version": FORMAT_VERSION, "manifests": shown})
     else:
         from reconciler.manifests.environments.build import build
 

@@ -12,6 +12,7 @@ from reconciler.cli.addresses import AddressType
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import run
 from reconciler.model import Address
+from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
     from reconciler.extensions.client import ProviderClient
@@ -45,7 +46,7 @@ def show(address: Address, output: str, state_url: str | None) -> int:
     else:
         for name, value in found.items():
             if name != "no_costs" and value is not None:
-                click.echo(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+                click.echo(visible(f"{name}: {value if isinstance(value, str) else json.dumps(value)}"))
         if shown.no_costs:
             click.echo(f"costs: not known ({shown.no_costs})")
         if shown.live is None:

@@ -14,6 +14,7 @@ from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.documents import failure_document
+from reconciler.reports.visible import visible_lines
 
 DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
 
@@ -71,9 +72,9 @@ def report_failure(failure: ReconcilerError, *, as_json: bool) -> int:
         echo_json(failure_document(failure.message, told))
     else:
         echo_diagnostics(diagnostics)
-    click.echo(f"error: {failure.message}", err=True)
+    click.echo(f"error: {visible_lines(failure.message)}", err=True)
     if failure.help:
-        click.echo(f"  = help: {failure.help}", err=True)
+        click.echo(f"  = help: {visible_lines(failure.help)}", err=True)
     if isinstance(failure, Locked):
         return LOCKED
     return code_of(diagnostics, FAILED)

@@ -235,5 +235,6 @@ def _report(
     if output == "json":
         echo_json(import_document(files, unmanaged.skipped, unmanaged.diagnostics, dry_run=dry_run))
     else:
-        click.echo(render_import(files, unmanaged.skipped, dry_run=dry_run), nl=False)
+        told = unmanaged.told
+        click.echo(render_import(files, unmanaged.skipped, told=told, dry_run=dry_run), nl=False)
         echo_diagnostics(unmanaged.diagnostics)

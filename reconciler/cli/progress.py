@@ -9,6 +9,7 @@ import click
 
 from reconciler.model import Address
 from reconciler.reporter import Reporter
+from reconciler.reports.visible import visible
 from reconciler.steps import Step
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class PlainReporter(Reporter):
         self._line(f"{address}: the outcome of a call is unknown; looking for evidence for {wait_s:.0f} s")
 
     def _line(self, text: str) -> None:
-        click.echo(text, err=True)
+        click.echo(visible(text), err=True)
 
 
 class LiveReporter(Reporter):
@@ -81,21 +82,21 @@ class LiveReporter(Reporter):
             self._show(f"reading the platform: {done} of {total}")
 
     def note(self, message: str) -> None:
-        self._console.print(message, style="dim")
+        self._console.print(visible(message), style="dim")
 
     def step_started(self, step: Step) -> None:
         self._running[step.id] = ""
         self._show_running()
 
     def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
-        self._running[step.id] = f" ({seen}, {waited_s:.0f} s)"
+        self._running[step.id] = f" ({visible(seen)}, {waited_s:.0f} s)"
         self._show_running()
 
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
         self._running.pop(step.id, None)
         told = f"  {detail}" if _says_more(detail, step) else ""
         text = f"{_MARKS[outcome]} {step.id} {elapsed_s:.1f} s{told}"
-        self._console.print(text, style=_COLOURS[outcome])
+        self._console.print(visible(text), style=_COLOURS[outcome])
         self._show_running()
 
     def settling(self, address: Address, wait_s: float) -> None:

@@ -11,6 +11,7 @@ from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import run
 from reconciler.cli.state import document
 from reconciler.model import Address, owed_work
+from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
     from reconciler.pipeline.show import Shown
@@ -54,21 +55,25 @@ def command(address: Address, output: str, state_url: str | None, sandbox: bool)
 
 
 def _echo(shown: "Shown") -> None:
-    click.echo(f"{shown.record.address} {shown.record.id}".rstrip())
+    _line(f"{shown.record.address} {shown.record.id}".rstrip())
     if shown.live is not None:
         for name, value in shown.live.items():
-            click.echo(f"  {name}: {_json(value)}")
+            _line(f"  {name}: {_json(value)}")
     else:
         unreadable = f"  not readable on the platform ({shown.unreadable})"
         click.echo(unreadable if shown.unreadable else "  not on the platform")
     if shown.sets:
-        click.echo(f"sets secrets: {', '.join(shown.sets)}")
+        _line(f"sets secrets: {', '.join(shown.sets)}")
     for name, items in shown.details.items():
-        click.echo(f"{name}:{'' if items else ' none'}")
+        _line(f"{name}:{'' if items else ' none'}")
         for item in items:
-            click.echo(f"  {_json(item)}")
+            _line(f"  {_json(item)}")
     for owed in owed_work({shown.record.address: shown.record}):
-        click.echo(f"owed: {owed.work} ({owed.certainty}), because {owed.because}")
+        _line(f"owed: {owed.work} ({owed.certainty}), because {owed.because}")
+
+
+def _line(text: str) -> None:
+    click.echo(visible(text))
 
 
 def _json(value: Any) -> str:

@@ -12,6 +12,7 @@ from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import prompting, run
 from reconciler.model import Address, StateRecord, owed_work
+from reconciler.reports.visible import visible, visible_lines
 from reconciler.state.store import JournalEntry, Restored, State, Store
 
 if TYPE_CHECKING:
@@ -70,17 +71,17 @@ def list_records(output: str, state_url: str | None) -> int:
     for address, record in sorted(records.items(), key=lambda item: str(item[0])):
         owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
         inferred = "  inferred" if record.inferred else ""
-        click.echo(f"{address}  {record.id}{inferred}{owed}")
+        click.echo(visible(f"{address}  {record.id}{inferred}{owed}"))
     if not records:
         click.echo("nothing is recorded yet", err=True)
     for item in unclaimed:
         made = f", made by a call for {item['address']}, is in no record" if item["address"] else ""
-        click.echo(
+        told = (
             f"unclaimed: {item['id']}{made}: {item['because']}\n"
             f"  = help: adopt it with `metadata.id: {item['id']}`, or delete it by hand and run\n"
-            f"    reconcile state forget --unclaimed {item['id']}",
-            err=True,
+            f"    reconcile state forget --unclaimed {item['id']}"
         )
+        click.echo(visible_lines(told), err=True)
     return DONE
 
 
@@ -102,7 +103,7 @@ def show(address: Address, output: str, state_url: str | None) -> int:
         echo_json({"format_version": "1", "record": found})
     else:
         for name, value in found.items():
-            click.echo(f"{name}: {value}")
+            click.echo(visible(f"{name}: {value}"))
     return DONE
 
 
@@ -159,7 +160,7 @@ def forget(address: Address | None, unclaimed: str | None, state_url: str | None
         raise not_recorded(address, records)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
     for owed in owed_work({address: record}) if record is not None else ():
-        click.echo(f"  with it: {owed.work} owed ({owed.certainty}), because {owed.because}")
+        click.echo(visible(f"  with it: {owed.work} owed ({owed.certainty}), because {owed.because}"))
     return DONE
 
 

@@ -33,6 +33,8 @@ from reconciler.steps import PLATFORM, OutputRef, Read, SecretRef, Step, Templat
 
 _ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
 
+# An id that a manifest may give: one segment of a path that `platform.paths.check` lets pass.
+ID_PATTERN = r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*"
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
 
 

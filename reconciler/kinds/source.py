@@ -1,5 +1,6 @@
 """Where a secret value comes from, as manifests write it: exactly one source, never the value itself."""
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import Annotated
@@ -15,6 +16,8 @@ ARMOR = "-----BEGIN AGE ENCRYPTED FILE-----"
 
 _NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
 _KEY = r"^[^\[\x00-\x1f\x7f]+$"  # sops takes every `[` for the begin of a component
+
+_PRIVATE_KEY = re.compile(r"\s*(AGE-SECRET-KEY-|-----BEGIN [A-Z ]*PRIVATE KEY)", re.IGNORECASE)
 
 Key = Annotated[str, Describe(pattern=_KEY)]
 Argument = Annotated[str, Describe(pattern=r"^[^\x00]*$")]
@@ -111,7 +114,15 @@ def check_source(
             span(*path, "timeout_s"),
             help="remove it: only `sops` and `exec` run a program",
         )
-    if source.age is not None and not is_armored(source.age) and not source.age.isprintable():
+    keys = [name for name in ("file", "age") if _PRIVATE_KEY.match(getattr(source, name) or "")]
+    if keys:
+        yield error(
+            "secret-literal",
+            f"a private key stands in `{'.'.join(path)}.{keys[0]}`",
+            span(*path, keys[0]),
+            help="name the file of the encrypted value there; this key is exposed now: make another one",
+        )
+    elif source.age is not None and not is_armored(source.age) and not source.age.isprintable():
         yield error(
             "invalid-value",
             f"`{'.'.join(path)}.age` is neither a path nor armored text",

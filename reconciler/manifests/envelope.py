@@ -5,14 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, create_model
 
-from reconciler.kinds.base import Kind, Spec
+from reconciler.kinds.base import ID_PATTERN, Kind, Spec
 from reconciler.manifests.ignores import Ignored
 from reconciler.model import Deletion, Lifecycle
 
 API_VERSION = "reconciler/v1"
-
-# One segment of a path that `platform.paths.check` lets pass: neither `.` nor `..`, nor what hides one.
-_ID = r"^([^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*)?$"
 
 
 class LifecycleBlock(Spec):
@@ -51,7 +48,7 @@ def manifest_model(kind: Kind) -> type[BaseModel]:
         str,
         Field(
             min_length=1,
-            pattern=_ID,
+            pattern=f"^({ID_PATTERN})?$",
             description="Adopt exactly this existing object.",
             examples=["vol_123"],
         ),

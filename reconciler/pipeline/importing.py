@@ -3,16 +3,17 @@
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anyio.lowlevel import checkpoint
 
-from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, has_errors, warning
+from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error, warning
 from reconciler.errors import Refused
 from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.manifests.envelope import API_VERSION
+from reconciler.manifests.files import name_of
 from reconciler.manifests.load import Loaded
 from reconciler.manifests.writing.modeline import modeline
 from reconciler.manifests.writing.place import Change, prepare, put
@@ -33,11 +34,15 @@ _SKELETON = re.compile(rb"^# ([A-Z][A-Za-z]*/\S+) is set on the platform; ", re.
 
 @dataclass(frozen=True, slots=True)
 class Unmanaged:
-    """What the platform has and nobody declares or tracks, as manifests; and what else was found."""
+    """What the platform has and nobody declares or tracks, as manifests; and what else was found.
+
+    `told`: keys of the skipped objects that a diagnostic tells of.
+    """
 
     entries: Sequence[Entry]
     skipped: Sequence[Skipped]
     diagnostics: Sequence[Diagnostic]
+    told: frozenset[tuple[str, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +77,15 @@ async def find_unmanaged(
     doubtful, open_calls = _doubtful(found.live, state)
     entries, skipped = sort_out((live for live in found.live if live.key not in doubtful), known)
     problems = [*found.problems, *open_calls]
+    told = set()
     for each in skipped:
         if each.why == "gone" and each.live.key in found.by_id:
+            told.add(each.live.key)
             problems.append(error("not-importable", f"{each.live} cannot be imported: {each.reason}"))
         elif each.why == "refused":
+            told.add(each.live.key)
             problems.append(warning("not-importable", f"{each.live} is not imported: {each.reason}"))
-    return Unmanaged(entries, skipped, (*problems, *_objectives(known, entries)))
+    return Unmanaged(entries, skipped, (*problems, *_objectives(known, entries)), frozenset(told))
 
 
 def _skeletons(root: Path, loaded: Loaded) -> frozenset[str]:
@@ -154,7 +162,7 @@ def arrange(unmanaged: Unmanaged, *, check: Callable[[str], Loaded], out: Path, 
             return write(documents, head=head, follows=before is not None)
 
         planned.append(Planned(prepare(out, stem, text, reserved), groups[stem]))
-    _validate(planned, check)
+    _validate(planned, check, root)
     return planned
 
 
@@ -182,15 +190,33 @@ def _never_returned(entries: Sequence[Entry]) -> Iterator[str]:
             yield f"{kind.name}: the platform never shows {names}: unknown here, and never compared."
 
 
-def _validate(planned: Sequence[Planned], check: Callable[[str], Loaded]) -> None:
+def _validate(planned: Sequence[Planned], check: Callable[[str], Loaded], root: Path) -> None:
+    shown = {}  # by the name of a temporary file, where its text would have stood
     with tempfile.TemporaryDirectory() as folder:
         for number, each in enumerate(planned):
-            (Path(folder) / f"{number:06}-{each.change.path.name}").write_text(
-                each.change.added, encoding="utf-8"
-            )
+            file = Path(folder) / f"{number:06}-{each.change.path.name}"
+            file.write_text(each.change.added, encoding="utf-8")
+            shown[name_of(str(file), root)] = name_of(str(each.change.path), root)
         loaded = check(folder)
-    if has_errors(loaded.diagnostics):
-        raise Refused("what was found does not make valid manifests; nothing was written", loaded.diagnostics)
+    problems = [_elsewhere(item, shown) for item in loaded.diagnostics if item.severity is Severity.ERROR]
+    if problems:
+        raise Refused("what was found does not make valid manifests; nothing was written", problems)
+
+
+def _elsewhere(problem: Diagnostic, shown: Mapping[str, str]) -> Diagnostic:
+    """`problem`, which may stand in a temporary file, told of the file that its text was meant for."""
+
+    def told(text: str) -> str:
+        for temporary, meant in shown.items():
+            text = text.replace(temporary, meant)
+        return text
+
+    notes = tuple(map(told, problem.notes))
+    span = problem.span
+    if span is not None and span.file in shown:  # a place that nobody can look at
+        notes = (*filter(None, [problem.label]), f"in what would go to {shown[span.file]}", *notes)
+        span = None
+    return replace(problem, message=told(problem.message), span=span, notes=notes, help=told(problem.help))
 
 
 async def put_all(planned: Sequence[Planned]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import ReconcilerError
 from reconciler.kinds import find_kinds
-from reconciler.kinds.base import Kind
+from reconciler.kinds.base import ID_PATTERN, Kind
 from reconciler.model import Address, Observation
 from reconciler.pipeline.project import Project, read_all
 from reconciler.planning.claims import Live
@@ -159,7 +159,8 @@ class _Search:
             yield from self._objects(kind, slug, read, f"{kind.name}s of `{slug}`")
 
     def details(self, live: Live) -> Iterator[Read]:
-        yield from (read for kind, read in self._singles(live.id) if kind is live.kind)
+        if re.fullmatch(ID_PATTERN, live.id):  # others cannot be imported, and no path may hold some
+            yield from (read for kind, read in self._singles(live.id) if kind is live.kind)
 
     def detailed(self, live: Live) -> Iterator[Live]:
         """`live` as its own read shows it, where there was one; nothing if that one failed."""

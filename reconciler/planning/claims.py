@@ -1,11 +1,12 @@
 """Whose a live object is already: what manifests declare, what the state records, what policies give."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from reconciler.kinds.base import Kind
+from reconciler.kinds.base import ID_PATTERN, Kind
 from reconciler.kinds.declared import Declared
 from reconciler.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.planning.match import possible
@@ -32,7 +33,8 @@ class Live:
 
     def __str__(self) -> str:
         where = f" of app `{self.place}`" if self.kind.in_app else ""
-        return f"{self.kind.name} {self.id}{where}"
+        shown = self.id if re.fullmatch(ID_PATTERN, self.id) else repr(self.id)
+        return f"{self.kind.name} {shown}{where}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.kinds.base import Kind
+from reconciler.kinds.base import ID_PATTERN, Kind
 from reconciler.kinds.declared import Declared
 from reconciler.model import Address, Path
 from reconciler.planning.claims import DISAGREEMENT, Known, Live, Skipped
@@ -43,7 +43,7 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
         names[live.kind.name, live.place, declared.name] += 1
         if left_out := known.left_out(live, declared):
             skipped.append(left_out)
-        elif refused := declared.refused or _overruled(live, declared, given):
+        elif refused := _unusable(live, declared) or declared.refused or _overruled(live, declared, given):
             skipped.append(Skipped(live, "refused", refused))
         else:
             new.append((live, declared))
@@ -53,6 +53,15 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
         for live, declared, address in _addressed(new, known.taken())
     ]
     return entries, skipped
+
+
+def _unusable(live: Live, declared: Declared) -> str:
+    """Why no manifest can name the object by its id; "" where one can, or need not."""
+    if live.id == declared.name:  # a secret, of whose name its kind tells
+        return ""
+    if declared.skeleton or live.kind.id_path != Kind.id_path or re.fullmatch(ID_PATTERN, live.id):
+        return ""
+    return "no manifest can have its id"
 
 
 def _overruled(live: Live, declared: Declared, given: Mapping[str, Any]) -> str:

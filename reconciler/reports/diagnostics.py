@@ -5,15 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from reconciler.diagnostics import Diagnostic, Severity, Span
+from reconciler.reports.visible import visible
 
 _WIDEST = 100  # columns of a source line
 _BEFORE_CARET = 40  # columns kept before the caret of a clipped line
-_TAB = "    "
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "remark"}
-_UNSEEN = (  # what turns the direction of text, breaks lines, or takes no room at all
-    "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-    "\u2028\u2029\u200b\u2060\ufeff\ufffe\uffff"
-)
 _HIDDEN = "(not shown: it may hold a secret)"
 
 
@@ -51,17 +47,17 @@ def _document(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def _render(item: Diagnostic, read_line: Callable[[str, int], str | None]) -> str:
-    lines = [f"{item.severity}[{item.code}]: {_visible(item.message)}"]
+    lines = [f"{item.severity}[{item.code}]: {visible(item.message)}"]
     margin = " "
     notes = [*item.notes]
     if item.span is not None:
         span = item.span
         margin = " " * (len(str(span.line)) + 2)
-        lines.append(f"{margin[1:]}--> {_visible(span.file)}:{span.line}:{span.column}")
+        lines.append(f"{margin[1:]}--> {visible(span.file)}:{span.line}:{span.column}")
         source = None if item.hide_source else read_line(span.file, span.line)
         if source is not None:
             text, caret = _excerpt(source, span)
-            lines += [f" {span.line} | {text}".rstrip(), f"{margin}| {caret} {_visible(item.label)}".rstrip()]
+            lines += [f" {span.line} | {text}".rstrip(), f"{margin}| {caret} {visible(item.label)}".rstrip()]
         else:
             if item.hide_source:
                 lines.append(f" {span.line} | {_HIDDEN}")
@@ -69,17 +65,17 @@ def _render(item: Diagnostic, read_line: Callable[[str, int], str | None]) -> st
     for name, texts in (("note", notes), ("help", [item.help] if item.help else [])):
         for text in texts:
             first, *rest = text.split("\n")
-            lines.append(f"{margin}= {name}: {_visible(first)}")
-            lines += (f"{margin}        {_visible(line)}" for line in rest)
+            lines.append(f"{margin}= {name}: {visible(first)}")
+            lines += (f"{margin}        {visible(line)}" for line in rest)
     return "\n".join(lines)
 
 
 def _excerpt(source: str, span: Span) -> tuple[str, str]:
     """The source line, clipped around the span when long, and the caret line below it."""
     start = min(span.column - 1, len(source))
-    before = _visible(source[:start])
-    marked = _visible(source[start : start + span.width])
-    after = _visible(source[start + span.width :])
+    before = visible(source[:start])
+    marked = visible(source[start : start + span.width])
+    after = visible(source[start + span.width :])
     if _columns(before + marked + after) > _WIDEST:
         before = _clipped_left(before, _BEFORE_CARET)
         marked = _clipped_right(marked, _WIDEST - _BEFORE_CARET)
@@ -102,22 +98,6 @@ def _clipped_left(text: str, columns: int) -> str:
     while _columns(text) >= columns:
         text = text[max(1, (_columns(text) - columns) // 2) :]
     return f"…{text}"
-
-
-def _visible(text: str) -> str:
-    """`text` as a terminal shows it: tabs as spaces, control and unseen characters as escapes."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_visible_character(character) for character in text)
-
-
-def _visible_character(character: str) -> str:
-    if character == "\t":
-        return _TAB
-    if unicodedata.category(character) in ("Cc", "Cs") or character in _UNSEEN:
-        code = ord(character)
-        return f"\\u{code:04x}" if code > 0xFF else f"\\x{code:02x}"
-    return character
 
 
 def _columns(text: str) -> int:

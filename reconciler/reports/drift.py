@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.model import Address
 from reconciler.planning.acceptance import Acceptance, Accepted, Refusal
 from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.visible import visible
 
 
 def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:
@@ -18,7 +19,7 @@ def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:
 
 
 def render_acceptance(acceptance: Acceptance) -> str:
-    return "".join(f"{line}\n" for line in _lines(acceptance))
+    return "".join(f"{visible(line)}\n" for line in _lines(acceptance))
 
 
 def _lines(acceptance: Acceptance) -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.planning.graph import Graph, Node
 from reconciler.reports.documents import FORMAT_VERSION
+from reconciler.reports.visible import visible
 
 NO_APP = "no app"
 
@@ -15,7 +16,7 @@ _ENTITIES = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;",
 
 def render_text(graph: Graph) -> str:
     """Level by level: what stands in one can be done side by side, after what its lines name."""
-    return "".join(f"{line.translate(_CONTROL)}\n" for line in _text_lines(graph))
+    return "".join(f"{visible(line)}\n" for line in _text_lines(graph))
 
 
 def _text_lines(graph: Graph) -> Iterator[str]:

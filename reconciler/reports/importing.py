@@ -1,7 +1,7 @@
 """What an import wrote, as text for people and as JSON."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.diagnostics import Diagnostic
@@ -9,6 +9,7 @@ from reconciler.planning.claims import Skipped
 from reconciler.planning.importing import Entry
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import FORMAT_VERSION
+from reconciler.reports.visible import visible
 
 _INDENT = "    "
 
@@ -22,19 +23,29 @@ class File(NamedTuple):
     text: str = ""
 
 
-def render_import(files: Sequence[File], skipped: Sequence[Skipped], *, dry_run: bool) -> str:
-    """One line a file, and one for each object that was left out for another reason than being known."""
+def render_import(
+    files: Sequence[File],
+    skipped: Sequence[Skipped],
+    *,
+    told: Collection[tuple[str, str, str]] = (),
+    dry_run: bool,
+) -> str:
+    """One line a file, and one for each object that was left out for another reason than being known.
+
+    `told`: keys of objects of which a diagnostic tells already.
+    """
     lines = []
     for file in files:
         lines.append(f"{file.name} ({'new' if file.new else 'appended'}): {_counted(file.entries)}")
         lines += [f"{_INDENT}{line}".rstrip() for line in file.text.splitlines()]
-    lines += [f"skipped: {each.live}: {each.reason}" for each in skipped if each.why != "known"]
+    others = (each for each in skipped if each.why != "known" and each.live.key not in told)
+    lines += [f"skipped: {each.live}: {each.reason}" for each in others]
     known = sum(each.why == "known" for each in skipped)
     adopted = sum(not entry.declared.skeleton for file in files for entry in file.entries)
     verb = "Would import" if dry_run else "Imported"
-    told = f"{verb}: {adopted} objects in {len(files)} files" if files else f"{verb} nothing new"
-    lines.append(f"{told}; {known} known already." if known else f"{told}.")
-    return "".join(f"{line}\n" for line in lines)
+    summary = f"{verb}: {adopted} objects in {len(files)} files" if files else f"{verb} nothing new"
+    lines.append(f"{summary}; {known} known already." if known else f"{summary}.")
+    return "".join(f"{visible(line)}\n" for line in lines)
 
 
 def _counted(entries: Sequence[Entry]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.diagnostics import Severity, has_errors
 from reconciler.model import Action, Change, Effect, Owed
 from reconciler.reports.documents import shown, summarise
+from reconciler.reports.visible import visible
 from reconciler.steps import PLATFORM, Plan, Result, Step
 
 _MARKS = {
@@ -29,7 +30,6 @@ _MARKS = {
 _VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
 # What touches an object that somebody may be using: its impact is always said.
 _TOUCHING = (Action.DELETE, Action.EXTEND, Action.UPDATE, Action.SUSPEND, Action.START, Action.RESTART)
-_CONTROL = dict.fromkeys([*range(32), *range(127, 160)])
 _WORTH_SAYING = tuple(action for action in Action if action is not Action.NOOP)
 
 
@@ -93,8 +93,8 @@ def render_results(results: Sequence[Result], owed: Sequence[Owed]) -> str:
 
 
 def _joined(lines: Sequence[str]) -> str:
-    """One text of all lines. What came from the platform may hold control characters: they are dropped."""
-    return "".join(f"{line.translate(_CONTROL)}\n" for line in lines)
+    """One text of all lines. What came from the platform may hold control characters."""
+    return "".join(f"{visible(line)}\n" for line in lines)
 
 
 def summary_line(plan: Plan) -> str:

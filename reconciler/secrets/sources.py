@@ -1,6 +1,8 @@
 """From a `SecretRef` to its value: where each source is read, decrypted or run, once a run."""
 
+import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -203,13 +205,22 @@ def _caught(work: Callable[[], str]) -> Sensitive | _Missing:
 
 
 def read_bytes(path: Path, what: str, most: int) -> bytes:
-    """The file's first `most` + 1 bytes: some have no end. Raises SecretUnavailable."""
+    """The file's first `most` + 1 bytes. Raises SecretUnavailable, also for what is no regular file.
+
+    Nobody may ever write to a pipe; a device may have no end, or change by being read.
+    """
     try:
-        with path.open("rb") as file:
-            return file.read(most + 1)
+        with open(path, "rb", opener=_without_waiting) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read(most + 1)
+        reason: str | None = "it is no regular file"
     except OSError as failure:
         reason = failure.strerror
     raise SecretUnavailable(f"{what} cannot be read: {reason}")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _from_env(name: str, env: Mapping[str, str]) -> str:

@@ -1,9 +1,9 @@
 """Documentation as programs: what a page's blocks say is run, in order, in a directory of its own.
 
 A `console` block holds commands (`$ …`, with further lines as bash would ask for them) and lines that must
-come out, in that order; `…` stands for anything, and a command that shows nothing has to succeed. Any block
-after `<!-- file: NAME -->` is written to that file. `<!-- run: COMMAND -->` runs unseen: it gives what a
-reader has and a fresh machine has not.
+come out, in that order; `…` stands for anything, and a command that shows nothing has to succeed. Of a
+`git diff` each changed line must be shown. Any block after `<!-- file: NAME -->` is written to that file.
+`<!-- run: COMMAND -->` runs unseen: it gives what a reader has and a fresh machine has not.
 """
 
 import os
@@ -23,6 +23,7 @@ PORT = "8099"  # in the text; each run takes a free one in its place
 _ENDED = re.compile(r"--- command ended with (\d+) ---\n", re.MULTILINE)
 _COMMENT = re.compile(r"<!-- (?P<verb>run|file): (?P<what>.*?) -->")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
+_CHANGED = re.compile(r"^[-+](?!--|\+\+).*", re.MULTILINE)  # in a diff
 _IDS = re.compile(r"\b(vol|vs)_[a-z0-9]+")
 
 
@@ -166,16 +167,19 @@ def run(
     return [
         f"{page.name}:{step.line}: $ {step.command}\n{problem}\nbut printed\n{output}"
         for step, output, code in zip(todo, outputs[::2], outputs[1::2], strict=True)
-        if (problem := _problem([_replace(line, replaced) for line in step.shown], output, code))
+        if (problem := _problem(step, [_replace(line, replaced) for line in step.shown], output, code))
     ]
 
 
-def _problem(shown: list[str], printed: str, code: str) -> str:
+def _problem(step: Step, shown: list[str], printed: str, code: str) -> str:
     """What is not as the page says; a command that shows nothing has to succeed."""
     if not shown:
         return "" if code == "0" else f"should succeed, and ended with {code}"
-    missing = _missing(shown, printed.splitlines())
-    return f"should show\n  {missing}" if missing else ""
+    if missing := _missing(shown, printed.splitlines()):
+        return f"should show\n  {missing}"
+    if step.command.startswith("git diff") and (hidden := _missing(_CHANGED.findall(printed), shown)):
+        return f"changes what the page does not show\n  {hidden}"
+    return ""
 
 
 def _environment(directory: Path) -> dict[str, str]:

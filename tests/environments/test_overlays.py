@@ -1,5 +1,6 @@
 """Which overlays are read, what they are laid over, and what resources then know of them."""
 
+import json
 from pathlib import Path
 
 from reconciler.kinds import find_kinds
@@ -21,6 +22,15 @@ def test_overlays_of_another_folder_are_read_where_the_settings_say(reconcile: C
     reconcile.write("deploy/envs/prod/a.yaml", "Volume/shop/data: {spec: {size_gb: 20}}\n")
     assert "size_gb: 10" in reconcile("build").out
     assert "size_gb: 20" in reconcile("build --env prod").out
+
+
+def test_build_prints_one_versioned_document_as_json(reconcile: Command) -> None:
+    reconcile.write("manifests/data.yaml", volume())
+    reconcile.write("overlays/prod/a.yaml", "Volume/shop/data: {spec: {size_gb: 20}}\n")
+    document = json.loads(reconcile("build --env prod --output json").out)
+    assert document["format_version"] == "1"
+    assert [each["spec"]["size_gb"] for each in document["manifests"]] == [20]
+    assert set(document) == {"format_version", "manifests"}
 
 
 def test_an_overlays_folder_outside_of_the_project_is_refused(reconcile: Command) -> None:

@@ -1,6 +1,7 @@
 """Where imported manifests go: existing bytes stay, and a file is complete or not there at all."""
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from reconciler.errors import ReconcilerError, Refused
 from reconciler.manifests.writing.place import Change, put
 from reconciler.pipeline import importing
 from reconciler.pipeline.importing import put_all
+from reconciler.reports.diagnostics import render
 from tests.importing.scene import Scene, actions, cluster, volume, volumes
 
 OLD = "apiVersion: reconciler/v1\nkind: Volume\nmetadata: {name: old, app: shop, id: vol_old}\nspec: {}"
@@ -224,6 +226,9 @@ def test_nothing_is_written_when_the_result_would_not_be_valid(
     with pytest.raises(Refused) as refused:
         scene.run("shop")
     assert [each.code for each in refused.value.diagnostics] == ["unknown-api-version"] * 2
+    told = render(refused.value.diagnostics, lambda file, line: None)
+    assert "= note: in what would go to manifests/shop.yaml" in told
+    assert tempfile.gettempdir() not in told
     assert not scene.folder.exists()
 
 

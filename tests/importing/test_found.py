@@ -9,6 +9,9 @@ from reconciler.errors import ReconcilerError, Unauthorized
 from reconciler.execution.intents import Intent
 from reconciler.model import Address, Lifecycle
 from reconciler.pipeline.searching import meaning
+from reconciler.planning.claims import Skipped
+from reconciler.reports.diagnostics import render
+from reconciler.reports.importing import render_import
 from reconciler.state.store import Event, JournalEntry
 from tests.importing.scene import (
     ALL,
@@ -143,6 +146,44 @@ def test_a_cluster_that_no_quiet_manifest_can_stand_for_is_left_out_and_told(
     scene.live["/v1/postgres/orders0000000000"] = {"data": cluster(**fields)}
     found = scene.found("shop", alone=["orders0000000000"])
     assert addresses(found) == ["Volume/shop/data"]
+    assert codes(found) == ["not-importable"]
+
+
+@pytest.mark.parametrize("id", ["vol a", "", "../x", ".", "vol_\x1b[2J", "a/b"])
+def test_an_object_whose_id_no_manifest_can_give_is_left_out_and_told(scene: Scene, id: str) -> None:
+    scene.live[volumes("shop")] = [volume(id, name="odd"), volume("vol_2")]
+    found = scene.run("shop")
+    assert addresses(found) == ["Volume/shop/data"]
+    assert codes(found) == ["not-importable"]
+    assert f"Volume {id!r} of app `shop` is not imported" in found.diagnostics[0].message
+    assert ("Volume/shop/data", "adopt") in actions(scene.plan())
+
+
+def test_text_tells_once_of_what_is_left_out_and_shows_no_control_character(scene: Scene) -> None:
+    scene.capabilities = ALL
+    scene.live[volumes("shop")] = [volume("vol_\x1b[2J"), volume("vol_2", name="x\x07", zone="\x1b")]
+    scene.live["/v1/apps/shop/secrets"] = {"secrets": [{"name": "x\x1b]0;evil\x07\n"}]}
+    scene.record(record("Volume/shop/mine", "vol_2"))
+    found = scene.found("shop")
+    (live,) = (each.live for each in found.skipped if each.why == "recorded")
+    skipped = [*found.skipped, Skipped(live, "gone", "it is \x1b[2J\x9b")]
+    told = render_import([], skipped, told=found.told, dry_run=False)
+    told += render(found.diagnostics, lambda file, line: None)
+    assert all(line.isprintable() for line in told.splitlines())
+    for name in ("vol_\\x1b", "evil"):
+        assert sum(name in line for line in told.splitlines()) == 1, told
+
+
+@pytest.mark.parametrize("id", ["a b", "../x"])
+def test_a_listed_cluster_with_such_an_id_stops_no_other(scene: Scene, id: str) -> None:
+    scene.capabilities = ALL
+    good = "b" * 16
+    listed = [{"id": each, "name": "orders", "status": "ready"} for each in (id, good)]
+    scene.live["/v1/postgres?org_slug=acme"] = {"data": listed}
+    scene.live[f"/v1/postgres/{good}"] = {"data": cluster(good)}
+    scene.live["/v1/postgres/a%20b"] = {"data": cluster("a b")}
+    found = scene.run(organizations=["acme"])
+    assert addresses(found) == ["PostgresCluster/orders"]
     assert codes(found) == ["not-importable"]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.errors import ReconcilerError
 from reconciler.manifests.revisions.git import find_repository
 from tests.inprocess import Command, volume
 from tests.revisions.repository import commit, git
@@ -241,3 +242,60 @@ def test_a_git_that_fails_or_hangs_is_told_of(reconcile: Command, monkeypatch: p
     monkeypatch.setattr(find_repository, "__kwdefaults__", {"timeout_s": 0.1})
     pretend(reconcile, "exec sleep 60")
     assert "git did not answer within" in reconcile("validate --ref main", code=1).err
+
+
+@pytest.mark.parametrize("filtered", ["blob:none", "tree:0"])
+def test_a_partial_clone_is_only_read_and_runs_no_program_that_its_configuration_names(
+    reconcile: Command, tmp_path: Path, filtered: str
+) -> None:
+    origin, clone, mark = reconcile.root, tmp_path / "clone", tmp_path / "mark"
+    git(origin, "config", "uploadpack.allowFilter", "true")
+    reconcile.write("manifests/data.yaml", volume(size_gb=20))
+    commit(origin)
+    git(tmp_path, "clone", "-q", f"--filter={filtered}", origin.as_uri(), str(clone))
+    reconcile.root = clone
+    program = tmp_path / "pack"
+    program.write_text(f'#!/bin/sh\n: > "{mark}"\nexec git-upload-pack "$@"\n')
+    program.chmod(0o755)
+    git(clone, "config", "remote.origin.uploadpack", str(program))
+    assert "size_gb: 20" in reconcile("build").out
+    for line in ("build --ref HEAD~1", "validate --changed-since HEAD~1"):
+        told = reconcile(line, code=1).err
+        assert not mark.exists()
+        assert "this clone does not hold all files of that revision" in told
+        assert "git fetch --refetch --no-filter" in told
+    git(clone, "config", "--unset", "remote.origin.uploadpack")
+    git(clone, "fetch", "-q", "--refetch", "--no-filter")
+    assert "size_gb: 10" in reconcile("build --ref HEAD~1").out
+
+
+@pytest.mark.parametrize("link", ["overlays/prod", "overlays"])
+def test_an_environment_whose_folder_is_a_link_inside_the_tree_is_known(
+    reconcile: Command, link: str
+) -> None:
+    reconcile.write("reconcile.yaml", "manifests: [manifests]\n")
+    reconcile.write(
+        f"other/{link}/{'' if link.endswith('prod') else 'prod/'}a.yaml",
+        "Volume/shop/data: {spec: {size_gb: 33}}\n",
+    )
+    place = reconcile.root / link
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to("../other/overlays/prod" if link.endswith("prod") else "other/overlays")
+    commit(reconcile.root)
+    assert "size_gb: 33" in reconcile("build --env prod").out
+    assert "size_gb: 33" in reconcile("build --env prod --ref HEAD").out
+
+
+@pytest.mark.parametrize("ref", ["HEAD~99", "HEAD^{tree}", "main..main", "@{u}", ":/2", "gone"])
+def test_only_what_may_be_a_branch_or_tag_is_to_be_fetched(reconcile: Command, ref: str) -> None:
+    told = reconcile(f"validate --ref '{ref}'", code=1).err
+    assert f"git knows no commit `{ref}` here" in told
+    assert ("git fetch origin" in told) == (ref == "gone")
+    assert ("name one commit" in told) == (ref != "gone")
+
+
+def test_an_empty_repository_is_told(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    with pytest.raises(ReconcilerError) as refused:
+        find_repository(tmp_path, os.environ).commit_of("HEAD")
+    assert refused.value.help == "the repository has no commit yet"

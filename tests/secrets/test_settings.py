@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ManifestError
+from reconciler.errors import ManifestError, ReconcilerError
 from reconciler.manifests.authoring.schema import json_schema
 from reconciler.settings import Found, find_settings
 from reconciler.steps import SecretRef
@@ -75,3 +75,36 @@ def test_the_schema_offers_every_source() -> None:
     assert all("description" in field for field in source.values())
     assert list(definitions["ValueSource"]["properties"]) == [name for name in source if name != "template"]
     assert set(definitions["SopsSource"]["properties"]) == {"file", "key"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "platform: {base_url: 'ftp://hunter2'}",
+            "`platform.base_url`: expected an address such as https://",
+        ),
+        ("platform: {base_url: 'https://u:hunter2@h'}", "without a user or password"),
+        (
+            "environments: {prod: {platform: {base_url: 'https://u:hunter2@h'}}}",
+            "expected an address such as",
+        ),
+        ("overlays: ../hunter2", "`overlays`: expected a folder inside the project"),
+        ("secrets: {age_recipients: [hunter2]}", "expected a public recipient: age1"),
+        ("environments: {Prod: {}}", "expected a name of at most 63 lower-case letters"),
+    ],
+)
+def test_what_is_allowed_is_said_in_words(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "reconcile.yaml").write_text(text)
+    with pytest.raises(ManifestError) as refused:
+        find_settings(tmp_path, {})
+    (problem,) = refused.value.diagnostics
+    assert told in problem.message
+    assert "pattern" not in problem.message
+    assert "hunter2" not in problem.message
+
+
+def test_an_address_with_a_password_is_refused_in_the_variable_without_showing_it(tmp_path: Path) -> None:
+    with pytest.raises(ReconcilerError, match="RECONCILE_BASE_URL: expected an address") as refused:
+        find_settings(tmp_path, {"RECONCILE_BASE_URL": "https://u:hunter2@h"})
+    assert "hunter2" not in str(refused.value)

@@ -1,6 +1,7 @@
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -106,8 +107,23 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
         value_of(ref)
 
 
-def test_an_endless_file_is_read_only_a_little() -> None:
-    assert len(read_bytes(Path("/dev/zero"), "it", MAX_BYTES)) == MAX_BYTES + 1
+@pytest.mark.parametrize("source", ["file", "age"])
+def test_a_pipe_that_nobody_writes_to_is_refused_at_once(root: Path, source: Literal["file", "age"]) -> None:
+    os.mkfifo(root / "pipe")
+    sources = Sources(root, {"RECONCILE_AGE_IDENTITY_FILE": str(root / "pipe")})
+    with pytest.raises(SecretUnavailable, match="pipe` cannot be read: it is no regular file"):
+        sources.value(SecretRef(source, "pipe"), nothing_known)
+    (root / "pw.age").write_text("x")
+    with pytest.raises(SecretUnavailable, match=r"identity's file .*: it is no regular file"):
+        sources.value(SecretRef("age", "pw.age"), nothing_known)
+
+
+def test_a_device_is_refused_and_a_long_file_read_only_a_little(tmp_path: Path) -> None:
+    with pytest.raises(SecretUnavailable, match="no regular file"):
+        read_bytes(Path("/dev/zero"), "it", 10)
+    long = tmp_path / "long"
+    long.write_bytes(bytes(100))
+    assert len(read_bytes(long, "it", 10)) == 11
 
 
 @pytest.mark.parametrize("known", [{}, {HOST: None}])

@@ -4,6 +4,7 @@ What it says about repositories and names is turned into advice here.
 """
 
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
@@ -20,12 +21,13 @@ _KEPT = (
     "GIT_CEILING_DIRECTORIES",
     "GIT_DISCOVERY_ACROSS_FILESYSTEM",
     "GIT_EXEC_PATH",
-    "GIT_SSH",  # this and the next one: a partial clone fetches what is missing
-    "GIT_SSL",
 )
 _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",  # a partial clone may fetch what is missing, but never asks
+    # A partial clone would fetch what is missing, by programs that its configuration names.
+    "GIT_NO_LAZY_FETCH": "1",  # git 2.45 and newer
+    "GIT_ALLOW_PROTOCOL": "",  # older ones: no way to fetch is allowed
+    "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",  # messages are read below
 }
 _ALWAYS = (
@@ -36,6 +38,10 @@ _ALWAYS = (
     "-c",
     "core.fsmonitor=false",
 )
+
+
+_NAME = re.compile(r"[\w./+-]+")  # of a branch, a tag or a commit, without what git computes from it
+_PARTIAL = ("promisor remote", "lazy fetching disabled", "fatal: transport ")
 
 
 class GitFailed(ReconcilerError):
@@ -74,8 +80,18 @@ class Git:
         except OSError as failure:
             raise ReconcilerError(f"git cannot be run: {failure.strerror or failure}") from failure
         if done.returncode not in allowed:
-            raise _explained(done.stderr.decode(errors="replace"), self.folder)
+            told = done.stderr.decode(errors="replace")
+            raise (
+                self.incomplete() if any(map(told.__contains__, _PARTIAL)) else _explained(told, self.folder)
+            )
         return done
+
+    def incomplete(self) -> ReconcilerError:
+        """What to say where an object of the history is not in this clone."""
+        return ReconcilerError(
+            "this clone does not hold all files of that revision, and none are fetched from here",
+            help="fetch them first: git fetch --refetch --no-filter (or clone without `--filter`)",
+        )
 
     def text(self, *arguments: str) -> str:
         """What it prints, without the final line break."""
@@ -114,6 +130,10 @@ class Git:
         return self.text("rev-parse", "--is-inside-work-tree") != "true"
 
     def _instead_of(self, ref: str) -> str:
+        if ref == "HEAD":
+            return "the repository has no commit yet"
+        if not _NAME.fullmatch(ref) or ".." in ref:
+            return "name one commit, by a branch, a tag or an id; `git rev-parse` shows what a name means"
         names = self.text("for-each-ref", "--format=%(refname:short)").splitlines()
         near = get_close_matches(ref, names, n=1)
         meant = f"did you mean `{near[0]}`? " if near else ""

@@ -48,9 +48,13 @@ class Revision:
 
     def folders(self, name: str) -> list[str]:
         """The names of the directories in the directory `name`, relative to the project's root."""
-        below = posixpath.normpath(self.git.prefix + name) + "/"
-        inside = (path.removeprefix(below) for path in self.tree if path.startswith(below))
-        return sorted({path.partition("/")[0] for path in inside if "/" in path})
+        real = self._follow(posixpath.normpath(self.git.prefix + name))
+        if real is None:
+            return []
+        below = f"{real}/"
+        inside = (path for path in self.tree if path.startswith(below))
+        first = {path.removeprefix(below).partition("/")[0] for path in inside}
+        return sorted(each for each in first if self._leads_to_folder(below + each))
 
     def read_files(
         self,
@@ -150,17 +154,25 @@ class Revision:
     def _is_folder(self, path: str) -> bool:
         return path == "." or any(each.startswith(f"{path}/") for each in self.tree)
 
+    def _leads_to_folder(self, path: str) -> bool:
+        real = self._follow(path)
+        return real is not None and self._is_folder(real)
+
     def _follow(self, path: str) -> str | None:
-        """Where the symbolic link at `path` leads, or else `path` itself; None for out of the repository."""
+        """`path` without symbolic links in it, or at its end; None where one leads out of the repository."""
         for _ in range(_MOST_LINKS):
-            entry = self.tree.get(path)
-            if entry is None or entry.mode != _LINK:
+            link = next(filter(self._is_link, _from_the_root(path)), None)
+            if link is None:
                 return path
-            (target,) = self._contents([entry.id])
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), os.fsdecode(target)))
+            (target,) = self._contents([self.tree[link].id])
+            there = posixpath.join(posixpath.dirname(link), os.fsdecode(target))
+            path = posixpath.normpath(there + path.removeprefix(link))
             if path.startswith(("/", "../")) or path == "..":
                 return None
         return None
+
+    def _is_link(self, path: str) -> bool:
+        return path in self.tree and self.tree[path].mode == _LINK
 
     def _leave_out_large(self, wanted: dict[str, str], problems: list[Diagnostic]) -> None:
         """Take files out of `wanted` that are too large to be manifests: all others are read at once."""
@@ -178,13 +190,11 @@ class Revision:
             return []
         answer = self.git.run("cat-file", "--batch", stdin="".join(f"{id}\n" for id in ids).encode()).stdout
         found, at = [], 0
-        for id in ids:
+        for _ in ids:
             end = answer.index(b"\n", at)
             header = answer[at:end].split()
             if len(header) != 3:
-                raise ReconcilerError(
-                    f"git does not have the object {id}", help="the clone is incomplete: fetch it again"
-                )
+                raise self.git.incomplete()
             size = int(header[2])
             found.append(answer[end + 1 : end + 1 + size])
             at = end + 1 + size + 1
@@ -205,6 +215,12 @@ def _entry(line: bytes) -> tuple[str, _Entry]:
     about, _, path = line.partition(b"\t")
     mode, _, id = about.decode().split()
     return os.fsdecode(path), _Entry(mode, id)
+
+
+def _from_the_root(path: str) -> Iterator[str]:
+    """`a`, `a/b` and `a/b/c` for `a/b/c`."""
+    parts = path.split("/")
+    yield from ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
 def _submodule(name: str) -> Diagnostic:
