@@ -222,10 +222,14 @@ def test_a_signal_that_is_passed_over_before_the_answer_is_read_ends_the_questio
     reading, writing = os.pipe()
     give_up = threading.Timer(20, os.write, (writing, b"never asked for"))
     give_up.start()
-    with pytest.raises(Interrupted), prompting():
+
+    def ask() -> None:
         with suppress(Interrupted):
             os.kill(os.getpid(), signal.SIGTERM)
         os.read(reading, 1)
+
+    with pytest.raises(Interrupted), prompting():
+        ask()
     assert not give_up.finished.is_set()
     give_up.cancel()
     os.close(reading)
