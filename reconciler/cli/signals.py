@@ -128,13 +128,20 @@ def run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
 def prompting() -> Iterator[None]:
     """While a person is asked, signals end it at once: the event loop does not run and would not see them.
 
-    One that comes just before the answer is read does not interrupt the reading: the next alarm does.
+    One that comes just before the answer is read does not interrupt the reading: the next alarm does. So
+    it is where `input` passed over the exception, as it does while it flushes the streams.
     """
+    came: list[int] = []
 
     def leave(number: int, frame: object) -> None:
+        came.append(number)
         raise Interrupted(number)
 
-    before = signal.signal(signal.SIGALRM, lambda number, frame: None)
+    def again(number: int, frame: object) -> None:
+        if came:
+            raise Interrupted(came[0])
+
+    before = signal.signal(signal.SIGALRM, again)
     signal.setitimer(signal.ITIMER_REAL, _ALARM_S, _ALARM_S)
     try:
         with _handled(leave):

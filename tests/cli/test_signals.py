@@ -5,6 +5,7 @@ import operator
 import os
 import signal
 import threading
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -210,6 +211,25 @@ def test_a_signal_that_comes_just_before_the_answer_is_read_ends_the_question_to
     kill_itself = partial(getattr(ctypes.CDLL(None), "raise"), signal.SIGTERM)
     with pytest.raises(Interrupted), prompting():
         list(map(operator.call, [kill_itself, partial(os.read, reading, 1)]))
+    assert not give_up.finished.is_set()
+    give_up.cancel()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_signal_that_is_passed_over_before_the_answer_is_read_ends_the_question_too() -> None:
+    """`input` drops what is raised while it flushes the streams."""
+    reading, writing = os.pipe()
+    give_up = threading.Timer(20, os.write, (writing, b"never asked for"))
+    give_up.start()
+
+    def ask() -> None:
+        with suppress(Interrupted):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.read(reading, 1)
+
+    with pytest.raises(Interrupted), prompting():
+        ask()
     assert not give_up.finished.is_set()
     give_up.cancel()
     os.close(reading)
