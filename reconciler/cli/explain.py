@@ -8,8 +8,15 @@ import click
 from reconciler.cli import options
 
 
+def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Kinds and codes, or the fields of the kind that is written already."""
+    from reconciler.pipeline.explain import topics_like
+
+    return topics_like(incomplete)
+
+
 @click.command("explain", short_help="Explain a kind, a field of it, or the code of an error.")
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=complete_topic)
 @click.option("--codes", is_flag=True, help="List the codes of all errors, warnings and remarks.")
 @options.output
 def command(topic: str | None, codes: bool, output: str) -> None:

@@ -89,7 +89,7 @@ def read_manifests(
     )
     if at is not None and found.env:
         known = sorted({*at.folders(found.settings.overlays), *found.settings.environments})
-        refuse_unknown_environment(found.env, known, f" at {ref}")
+        refuse_unknown_environment(found.env, known, found.settings.overlays, f" at {ref}")
     loaded = _load(given, found, at, whole=not paths, reporter=reporter, keep=keep)
     if at is not None:
         show_lines_of(at.texts)

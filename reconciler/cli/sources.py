@@ -83,12 +83,12 @@ def settings_here() -> "Found":
     found = find_settings(here, os.environ, context.meta.get(ENVIRONMENT, "") if context is not None else "")
     asked = context.params.get("ref") if context is not None else None
     if found.env and asked is None:  # at a git revision there may be others
-        refuse_unknown_environment(found.env, found.environments())
+        refuse_unknown_environment(found.env, found.environments(), found.settings.overlays)
     return found
 
 
-def refuse_unknown_environment(name: str, known: Sequence[str], where: str = "") -> None:
-    """Raises ReconcilerError when `name` is not `known`."""
+def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, where: str = "") -> None:
+    """Raises ReconcilerError when `name` is not `known`. `overlays`: the folder that holds theirs."""
     if name in known:
         return
     near = get_close_matches(name, known, n=1)
@@ -96,7 +96,7 @@ def refuse_unknown_environment(name: str, known: Sequence[str], where: str = "")
     raise ReconcilerError(
         f"there is no environment `{name}`{where}",
         help=f"{f'did you mean `{near[0]}`? ' if near else ''}{there}; one is a folder such as "
-        f"overlays/{name} beside reconcile.yaml, or a section of its `environments`",
+        f"{overlays}/{name} beside reconcile.yaml, or a section of its `environments`",
     )
 
 

@@ -35,6 +35,7 @@ _ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect
 
 # An id that a manifest may give: one segment of a path that `platform.paths.check` lets pass.
 ID_PATTERN = r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*"
+TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"  # one line, for what goes into addresses and bodies
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
 
 

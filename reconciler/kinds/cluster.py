@@ -12,7 +12,17 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
-from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, path_of, segment
+from reconciler.kinds.base import (
+    TEXT_PATTERN,
+    Field,
+    Kind,
+    Moves,
+    Spec,
+    Subject,
+    compare_fields,
+    path_of,
+    segment,
+)
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.model import (
     Action,
@@ -62,11 +72,16 @@ class Restore(Spec):
     from_: str = Describe(
         alias="from",
         min_length=1,
+        pattern=TEXT_PATTERN,
         description="Name of the PostgresCluster manifest to restore from, or a platform id.",
         examples=["orders"],
     )
     backup_id: str | None = Describe(
-        None, min_length=1, description="Label of the backup to restore.", examples=["20260131-120000F"]
+        None,
+        min_length=1,
+        pattern=TEXT_PATTERN,
+        description="Label of the backup to restore.",
+        examples=["20260131-120000F"],
     )
     pitr_time: Annotated[str, AfterValidator(_point_in_time)] | None = Describe(
         None,
@@ -81,7 +96,9 @@ class PostgresClusterSpec(Spec):
     `org_slug`, `plan` and `region` are required, except with `restore`.
     """
 
-    org_slug: str | None = Describe(None, min_length=1, description="Organization slug, or `personal`.")
+    org_slug: str | None = Describe(
+        None, min_length=1, pattern=TEXT_PATTERN, description="Organization slug, or `personal`."
+    )
     plan: (
         Annotated[
             Literal["basic", "starter", "launch", "scale", "Performance"],
@@ -92,7 +109,9 @@ class PostgresClusterSpec(Spec):
         ]
         | None
     ) = Describe(None, description="Selects CPU and memory; letter case does not matter.")
-    region: str | None = Describe(None, min_length=1, description="Region code of the primary.")
+    region: str | None = Describe(
+        None, min_length=1, pattern=TEXT_PATTERN, description="Region code of the primary."
+    )
     name: str | None = Describe(
         None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",

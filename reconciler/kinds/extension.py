@@ -21,7 +21,7 @@ from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.kinds import secret
-from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, path_of, segment
+from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, path_of, segment
 from reconciler.model import (
     Action,
     Address,
@@ -54,7 +54,6 @@ _HASH_DIGITS = 12
 _ANOTHER = "write a second Extension manifest for the new provider, and move the app over to it"
 
 
-_TEXT = r"^[^\x00-\x1f\x7f]*$"  # `min_length` says that it is empty
 Region = Annotated[str, Describe(min_length=1, pattern=r"^[A-Za-z0-9-]*$")]
 
 
@@ -65,17 +64,19 @@ class ExtensionSpec(Spec):
     name: str | None = Describe(
         None,
         min_length=1,
-        pattern=_TEXT,
+        pattern=TEXT_PATTERN,
         description="Name at the provider, unique across the platform; default: metadata.name.",
         examples=["shop-db"],
     )
-    organization_id: str = Describe(min_length=1, pattern=_TEXT, description="Unique id of the organization.")
-    organization_name: str = Describe(
-        min_length=1, pattern=_TEXT, description="Display name of the organization."
+    organization_id: str = Describe(
+        min_length=1, pattern=TEXT_PATTERN, description="Unique id of the organization."
     )
-    user_id: str = Describe(min_length=1, pattern=_TEXT, description="Id of the provisioning user.")
+    organization_name: str = Describe(
+        min_length=1, pattern=TEXT_PATTERN, description="Display name of the organization."
+    )
+    user_id: str = Describe(min_length=1, pattern=TEXT_PATTERN, description="Id of the provisioning user.")
     user_email: str = Describe(
-        min_length=1, pattern=_TEXT, description="Alias address that routes to that user."
+        min_length=1, pattern=TEXT_PATTERN, description="Alias address that routes to that user."
     )
     user_role: Literal["admin", "member"] = Describe(description="Role of that user.")
     primary_region: Region | None = Describe(

@@ -19,7 +19,7 @@ class MovedSpec(Spec):
     from_: str = Describe(
         alias="from", description="The address that the resource had, such as Volume/shop/data."
     )
-    to: str = Describe(description="The address that it has now; all of `count` go with it.")
+    to: str = Describe(description="The address that its manifest has now; all of `count` go with it.")
 
     @property
     def source(self) -> Address:

@@ -9,14 +9,11 @@ from pydantic import ConfigDict
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
-from reconciler.kinds.base import Spec
+from reconciler.kinds.base import TEXT_PATTERN, Spec
 from reconciler.steps import SecretRef
 
 ARMOR = "-----BEGIN AGE ENCRYPTED FILE-----"
-
-_NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
 _KEY = r"^[^\[\x00-\x1f\x7f]+$"  # sops takes every `[` for the begin of a component
-
 _PRIVATE_KEY = re.compile(r"\s*(AGE-SECRET-KEY-|-----BEGIN [A-Z ]*PRIVATE KEY)", re.IGNORECASE)
 
 Key = Annotated[str, Describe(pattern=_KEY)]
@@ -28,7 +25,7 @@ class SopsSource(Spec):
 
     file: str = Describe(
         min_length=1,
-        pattern=_NO_CONTROL,
+        pattern=TEXT_PATTERN,
         description="Path of the file, relative to the manifest's directory.",
         examples=["secrets.enc.yaml"],
     )
@@ -55,7 +52,7 @@ class ValueSource(Spec):
     file: str | None = Describe(
         None,
         min_length=1,
-        pattern=_NO_CONTROL,
+        pattern=TEXT_PATTERN,
         description="Path of a file, relative to the manifest's directory.",
         examples=["api-key.txt"],
     )

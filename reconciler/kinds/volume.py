@@ -10,7 +10,7 @@ from pydantic import Discriminator, Tag
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
-from reconciler.kinds.base import Field, Kind, Moves, Spec, Subject, compare_fields, segment
+from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.restarts import machine_reads, restart_remarks, restart_steps, settled_by_a_stop
 from reconciler.kinds.snapshots import (
@@ -44,12 +44,14 @@ class Compute(Spec):
 
     cpu_kind: Literal["shared", "performance"] | None = Describe(None, description="Kind of its CPUs.")
     cpus: int | None = Describe(None, ge=1, description="Number of its CPUs.", examples=[2])
-    gpu_kind: str | None = Describe(None, description="Model of its GPUs.", examples=["a100-pcie-40gb"])
+    gpu_kind: str | None = Describe(
+        None, pattern=TEXT_PATTERN, description="Model of its GPUs.", examples=["a100-pcie-40gb"]
+    )
     gpus: int | None = Describe(None, ge=0, description="Number of its GPUs.", examples=[1])
     host_dedication_id: str | None = Describe(
-        None, description="Dedicated host to place the volume on.", examples=["hd_123"]
+        None, pattern=TEXT_PATTERN, description="Dedicated host to place the volume on.", examples=["hd_123"]
     )
-    kernel_args: list[str] | None = Describe(
+    kernel_args: list[Annotated[str, Describe(pattern=TEXT_PATTERN)]] | None = Describe(
         None, description="Arguments of its kernel.", examples=[["quiet"]]
     )
     memory_mb: int | None = Describe(None, ge=1, description="Its memory in MB.", examples=[2048])
@@ -68,10 +70,10 @@ class Origin(Spec):
     """Where the data comes from: exactly one of the three."""
 
     snapshot_id: str | None = Describe(
-        None, description="Snapshot to create the volume from.", examples=["vs_123"]
+        None, pattern=TEXT_PATTERN, description="Snapshot to create the volume from.", examples=["vs_123"]
     )
     source_volume_id: str | None = Describe(
-        None, description="Id of the volume to fork.", examples=["vol_123"]
+        None, pattern=TEXT_PATTERN, description="Id of the volume to fork.", examples=["vol_123"]
     )
     volume: str | None = Describe(
         None, description="Name of the Volume manifest of the same app to fork.", examples=["data"]
@@ -94,7 +96,10 @@ class VolumeSpec(Spec):
         examples=["data"],
     )
     region: str | None = Describe(
-        None, min_length=1, description="Region code; default: the app's primary region."
+        None,
+        min_length=1,
+        pattern=TEXT_PATTERN,
+        description="Region code; default: the app's primary region.",
     )
     size_gb: Size | None = Describe(
         None,
@@ -109,17 +114,27 @@ class VolumeSpec(Spec):
         None, description="Encryption at rest; default true. Fixed at creation."
     )
     fstype: str | None = Describe(
-        None, min_length=1, description="File system; default ext4. Fixed at creation.", examples=["ext4"]
+        None,
+        min_length=1,
+        pattern=TEXT_PATTERN,
+        description="File system; default ext4. Fixed at creation.",
+        examples=["ext4"],
     )
     auto_backup_enabled: bool | None = Describe(None, description="Automatic daily snapshots; default true.")
     snapshot_retention: int | None = Describe(
         None, ge=1, le=60, description="Days to keep snapshots; default 5. Applies to new snapshots only."
     )
     snapshot_id: str | None = Describe(
-        None, description="The platform's own word for `from.snapshot_id`.", examples=["vs_123"]
+        None,
+        pattern=TEXT_PATTERN,
+        description="The platform's own word for `from.snapshot_id`.",
+        examples=["vs_123"],
     )
     source_volume_id: str | None = Describe(
-        None, description="The platform's own word for `from.source_volume_id`.", examples=["vol_123"]
+        None,
+        pattern=TEXT_PATTERN,
+        description="The platform's own word for `from.source_volume_id`.",
+        examples=["vol_123"],
     )
     from_: Origin | None = Describe(
         None,

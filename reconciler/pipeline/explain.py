@@ -61,6 +61,23 @@ def find_field(page: "KindPage", path: str) -> "FieldPage":
     )
 
 
+def topics_like(start: str) -> list[str]:
+    """The topics that begin with `start`, whatever its letter case: kinds and codes, or a kind's fields."""
+    from reconciler.kinds import find_kinds
+    from reconciler.manifests.authoring.reference import kind_page
+
+    found = [*find_kinds(), *known_codes()]
+    name, dot, path = start.partition(".")
+    if dot:
+        left_out = "" if path.startswith(_ROOT) else _ROOT
+        pages = [kind_page(kind) for kind in find_kinds().values() if kind.name.lower() == name.lower()]
+        fields = [
+            (page.name, field.path.removeprefix(left_out)) for page in pages for field in page.all_fields()
+        ]
+        found = [f"{kind}.{field}" for kind, field in fields]
+    return sorted(topic for topic in found if topic.lower().startswith(start.lower()))
+
+
 def all_explanations() -> list[Explanation]:
     return [read_explanation(code) for code in known_codes()]
 

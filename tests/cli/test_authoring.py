@@ -160,6 +160,17 @@ def test_verbs_options_kinds_and_addresses_are_completed(run: Run, tmp_path: Pat
     assert completed("apply", "--approve-delete", "Volume/shop/l") == ["Volume/shop/logs"]
     assert completed("show", "") == ["PostgresCluster/orders", *recorded_and_declared]
     assert completed("extension", "show", "") == []
+    assert completed("explain", "vol") == ["Volume", "volume-attached", "volume-shrink"]
+    assert completed("explain", "Volume.s") == [
+        "Volume.size_gb",
+        "Volume.size_gb.max",
+        "Volume.size_gb.min",
+        "Volume.snapshot_id",
+        "Volume.snapshot_retention",
+        "Volume.source_volume_id",
+        "Volume.spec",
+    ]
+    assert completed("explain", "volume.spec.n") == ["Volume.spec.name"]
 
 
 @pytest.mark.parametrize(

@@ -131,12 +131,13 @@ def test_no_environment_can_be_named_that_leads_elsewhere(reconcile: Command) ->
 
 
 def test_an_unknown_environment_names_those_there_are(reconcile: Command) -> None:
-    reconcile.write("reconcile.yaml", "environments: {test: {platform: {rate_limit: null}}}\n")
+    settings = "overlays: of\nenvironments: {test: {platform: {rate_limit: null}}}\n"
+    reconcile.write("reconcile.yaml", settings)
     reconcile.write("manifests/a.yaml", volume())
-    reconcile.write("overlays/prod/a.yaml", "# nothing differs\n")
+    reconcile.write("of/prod/a.yaml", "# nothing differs\n")
     told = reconcile("validate --env prd", code=1).err
     assert "error: there is no environment `prd`" in told
-    assert "did you mean `prod`? environments are prod, test" in told
+    assert "did you mean `prod`? environments are prod, test; one is a folder such as of/prd" in told
     assert reconcile("validate --env test").out == reconcile("validate").out
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.kinds.base import Field, Kind
+from reconciler.kinds.base import TEXT_PATTERN, Field, Kind
 from reconciler.manifests.authoring.schema import kind_schema
 from reconciler.manifests.envelope import API_VERSION, LifecycleBlock
 from reconciler.model import Effect
@@ -195,7 +195,9 @@ def _limits(form: Mapping[str, Any]) -> tuple[str, ...]:
         words.append(f"at most {form['maximum']}")
     if form.get("minLength"):
         words.append("not empty")
-    if "pattern" in form:
+    if form.get("pattern") == TEXT_PATTERN:
+        words.append("on one line")
+    elif "pattern" in form:
         words.append(f"matches `{form['pattern'].removeprefix('^').removesuffix('$')}`")
     return tuple(words)
 
