@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from reconciler.kinds.base import ID_PATTERN, Kind
 from reconciler.kinds.declared import Declared
 from reconciler.model import Address, Path
@@ -56,10 +58,15 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
 
 
 def _unusable(live: Live, declared: Declared) -> str:
-    """Why no manifest can name the object by its id; "" where one can, or need not."""
-    if live.id == declared.name:  # a secret, of whose name its kind tells
+    """Why no manifest can say what the object is, or name it by its id; "" where one can, or need not."""
+    if declared.skeleton or declared.refused:
         return ""
-    if declared.skeleton or live.kind.id_path != Kind.id_path or re.fullmatch(ID_PATTERN, live.id):
+    try:
+        live.kind.Spec.model_validate(declared.spec)
+    except ValidationError as failure:
+        name = failure.errors(include_url=False, include_input=False)[0]["loc"][0]
+        return f"no manifest can have its `{name}`"
+    if live.kind.id_path != Kind.id_path or re.fullmatch(ID_PATTERN, live.id):
         return ""
     return "no manifest can have its id"
 

@@ -100,7 +100,7 @@ def test_an_app_that_is_called_like_the_settings_file_does_not_touch_it(tmp_path
 
 
 def test_an_organization_with_a_hostile_slug_stays_in_the_folder(tmp_path: Path) -> None:
-    slug = "../../.ssh/x\n"
+    slug = "../../.ssh/x"
     live: dict[str, Any] = {"/v1/postgres/orders0000000000": {"data": cluster(organization={"slug": slug})}}
     scene = Scene(tmp_path, live)
     scene.run(alone=["orders0000000000"])

@@ -138,7 +138,15 @@ def test_destroyed_volumes_are_left_out_and_an_error_when_asked_for_by_id(scene:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"status": "failed"}, {"plan": "custom"}, {"plan": None}, {"organization": None}]
+    "fields",
+    [
+        {"status": "failed"},
+        {"plan": "custom"},
+        {"plan": None},
+        {"organization": None},
+        {"organization": {"slug": "acme\n"}},
+        {"region": "ams\x00"},
+    ],
 )
 def test_a_cluster_that_no_quiet_manifest_can_stand_for_is_left_out_and_told(
     scene: Scene, fields: dict[str, Any]
