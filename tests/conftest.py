@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -12,7 +13,12 @@ _ENOUGH_BYTES = 1 << 30  # a whole run leaves some 200 MB, much of it PostgreSQL
 
 
 def pytest_configure() -> None:
-    """Temporary files go where syncing is free: every case syncs some, and a disk makes it wait."""
+    """Temporary files go where syncing is free: every case syncs some, and a disk makes it wait.
+
+    And signals have their effect, also where whoever started this ignores them (`nohup`, a job behind `&`).
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     writable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK)
     if "TMPDIR" not in os.environ and writable and shutil.disk_usage(_MEMORY).free > _ENOUGH_BYTES:
         os.environ["TMPDIR"] = str(_MEMORY)
