@@ -297,7 +297,8 @@ def the_store_fails(shop: Workshop) -> None:
 
 
 def it_is_killed(shop: Workshop) -> None:
-    for passing, value in enumerate((ENV, OLD, FILE)):
+    # A new value is set in two secrets, whatever the run before has brought about: one may pass.
+    for passing, value in ((0, ENV), (1, OLD), (1, FILE)):
         _hold_an_answer(shop, passing)
         shop.struck(signal.SIGKILL, env={"SHOP_PASSWORD": value})
         shop.platform.clear()
@@ -323,7 +324,7 @@ def _hold_an_answer(shop: Workshop, passing: int) -> None:
     path = SECRETS.replace("APP", shop.app)
     for _ in range(passing):
         shop.platform.fault("POST", path, "delay", delay_s=0)
-    shop.platform.fault("POST", path, "delay", delay_s=1)
+    shop.platform.fault("POST", path, "delay", delay_s=5)
 
 
 def a_bug_strikes(name: str) -> Scenario:
