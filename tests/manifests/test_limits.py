@@ -5,7 +5,8 @@ import pytest
 from reconciler.diagnostics import Diagnostic
 from reconciler.manifests.problems import MOST_PROBLEMS as MOST_SHOWN
 from reconciler.manifests.reading import compose as composer
-from reconciler.manifests.reading.compose import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS, MOST_PROBLEMS, compose
+from reconciler.manifests.reading.compose import compose
+from reconciler.manifests.reading.limits import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS, MOST_PROBLEMS
 from reconciler.manifests.reading.text import LONGEST_LINE, MOST_BYTES
 from tests.manifests.conftest import LoadFiles, codes, volume
 

@@ -5,10 +5,8 @@ last of two equal keys silently. This one builds plain values from libyaml's eve
 with a stack of its own and refuses what no manifest needs.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -25,24 +23,25 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.diagnostics import Diagnostic, Span
 from reconciler.manifests.reading.complaint import NO_DOCUMENT_START
-from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, resolve
-from reconciler.manifests.reading.spans import PathNode, SpanTable
+from reconciler.manifests.reading.limits import (
+    MOST_DEPTH,
+    MOST_DOCUMENT_EVENTS,
+    MOST_DOCUMENTS,
+    MOST_FILE_EVENTS,
+    MOST_PROBLEMS,
+)
+from reconciler.manifests.reading.merging import MERGE, Placed, merge
+from reconciler.manifests.reading.refusals import Refusals, beginning
+from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
+from reconciler.manifests.reading.spans import PathNode, SpanTable, key_child
 from reconciler.manifests.reading.syntax import explain
 from reconciler.manifests.reading.text import decode
-from reconciler.model import Path, pack_span, unpack_span
-
-MOST_DEPTH = 64
-MOST_DOCUMENT_EVENTS = 20_000  # a key, a value, either end of a list or mapping: an event each
-MOST_FILE_EVENTS = 500_000
-MOST_DOCUMENTS = 20_000
-MOST_PROBLEMS = 20
+from reconciler.model import Path
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_MERGE = object()  # stands for a plain `<<` among the keys of a mapping being built
 _NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})
-_TAG = re.compile(r"!\S*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def compose(data: bytes, file: str, table: SpanTable | None = None) -> Composed:
     except yaml.MarkedYAMLError as problem:
         if problem.problem == NO_DOCUMENT_START and composed.documents:
             composed.documents.pop()  # it was not at its end: what could be said of it would be wrong
-        composed.diagnostics.append(explain(problem, file, composer.lines))
+        composed.diagnostics.append(explain(problem, file, composer.refusals.lines))
     return composed
 
 
@@ -111,18 +110,12 @@ class _Stop(Exception):
 
 class _Composer:
     def __init__(self, text: str, file: str, table: SpanTable) -> None:
-        self.text = text
-        self.file = file
+        self.refusals = Refusals(text, file)
         self.table = table
         self.next_event: Callable[[], Event] = _LOADER(text).get_event
         self.problems: list[Diagnostic] = []
         self.events_left = MOST_FILE_EVENTS
         self.documents_left = MOST_DOCUMENTS
-
-    @cached_property
-    def lines(self) -> list[str]:
-        """Also the empty one after a final line break, where the text ends."""
-        return re.split("\r\n|\r|\n", self.text)
 
     def begins_document(self) -> bool:
         """Pass over what stands between two documents; False at the end of the stream."""
@@ -132,7 +125,7 @@ class _Composer:
             if kind is DocumentStartEvent:
                 self.documents_left -= 1
                 if self.documents_left < 0:
-                    raise _Stop(self.too_many_documents(event))
+                    raise _Stop(self.refusals.too_many_documents(event))
                 return True
             if kind is StreamEndEvent:
                 return False
@@ -143,7 +136,7 @@ class _Composer:
         One loop over the events with the innermost collection in local variables: this is where
         the time of loading goes, so positions are packed in place (see `model.pack_span`).
         """
-        next_event = self.next_event
+        next_event, refusals = self.next_event, self.refusals
         problems_before = len(self.problems)
         budget = max(1, min(MOST_DOCUMENT_EVENTS, self.events_left))
         expanded = 0  # events that aliases stood for
@@ -151,9 +144,8 @@ class _Composer:
         event: Any = None
 
         node = self.table.root
-        nodes: list[PathNode] = []
-        positions: list[int] = []
-        key_positions: list[int] = []
+        placed = Placed([], [], [])
+        nodes, positions, key_positions = placed
         surprises: dict[Path, str] = {}
         has_nulls = False
         anchors: dict[str, tuple[Any, int] | None] = {}  # None: not yet closed
@@ -174,8 +166,10 @@ class _Composer:
             kind = event.__class__
 
             if kind is MappingEndEvent or kind is SequenceEndEvent:
-                if mapping is not None and _MERGE in mapping:
-                    self.merge(mapping, node, nodes, positions, key_positions)
+                if mapping is not None and MERGE in mapping:
+                    wrong = merge(mapping, node, placed)
+                    if wrong is not None:
+                        self.report(refusals.merge(wrong))
                 if anchor is not None:
                     anchors[anchor] = (sequence if mapping is None else mapping, count + expanded - opened)
                 if slot >= 0 and event.end_mark.line == (positions[slot] >> 40) - 1:
@@ -190,17 +184,18 @@ class _Composer:
             line = start.line
             position = ((line + 1) << 40) | ((start.column + 1) << 20)
             if kind is ScalarEvent:
-                position |= (end.column if end.line == line else len(self.lines[line])) + 1
+                position |= (end.column if end.line == line else len(refusals.lines[line])) + 1
                 text = event.value
                 plain = not event.style
                 if event.tag is not None:
-                    self.refuse_tag(event)
+                    self.report(refusals.tag(event))
                 if mapping is not None and key is None:
                     key = node.children.get(text)
                     if key is None:
                         key = self.key(node, text, plain, position)
                     if key.name in mapping:
-                        self.refuse_duplicate(key, position, nodes, key_positions)
+                        first = key_positions[nodes.index(key)]
+                        self.report(refusals.duplicate_key(key.path, position, first))
                     key_position = position
                     if event.anchor is not None:
                         anchors[event.anchor] = (text, 1)
@@ -215,24 +210,24 @@ class _Composer:
                 known = anchors.get(event.anchor)
                 surprising = False
                 if known is None:
-                    raise _Stop(self.bad_alias(event, position, open=event.anchor in anchors))
+                    raise _Stop(refusals.alias(event, position, open=event.anchor in anchors))
                 if mapping is not None and key is None:
-                    raise _Stop(self.bad_key(position, "an alias cannot be a key"))
+                    raise _Stop(refusals.key_that_is_no_scalar("an alias", position))
                 value, size = known
                 expanded += size
                 if count + expanded > budget:
-                    raise _Stop(self.too_much(position, budget, aliases=True))
+                    raise _Stop(refusals.too_much(position, budget, aliases=True))
                 if len(stack) + _height(value) > MOST_DEPTH:
-                    raise _Stop(self.too_deep(position))
+                    raise _Stop(refusals.too_deep(position))
             else:
                 position |= start.column + 2
                 surprising = False
                 if event.tag is not None:
-                    self.refuse_tag(event)
+                    self.report(refusals.tag(event))
                 if mapping is not None and key is None:
-                    raise _Stop(self.bad_key(position, "a list or mapping cannot be a key"))
+                    raise _Stop(refusals.key_that_is_no_scalar("a list or mapping", position))
                 if len(stack) >= MOST_DEPTH:
-                    raise _Stop(self.too_deep(position))
+                    raise _Stop(refusals.too_deep(position))
                 value = {} if kind is MappingStartEvent else []
 
             if mapping is not None:
@@ -264,179 +259,28 @@ class _Composer:
             elif not stack:
                 break
         else:
-            raise _Stop(self.too_much(self.position(event), budget, aliases=False))
+            raise _Stop(refusals.too_much(beginning(event), budget, aliases=False))
 
         self.events_left -= count + expanded
         if len(self.problems) > problems_before:
             return None
-        spans, key_spans = self.table.spans(nodes, positions, key_positions)
+        spans, key_spans = self.table.spans(*placed)
         return Document(root, spans, key_spans, surprises or _NO_SURPRISES, has_nulls)
 
     def key(self, node: PathNode, text: str, plain: bool, position: int) -> PathNode:
         """The path of a key that `node` has not seen, or that is written like something else than text."""
         if text == "<<" and plain:
-            return node.child(_MERGE, "<<", _MERGE)
-        if plain and not _is_text(text):
+            return node.child(MERGE, "<<", MERGE)
+        if plain and not is_text(text):
             is_boolean = isinstance(resolve(text)[0], bool)
-            message = (
-                f"the key `{text}` is a boolean in YAML 1.1"
-                if is_boolean
-                else f"the key `{text}` is not text"
-            )
-            self.report(
-                error(
-                    "non-string-key",
-                    message if text else "a key is empty",
-                    self.span(position),
-                    help=f'quote it: "{text}"' if text else "",
-                )
-            )
-        return _key_child(node, text)
-
-    def merge(
-        self,
-        mapping: dict[Any, Any],
-        node: PathNode,
-        nodes: list[PathNode],
-        positions: list[int],
-        key_positions: list[int],
-    ) -> None:
-        """Replace `<<` by what it brings: keys of `mapping` itself win, then the first mapping listed.
-
-        What stands in a mapping written right there keeps its positions; what comes by an alias has none but
-        the alias's.
-        """
-        sources = mapping.pop(_MERGE)
-        begins = nodes.index(node.children[_MERGE])
-        places = {nodes[index]: index for index in range(begins, len(nodes))}
-        listed = isinstance(sources, list)
-        for number, source in enumerate(sources if listed else [sources]):
-            if not isinstance(source, dict):
-                told = "`<<` takes a mapping or a list of mappings"
-                self.report(error("bad-merge", told, self.span(positions[begins])))
-                return
-            origin = nodes[begins].child(number, number, number) if listed else nodes[begins]
-            position = positions[places.get(origin, begins)]
-            for name, value in source.items():
-                if name not in mapping:
-                    mapping[name] = value
-                    child, written = _key_child(node, name), places.get(_key_child(origin, name))
-                    nodes.append(child)
-                    positions.append(position if written is None else positions[written])
-                    key_positions.append(position if written is None else key_positions[written])
-                    if written is not None:
-                        lists = (nodes, positions, key_positions)
-                        self.merge_inside(value, nodes[written], child, places, *lists)
-
-    def merge_inside(
-        self,
-        value: Any,
-        origin: PathNode,
-        node: PathNode,
-        places: Mapping[PathNode, int],
-        nodes: list[PathNode],
-        positions: list[int],
-        key_positions: list[int],
-    ) -> None:
-        """The positions of all that stands in `value` below `origin`, also below `node`."""
-        names: Iterable[Any] = ()
-        if origin.children:  # what an alias brought has none
-            names = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-        for name in names:
-            part, twin = (
-                (each.child(name, name, name) if isinstance(name, int) else _key_child(each, name))
-                for each in (origin, node)
-            )
-            written = places.get(part)
-            if written is not None:
-                nodes.append(twin)
-                positions.append(positions[written])
-                key_positions.append(key_positions[written])
-                self.merge_inside(value[name], part, twin, places, nodes, positions, key_positions)
+            self.report(self.refusals.key_that_is_no_text(text, position, is_boolean=is_boolean))
+        return key_child(node, text)
 
     def report(self, problem: Diagnostic) -> None:
         """Keep `problem` and read on, unless there are too many."""
         if len(self.problems) >= MOST_PROBLEMS:
             raise _Stop(problem)
         self.problems.append(problem)
-
-    def refuse_duplicate(
-        self, key: PathNode, position: int, nodes: list[PathNode], key_positions: list[int]
-    ) -> None:
-        first = self.span(key_positions[nodes.index(key)])
-        help = "remove one of the two"
-        if key.path in (("apiVersion",), ("kind",), ("metadata",), ("spec",)):
-            help += ", or write `---` before a second manifest"
-        self.report(
-            error(
-                "duplicate-key",
-                f"the key `{key.path[-1]}` stands here twice",
-                self.span(position),
-                notes=(f"first at {first.file}:{first.line}:{first.column}",),
-                help=help,
-            )
-        )
-
-    def refuse_tag(self, event: Any) -> None:
-        line, column = event.start_mark.line, event.start_mark.column
-        found = _TAG.search(self.lines[line], column)  # an anchor may stand before the tag
-        width = 1
-        if found:
-            column, width = found.start(), len(found[0])
-        self.report(
-            error(
-                "tag-refused",
-                "tags are not read from manifests",
-                Span(self.file, line + 1, column + 1, column + 1 + width),
-                help="remove the tag; quote a text that begins with `!`",
-            )
-        )
-
-    def bad_key(self, position: int, message: str) -> Diagnostic:
-        span = self.span(position)
-        before = span.column - 2
-        if before >= 0 and self.lines[span.line - 1].startswith("{{", before):
-            return error(
-                "non-string-key",
-                "`{{` begins no value",
-                Span(self.file, span.line, span.column - 1, span.column + 1),
-                help="templates are not rendered here: do that first, or quote the text",
-            )
-        return error("non-string-key", message, span, help="a key is text")
-
-    def bad_alias(self, event: AliasEvent, position: int, *, open: bool) -> Diagnostic:
-        if open:
-            return error("recursive-alias", f"`*{event.anchor}` contains itself", self.span(position))
-        return error(
-            "unknown-anchor",
-            f"no anchor `&{event.anchor}` stands before this alias in the document",
-            self.span(position),
-            help="an anchor is known in its own document only; quote a text that begins with `*`",
-        )
-
-    def too_deep(self, position: int) -> Diagnostic:
-        message = f"lists and mappings are nested more than {MOST_DEPTH} deep"
-        return error("too-deep", message, self.span(position))
-
-    def too_much(self, position: int, budget: int, *, aliases: bool) -> Diagnostic:
-        if budget < MOST_DOCUMENT_EVENTS:
-            message = f"the file holds more than {MOST_FILE_EVENTS:,} keys and values"
-            return error("too-large", message, self.span(position), help="split it into several files")
-        expand = " once its aliases are expanded" if aliases else ""
-        message = f"the document holds more than {MOST_DOCUMENT_EVENTS:,} keys and values{expand}"
-        help = "write out what is meant, without aliases" if aliases else "split it into several documents"
-        return error("too-large", message, self.span(position), help=help)
-
-    def too_many_documents(self, event: Event) -> Diagnostic:
-        message = f"the file holds more than {MOST_DOCUMENTS:,} documents"
-        span = self.span(self.position(event))
-        return error("too-large", message, span, help="split it into several files")
-
-    def position(self, event: Any) -> int:
-        return pack_span(event.start_mark.line + 1, event.start_mark.column + 1, event.start_mark.column + 2)
-
-    def span(self, position: int) -> Span:
-        return unpack_span(self.file, position)
 
 
 def _height(value: Any) -> int:
@@ -447,17 +291,3 @@ def _height(value: Any) -> int:
         height += 1
         level = [part for item in inner for part in (item.values() if isinstance(item, dict) else item)]
     return height
-
-
-def _is_text(text: str) -> bool:
-    """Whether the plain scalar `text` is text."""
-    return text[:1] not in FIRST_CHARACTERS or isinstance(resolve(text)[0], str)
-
-
-def _key_child(node: PathNode, text: str) -> PathNode:
-    """The path below `node` for the key `text`.
-
-    Only a key that needs no quotes is found by its text alone, so that finding it means that it is fine.
-    """
-    ordinary = text != "<<" and _is_text(text)
-    return node.child(text if ordinary else (text,), text, text)

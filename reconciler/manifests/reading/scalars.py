@@ -62,3 +62,8 @@ def written(value: Any) -> str:
     if isinstance(value, float) and not isfinite(value):
         return ".nan" if isnan(value) else ".inf" if value > 0 else "-.inf"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_text(text: str) -> bool:
+    """Whether the plain scalar `text` is text."""
+    return text[:1] not in FIRST_CHARACTERS or isinstance(resolve(text)[0], str)

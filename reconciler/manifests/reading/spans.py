@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reconciler.manifests.reading.scalars import is_text
 from reconciler.model import Path
 
 _MOST_NODES = 200_000
@@ -30,6 +31,15 @@ class PathNode:
         if node is None:
             node = self.children[slot] = PathNode((*self.path, part), name)
         return node
+
+
+def key_child(node: PathNode, text: str) -> PathNode:
+    """The path below `node` for the key `text`.
+
+    Only a key that needs no quotes is found by its text alone, so that finding it means that it is fine.
+    """
+    ordinary = text != "<<" and is_text(text)
+    return node.child(text if ordinary else (text,), text, text)
 
 
 class Spans(Mapping[Path, int]):

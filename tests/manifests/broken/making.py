@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.manifests import files
-from reconciler.manifests.reading.compose import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS
+from reconciler.manifests.reading.limits import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS
 from reconciler.manifests.reading.text import LONGEST_LINE, MOST_BYTES
 
 NOBODY = 65534
