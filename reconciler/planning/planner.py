@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
-from reconciler.kinds.base import PENDING_VALUE, Kind, Power, Subject
+from reconciler.kinds.base import PENDING_VALUE, Kind, Subject
 from reconciler.model import (
     Action,
     Address,
@@ -40,6 +40,7 @@ from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.ignores import in_force
 from reconciler.planning.known import fill_known
 from reconciler.planning.match import Matched, match_objects, match_unseen
+from reconciler.planning.neighbours import secret_setters, taken_secrets, wanted_powers
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.planning.renames import find_renames
 from reconciler.steps import Plan, Read
@@ -119,8 +120,8 @@ class Planner:
         self._extra: dict[Read, Sequence[Any]] = {}
         self._unread: dict[Read, str] = {}
         self._missing: list[StateRecord] = []
-        self._powers = self._wanted_powers(selected)
-        self._sets = self._secret_setters()
+        self._powers = wanted_powers(kinds, self._resources, records, selected)
+        self._sets = secret_setters(kinds, self._resources, records)
         self._draft = Draft(kinds)
         for resource, expired in checked:
             if expired:
@@ -136,7 +137,9 @@ class Planner:
                 self._draft.refuse(address, why, question)
             else:
                 self._outside[address] = why
-        self._refuse_taken_secrets()
+        for address, problem in taken_secrets(kinds, self._resources, self._sets):
+            if self._focused(address):
+                self._draft.refuse(address, problem.message, problem)
         for resource in resources:
             if resource.address not in self._draft.changes and self._near(resource.address):
                 self._place(resource)
@@ -168,58 +171,6 @@ class Planner:
             moves = decide(kind, subject, matched, listed=True, now=self._now)
             if moves.action is Action.NOOP and any(step.wait is not None for step in moves.steps):
                 self._outside[subject.address] = "it is still being made"
-
-    def _wanted_powers(self, selected: Callable[[StateRecord], bool]) -> dict[str | None, dict[str, Power]]:
-        """What is wanted of machines, by app and id: after the manifests, also those not given."""
-        powers: dict[str | None, dict[str, Power]] = {}
-        names = {name for name, kind in self._kinds.items() if type(kind).power is not Kind.power}
-        for address in [*self._resources, *(each for each in self._records if each not in self._resources)]:
-            if address.kind not in names:
-                continue
-            resource, record = self._resources.get(address), self._records.get(address)
-            if resource is None and record is not None and selected(record):
-                continue  # its manifest has left: nobody wants anything of it
-            power = self._kinds[address.kind].power(address, resource, record)
-            if power is not None:
-                powers.setdefault(address.app, {})[power.machine] = power
-        return powers
-
-    def _secret_setters(self) -> dict[str | None, dict[str, list[Address]]]:
-        """Who sets which secret, by app: after the manifests, and after the records of all others."""
-        sets: dict[str | None, dict[str, list[Address]]] = {}
-        names = {
-            name for name, kind in self._kinds.items() if type(kind).secret_names is not Kind.secret_names
-        }
-        setters = [each for each in self._resources if each.kind in names]
-        setters += [each for each in self._records if each.kind in names and each not in self._resources]
-        for address in setters:
-            kind = self._kinds[address.kind]
-            for name in kind.secret_names(self._resources.get(address), self._records.get(address)):
-                sets.setdefault(address.app, {}).setdefault(name, []).append(address)
-        return sets
-
-    def _refuse_taken_secrets(self) -> None:
-        """A secret that came with another object is not set to anything else by a manifest."""
-        for app, setters in self._sets.items():
-            for name, addresses in setters.items():
-                for address in addresses:
-                    resource = self._resources.get(address)
-                    owner = next((each for each in addresses if each.kind != address.kind), None)
-                    if (
-                        owner is None
-                        or resource is None
-                        or not self._focused(address)
-                        or self._kinds[address.kind].secret(resource) is None
-                    ):
-                        continue
-                    problem = error(
-                        "secret-taken",
-                        f"`{address}` names the secret `{name}` of app `{app}`, which `{owner}` has set",
-                        resource.span("metadata", "name"),
-                        help=f"remove this manifest or rename it; if `{owner}` is gone for good, run "
-                        f"`reconcile state forget {owner}`",
-                    )
-                    self._draft.refuse(address, problem.message, problem)
 
     # --- reading ---
 

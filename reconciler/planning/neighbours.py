@@ -1,0 +1,73 @@
+"""What manifests and records say together of one machine or one secret: several may speak of the same."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from reconciler.diagnostics import Diagnostic, error
+from reconciler.kinds.base import Kind, Power
+from reconciler.model import Address, Resource, StateRecord
+
+Setters = Mapping[str | None, Mapping[str, Sequence[Address]]]  # of secrets, by app and name
+
+
+def wanted_powers(
+    kinds: Mapping[str, Kind],
+    resources: Mapping[Address, Resource],
+    records: Mapping[Address, StateRecord],
+    selected: Callable[[StateRecord], bool],
+) -> Mapping[str | None, Mapping[str, Power]]:
+    """What is wanted of machines, by app and id: after the manifests, also those not given.
+
+    `selected`: whether the manifests given would hold the record's resource if it were wanted.
+    """
+    powers: dict[str | None, dict[str, Power]] = {}
+    names = {name for name, kind in kinds.items() if type(kind).power is not Kind.power}
+    for address in _named(names, resources, records):
+        resource, record = resources.get(address), records.get(address)
+        if resource is None and record is not None and selected(record):
+            continue  # its manifest has left: nobody wants anything of it
+        power = kinds[address.kind].power(address, resource, record)
+        if power is not None:
+            powers.setdefault(address.app, {})[power.machine] = power
+    return powers
+
+
+def secret_setters(
+    kinds: Mapping[str, Kind], resources: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+) -> Setters:
+    """Who sets which secret: after the manifests, and after the records of all others."""
+    setters: dict[str | None, dict[str, list[Address]]] = {}
+    names = {name for name, kind in kinds.items() if type(kind).secret_names is not Kind.secret_names}
+    for address in _named(names, resources, records):
+        for name in kinds[address.kind].secret_names(resources.get(address), records.get(address)):
+            setters.setdefault(address.app, {}).setdefault(name, []).append(address)
+    return setters
+
+
+def taken_secrets(
+    kinds: Mapping[str, Kind], resources: Mapping[Address, Resource], setters: Setters
+) -> Iterator[tuple[Address, Diagnostic]]:
+    """A secret that came with another object is not set to anything else by a manifest."""
+    for app, by_name in setters.items():
+        for name, addresses in by_name.items():
+            for address in addresses:
+                resource = resources.get(address)
+                owner = next((each for each in addresses if each.kind != address.kind), None)
+                if owner is None or resource is None or kinds[address.kind].secret(resource) is None:
+                    continue
+                yield (
+                    address,
+                    error(
+                        "secret-taken",
+                        f"`{address}` names the secret `{name}` of app `{app}`, which `{owner}` has set",
+                        resource.span("metadata", "name"),
+                        help=f"remove this manifest or rename it; if `{owner}` is gone for good, run "
+                        f"`reconcile state forget {owner}`",
+                    ),
+                )
+
+
+def _named(
+    kinds: set[str], resources: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+) -> Iterator[Address]:
+    yield from (address for address in resources if address.kind in kinds)
+    yield from (address for address in records if address.kind in kinds and address not in resources)
