@@ -9,9 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Tag
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
+from reconciler.kinds.origins import Origin, check_origin, may_be_from, renamed_origin, why_created
 from reconciler.kinds.restarts import machine_reads, restart_remarks, restart_steps, settled_by_a_stop
 from reconciler.kinds.snapshots import (
     await_snapshot,
@@ -64,20 +65,6 @@ class SizeRange(Spec):
         ge=1, description="Size in GB to create with, and to extend to when smaller.", examples=[10]
     )
     max: int = Describe(ge=1, description="Largest size in GB that others may grow it to.", examples=[50])
-
-
-class Origin(Spec):
-    """Where the data comes from: exactly one of the three."""
-
-    snapshot_id: str | None = Describe(
-        None, pattern=TEXT_PATTERN, description="Snapshot to create the volume from.", examples=["vs_123"]
-    )
-    source_volume_id: str | None = Describe(
-        None, pattern=TEXT_PATTERN, description="Id of the volume to fork.", examples=["vol_123"]
-    )
-    volume: str | None = Describe(
-        None, description="Name of the Volume manifest of the same app to fork.", examples=["data"]
-    )
 
 
 Size = Annotated[
@@ -242,43 +229,9 @@ class VolumeKind(Kind):
                 f"`size_gb.min` ({size.min}) is larger than `size_gb.max` ({size.max})",
                 span("spec", "size_gb", "min"),
             )
-        yield from self._check_origin(spec, span)
-
-    def _check_origin(self, spec: VolumeSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
-        written = spec.model_fields_set  # fields with an invalid value too
-        given: list[str] = [name for name in ("snapshot_id", "source_volume_id") if name in written]
-        origin_path = ("spec", given[0]) if given else ("spec", "from")
-        inside = spec.from_.model_fields_set if spec.from_ is not None else set()
-        if spec.from_ is not None:
-            given += [f"from.{name}" for name in Origin.model_fields if name in inside]
-        elif "from_" in written:
-            given.append("from")
-        if len(given) > 1 or (spec.from_ is not None and not given and not inside):
-            yield error(
-                "one-of",
-                f"a volume has one origin, but {len(given)} are given" if given else "`from` names no origin",
-                span(*origin_path),
-                label=", ".join(given),
-                help="give exactly one of `snapshot_id`, `source_volume_id` and `volume`",
-            )
-            return
-        origin = spec.origin
-        if origin is None:
-            return
-        if origin.snapshot_id is not None and "region" not in written:
-            yield error(
-                "missing-field",
-                "`region` is required when a volume is created from a snapshot",
-                span(*origin_path),
-                help="set `region` to the region of the machine that the volume will be attached to",
-            )
-        if "size_gb" not in written and (origin.snapshot_id or origin.source_volume_id):
-            yield warning(
-                "size-not-given",
-                f"no `size_gb`: the default of {DEFAULT_SIZE_GB} GB is sent, too small for a larger origin",
-                span(*origin_path),
-                help="set `size_gb` to at least the origin's size",
-            )
+        yield from check_origin(
+            spec.origin, spec.from_, spec.model_fields_set, span, default_gb=DEFAULT_SIZE_GB
+        )
 
     # --- observing ---
 
@@ -312,32 +265,11 @@ class VolumeKind(Kind):
 
     def fits(self, spec: VolumeSpec, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
         """A volume that shall be made from other data is another one, where it is known what ours is from."""
-        origin = spec.origin
-        if origin is None:
-            return True
-        if origin.source_volume_id == record.id:
-            return False  # its own origin
-        if "origin" not in record.applied:
-            return True
-        known = record.applied["origin"]
-        if known is None:
-            return False
-        want = origin.model_dump(exclude_none=True)
-        if known.keys() == want.keys() == {"volume"}:
-            app = record.address.app
-            return alias(Address(self.name, known["volume"], app), Address(self.name, want["volume"], app))
-        # A name and an id may be of one volume.
-        return bool(known == want) or known.keys() ^ want.keys() == {"volume", "source_volume_id"}
+        return may_be_from(spec.origin, record, alias)
 
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
         """A volume that was forked from a renamed one names it."""
-        name = (record.applied.get("origin") or {}).get("volume")
-        after = moved.get(Address(self.name, name, record.address.app)) if name else None
-        if after is None:
-            return record.applied
-        if after.ordinal:  # no manifest can name that one
-            return {key: value for key, value in record.applied.items() if key != "origin"}
-        return {**record.applied, "origin": {"volume": after.name}}
+        return renamed_origin(record, moved)
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         if action is Action.DELETE:
@@ -397,7 +329,7 @@ class VolumeKind(Kind):
             find=Find(listing, match, unattached=("attached_machine_id", "attached_alloc_id")),
             wait=_settled(subject, reply_path=""),
         )
-        return Moves(Action.CREATE, (step,), reason=_why_created(origin))
+        return Moves(Action.CREATE, (step,), reason=why_created(origin))
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         differing = compare_fields(self.fields, subject)
@@ -496,14 +428,6 @@ def _size_change(subject: Subject) -> FieldChange:
     if live < want:
         return FieldChange("size_gb", live, want, Effect.GROW)
     return FieldChange("size_gb", live, largest, Effect.REFUSED)
-
-
-def _why_created(origin: Origin | None) -> str:
-    if origin is None:
-        return "not on the platform"
-    if origin.snapshot_id is not None:
-        return f"from snapshot {origin.snapshot_id}"
-    return f"forked from {origin.source_volume_id or origin.volume}"
 
 
 def _settled(subject: Subject, reply_path: str | None) -> Wait:

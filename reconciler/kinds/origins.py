@@ -1,0 +1,118 @@
+"""Where a volume's data comes from: what a manifest may say of it, and what a record knows.
+
+Source: platform API, 4.2 (`snapshot_id`, `source_volume_id`).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from pydantic import Field as Describe
+
+from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.kinds.base import TEXT_PATTERN, Spec
+from reconciler.model import Address, StateRecord
+
+
+class Origin(Spec):
+    """Where the data comes from: exactly one of the three."""
+
+    snapshot_id: str | None = Describe(
+        None, pattern=TEXT_PATTERN, description="Snapshot to create the volume from.", examples=["vs_123"]
+    )
+    source_volume_id: str | None = Describe(
+        None, pattern=TEXT_PATTERN, description="Id of the volume to fork.", examples=["vol_123"]
+    )
+    volume: str | None = Describe(
+        None, description="Name of the Volume manifest of the same app to fork.", examples=["data"]
+    )
+
+
+def check_origin(
+    origin: Origin | None,
+    from_: Origin | None,
+    written: Collection[str],
+    span: Callable[..., Span | None],
+    *,
+    default_gb: int,
+) -> Iterable[Diagnostic]:
+    """What is wrong with the origin of a manifest.
+
+    `from_`: its field `from`. `written`: the names of all its fields, also of those with an invalid value.
+    `default_gb`: the size that is sent where it gives none.
+    """
+    given: list[str] = [name for name in ("snapshot_id", "source_volume_id") if name in written]
+    path = ("spec", given[0]) if given else ("spec", "from")
+    inside = from_.model_fields_set if from_ is not None else set()
+    if from_ is not None:
+        given += [f"from.{name}" for name in Origin.model_fields if name in inside]
+    elif "from_" in written:
+        given.append("from")
+    if len(given) > 1 or (from_ is not None and not given and not inside):
+        yield error(
+            "one-of",
+            f"a volume has one origin, but {len(given)} are given" if given else "`from` names no origin",
+            span(*path),
+            label=", ".join(given),
+            help="give exactly one of `snapshot_id`, `source_volume_id` and `volume`",
+        )
+        return
+    if origin is None:
+        return
+    if origin.snapshot_id is not None and "region" not in written:
+        yield error(
+            "missing-field",
+            "`region` is required when a volume is created from a snapshot",
+            span(*path),
+            help="set `region` to the region of the machine that the volume will be attached to",
+        )
+    if "size_gb" not in written and (origin.snapshot_id or origin.source_volume_id):
+        yield warning(
+            "size-not-given",
+            f"no `size_gb`: the default of {default_gb} GB is sent, too small for a larger origin",
+            span(*path),
+            help="set `size_gb` to at least the origin's size",
+        )
+
+
+def may_be_from(
+    origin: Origin | None, record: StateRecord, alias: Callable[[Address, Address], bool]
+) -> bool:
+    """Whether the volume of `record` may have been made from `origin`, as far as is known.
+
+    `alias`: whether two addresses are those of one volume.
+    """
+    if origin is None:
+        return True
+    if origin.source_volume_id == record.id:
+        return False  # its own origin
+    if "origin" not in record.applied:
+        return True
+    known = record.applied["origin"]
+    if known is None:
+        return False
+    want = origin.model_dump(exclude_none=True)
+    if known.keys() == want.keys() == {"volume"}:
+        kind, app = record.address.kind, record.address.app
+        return alias(Address(kind, known["volume"], app), Address(kind, want["volume"], app))
+    # A name and an id may be of one volume.
+    return bool(known == want) or known.keys() ^ want.keys() == {"volume", "source_volume_id"}
+
+
+def renamed_origin(record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
+    """`record.applied`, in which a volume that was forked names what it was forked from, after `moved`."""
+    name = (record.applied.get("origin") or {}).get("volume")
+    after = moved.get(Address(record.address.kind, name, record.address.app)) if name else None
+    if after is None:
+        return record.applied
+    if after.ordinal:  # no manifest can name that one
+        return {key: value for key, value in record.applied.items() if key != "origin"}
+    return {**record.applied, "origin": {"volume": after.name}}
+
+
+def why_created(origin: Origin | None) -> str:
+    """The reason of a create, as a plan shows it."""
+    if origin is None:
+        return "not on the platform"
+    if origin.snapshot_id is not None:
+        return f"from snapshot {origin.snapshot_id}"
+    return f"forked from {origin.source_volume_id or origin.volume}"
