@@ -42,7 +42,7 @@ _BELOW = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Section = TypeVar("Section", bound=_Section)
@@ -237,11 +237,10 @@ def _beside(url: str, environment: str) -> str:
 
 
 def _read(file: Path) -> Settings:
-    name = str(file)
     try:
-        composed = compose(file.read_bytes(), name)
+        composed = compose(file.read_bytes(), FILE_NAME)  # as all files in diagnostics, from the root
     except OSError as failure:
-        raise ReconcilerError(f"cannot read {name}: {failure.strerror}") from failure
+        raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
     if composed.diagnostics:
         problems = [replace(problem, hide_source=True) for problem in composed.diagnostics]
         raise ManifestError(f"{FILE_NAME} cannot be read", problems)
@@ -249,13 +248,13 @@ def _read(file: Path) -> Settings:
         return Settings()
     document, *others = composed.documents
     if others:
-        span = unpack_span(name, others[0].spans[()])
+        span = unpack_span(FILE_NAME, others[0].spans[()])
         problem = replace(error("bad-setting", "settings are one document", span), hide_source=True)
         raise ManifestError(f"{FILE_NAME} is not valid", [problem])
     try:
         return Settings.model_validate(document.value)
     except ValidationError as failure:
-        place = Place(document, name)
+        place = Place(document, FILE_NAME)
         found = [_explain(problem, place) for problem in failure.errors(include_url=False)]
         problems = list({problem.span: problem for problem in reversed(found)}.values())[::-1]
         raise ManifestError(f"{FILE_NAME} is not valid", problems) from None
@@ -274,7 +273,8 @@ _ALLOWED = {  # by pattern, in words
 def _explain(problem: Any, place: Place) -> Diagnostic:
     path, _ = locate(problem, place.document.value)
     setting = ".".join(map(str, path)) or FILE_NAME
-    kind, help, span = problem["type"], "", place.value(path)
+    names_key = problem["loc"][-1:] == ("[key]",)
+    kind, help, span = problem["type"], "", place.key(path) if names_key else place.value(path)
     if kind == "extra_forbidden":
         span = place.key(path)
         message = f"there is no setting `{setting}`"

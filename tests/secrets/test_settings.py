@@ -108,3 +108,24 @@ def test_an_address_with_a_password_is_refused_in_the_variable_without_showing_i
     with pytest.raises(ReconcilerError, match="RECONCILE_BASE_URL: expected an address") as refused:
         find_settings(tmp_path, {"RECONCILE_BASE_URL": "https://u:hunter2@h"})
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("environments:\n  Prod:\n    state: x\n", (2, 3)),  # the name, not what it stands for
+        ("execution:\n  settle_s: .inf\n", (2, 13)),
+        ("execution:\n  deadline_s: .inf\n", (2, 15)),
+        ("platform:\n  rate_limit: .nan\n", (2, 15)),
+    ],
+)
+def test_a_wrong_setting_is_shown_where_it_stands_from_the_root(
+    tmp_path: Path, text: str, place: tuple[int, int]
+) -> None:
+    (tmp_path / "reconcile.yaml").write_text(text)
+    (tmp_path / "below").mkdir()
+    with pytest.raises(ManifestError) as refused:
+        find_settings(tmp_path / "below", {})
+    (problem,) = refused.value.diagnostics
+    assert problem.span is not None
+    assert (problem.span.file, problem.span.line, problem.span.column) == ("reconcile.yaml", *place)
