@@ -139,7 +139,13 @@ def _accept(
     shared = Environments(found.env, found.settings.overlays) if found.environments() else None
     done = accept(drift, desired, found.root, addresses, shared)
     refusals: list[Diagnostic] = list(dict.fromkeys(each.why for each in done.refused))
-    plan = replace(drift.plan, diagnostics=(*drift.plan.diagnostics, *refusals, *done.remarks))
+    replaced = {(each.span.file, each.span.line, each.span.column) for each in done.accepted}
+    told = [  # without what was said of values that are not there any more
+        each
+        for each in drift.plan.diagnostics
+        if each.span is None or (each.span.file, each.span.line, each.span.column) not in replaced
+    ]
+    plan = replace(drift.plan, diagnostics=(*told, *refusals, *done.remarks))
     _report(plan, output, render_acceptance(done), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)

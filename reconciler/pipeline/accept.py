@@ -5,7 +5,7 @@ being drift; the next apply records the new value, and sends nothing.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from reconciler.manifests.reading.scalars import written
 from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
 from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
 from reconciler.manifests.writing.write import scalar
-from reconciler.model import Address, FieldChange, Resource
+from reconciler.model import Address, Change, FieldChange, Resource
 from reconciler.pipeline.drift import Drift, Drifted
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.sharing import Environments, patch, shared_values
@@ -73,12 +73,15 @@ def accept(
     moved = {change.address for change in chosen}
     accepted.sort(key=lambda item: (item.span.file, item.span.line, item.span.column))
     resources = {address: found.resource for address, found in drift.drifted.items()}
+    remarks = list(_unapplied_edits(accepted, chosen))
+    if environments is not None:
+        remarks += shared_values(accepted, resources, environments)
     return Acceptance(
         accepted,
         (),
         tuple(change for change in plan.changes if change.address not in moved),
         quiet=[address for address in addresses if address not in moved],
-        remarks=list(shared_values(accepted, resources, environments)) if environments is not None else (),
+        remarks=remarks,
     )
 
 
@@ -98,6 +101,22 @@ def _unknown(desired: Desired, addresses: Collection[Address]) -> Mapping[Addres
         for address in addresses
         if address not in declared
     }
+
+
+def _unapplied_edits(accepted: Sequence[Accepted], chosen: Sequence[Change]) -> Iterator[Diagnostic]:
+    """A remark for each value that somebody had asked for and no apply has brought about yet."""
+    recorded = {(change.address, field.path): field.before for change in chosen for field in change.fields}
+    for each in accepted:
+        last = recorded[each.address, each.path]
+        if each.before not in (None, last):
+            yield Diagnostic(
+                "unapplied-edit",
+                Severity.INFO,
+                f"`{each.address}`: `{each.path}: {scalar(each.before)}` stood here and was never applied "
+                f"(last applied: {scalar(last)})",
+                each.span,
+                help=f"write {scalar(each.before)} here again if it is still wanted: the next apply sends it",
+            )
 
 
 # --- from a drifted field to an edit ---

@@ -43,6 +43,20 @@ def test_drift_is_accepted_and_both_drift_and_plan_are_quiet(
     assert {method for method, _ in requests} == {"GET"}
 
 
+def test_a_value_that_was_replaced_is_not_warned_of_any_more(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    text = volume(app, spec="region: ams, auto_backup_enabled: on")
+    project.write(text)
+    project.apply()
+    (there,) = sandbox.volumes(app)
+    sandbox.edit_volume(there["id"], auto_backup_enabled=False)
+    assert "yaml-1.1-surprise" in project.run("drift", code=2).err
+    told = project.run("drift", "--accept")
+    assert "auto_backup_enabled: true -> false" in told.out
+    assert told.err == ""
+
+
 def test_accepting_for_one_environment_says_that_others_share_the_manifest(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:

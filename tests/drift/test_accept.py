@@ -465,3 +465,19 @@ def test_an_edit_that_would_change_its_neighbours_is_not_written(
     )
     assert "without changing something else" in only_refusal(stage.accept()).message
     assert file.read_text() == VOLUME
+
+
+def test_an_edit_that_was_never_applied_is_replaced_with_a_remark(stage: Stage) -> None:
+    stage.write(VOLUME)
+    stage.project()
+    file = stage.write(VOLUME.replace("retention: 14", "retention: 30").replace("size_gb: 10", "size_gb: 11"))
+    stage.moved = {str(DATA): {"snapshot_retention": 7, "size_gb": 20}}
+    done = stage.accept()
+    assert "size_gb: 20, snapshot_retention: 7" in file.read_text()
+    assert [(each.code, str(each.severity)) for each in done.remarks] == [("unapplied-edit", "info")] * 2
+    assert (
+        "`snapshot_retention: 30` stood here and was never applied (last applied: 14)"
+        in done.remarks[1].message
+    )
+    assert "write 30 here again" in done.remarks[1].help
+    assert not stage.drift().plan.changes

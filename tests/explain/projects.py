@@ -117,14 +117,18 @@ def of_import(live: Mapping[str, Any], *apps: str, **wanted: Any) -> Act:
     return act
 
 
-def of_accepted(moved: Mapping[str, Mapping[str, Any]], overlay: str = "") -> Act:
+def of_accepted(moved: Mapping[str, Mapping[str, Any]], overlay: str = "", applied: str = "") -> Act:
     """What `drift --accept` says of what somebody changed: why it is not written, or what else that means.
 
-    With `overlay`, the drift is that of the environment `prod`.
+    With `overlay`, the drift is that of the environment `prod`. `applied`: the manifest as it was applied,
+    if it was edited since.
     """
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         stage = Stage(folder, moved, environment="prod" if overlay else "")
+        if applied:
+            stage.write(applied, "manifests/shop.yaml")
+            stage.project()
         stage.write(manifest, "manifests/shop.yaml")
         if overlay:
             stage.write(overlay, "overlays/prod/shop.yaml")
@@ -167,4 +171,5 @@ ACTS: dict[str, Act] = {
         {"Volume/shop/data": {"size_gb": 40}}, "Volume/shop/data: {spec: {snapshot_retention: 30}}\n"
     ),
     "split-app": of_overlay(f"{TWO_VOLUMES}---\n{POLICY}"),
+    "unapplied-edit": of_accepted({"Volume/shop/data": {"size_gb": 40}}, applied=VOLUME % "data"),
 }
