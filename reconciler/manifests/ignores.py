@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticKnownError
 
 from reconciler.kinds.base import Kind, Spec
@@ -31,14 +31,14 @@ def _known(name: str, info: ValidationInfo) -> str:
     )
 
 
-def _day(text: str) -> str:
+def _day(value: Any) -> Any:
+    """Also of 20261231 it is said what a day looks like, not that numbers become text in quotes."""
     try:
-        if not _DATE.fullmatch(text):
-            raise ValueError
-        date.fromisoformat(text)
+        if isinstance(value, str | int):
+            date.fromisoformat(str(value) if _DATE.fullmatch(str(value)) else "")
     except ValueError:
         raise ValueError("must be a day, such as 2026-12-31") from None
-    return text
+    return value
 
 
 class IgnoredField(Spec):
@@ -46,7 +46,7 @@ class IgnoredField(Spec):
 
     field: Annotated[str, AfterValidator(_known)] = Field(description="Name of the field in `spec`.")
     reason: str = Field(min_length=1, description="Why: shown wherever the difference is.")
-    until: Annotated[str, AfterValidator(_day)] | None = Field(
+    until: Annotated[str, BeforeValidator(_day)] | None = Field(
         None, description="The last day that it holds for (UTC), as YYYY-MM-DD; default: for good."
     )
 
