@@ -62,10 +62,14 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
         return Rewritten(data, (), (), {index: _changed(edit) for index, edit in enumerate(edits)})
     tokens = find_tokens(text, {_place(edit) for edit in edits})
     wanted = [copy.deepcopy(document.value) for document in composed.documents]
+    numbers = {document.spans[()]: number for number, document in enumerate(composed.documents)}
     changes: list[tuple[Token, Scalar]] = []
+    places: list[tuple[int, Path]] = []
     before: list[Any] = []
     for index, edit in enumerate(edits):
-        number = _document(edit, composed.documents)
+        number = numbers.get(edit.resource.spans[()])
+        if number is not None and not _as_loaded(edit, composed.documents[number]):
+            number = None
         token = tokens.get(_place(edit))
         problem = _changed(edit) if number is None or token is None else _obstacle(edit, token)
         if problem is not None or number is None or token is None:
@@ -77,6 +81,7 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
         before.append(holder[edit.path[-1]])
         holder[edit.path[-1]] = edit.value
         changes.append((token, edit.value))
+        places.append((number, edit.path))
     if problems:
         return Rewritten(data, (), (), problems)
     try:
@@ -88,7 +93,8 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
     # Types too: `True == 1`. Whatever a value's text does to its neighbours, it is found here.
     if not again.complete or repr([each.value for each in again.documents]) != repr(wanted):
         return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
-    return Rewritten(new, [_new_span(edit, again.documents) for edit in edits], before, {})
+    spans = [unpack_span(file, again.documents[number].spans[path]) for number, path in places]
+    return Rewritten(new, spans, before, {})
 
 
 def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
@@ -124,15 +130,14 @@ def _place(edit: Edit) -> Place:
     return (span.line, span.column)
 
 
-def _document(edit: Edit, documents: Sequence[Document]) -> int | None:
-    """The index of the edit's document, if it is the one that was loaded, with the same value there."""
-    spans, address = edit.resource.spans, edit.resource.in_file
-    for number, document in enumerate(documents):
-        if document.spans[()] == spans[()] and document.spans.get(edit.path) == spans.get(edit.path):
-            named = [_inside(document.value, path) for path in _NAMES]
-            same = named == [address.kind, address.name, address.app]
-            return number if same and _read_as_loaded(edit, _inside(document.value, edit.path)) else None
-    return None
+def _as_loaded(edit: Edit, document: Document) -> bool:
+    """Whether `document` is still the edit's manifest, with the same value at the same place."""
+    address = edit.resource.in_file
+    return (
+        document.spans.get(edit.path) == edit.resource.spans.get(edit.path)
+        and [_inside(document.value, path) for path in _NAMES] == [address.kind, address.name, address.app]
+        and _read_as_loaded(edit, _inside(document.value, edit.path))
+    )
 
 
 def _inside(value: Any, path: Path) -> Any:
@@ -191,9 +196,3 @@ def _unsound(edit: Edit) -> Diagnostic:
         edit.resource.span(*edit.path),
         "edit it by hand",
     )
-
-
-def _new_span(edit: Edit, documents: Sequence[Document]) -> Span:
-    first = edit.resource.spans[()] >> 40
-    document = next(each for each in documents if each.spans[()] >> 40 == first)
-    return unpack_span(edit.resource.file, document.spans[edit.path])
