@@ -81,6 +81,17 @@ def carried_out(
     return after
 
 
+def former_addresses(entries: Iterable[Resource]) -> dict[Address, list[Address]]:
+    """By the address that something has once all of `entries` are followed, those that it had before."""
+    targets = {entry.spec.source: entry.spec.target for entry in entries if isinstance(entry.spec, MovedSpec)}
+    former: dict[Address, list[Address]] = {}
+    for source in targets:
+        end = _end(source, targets)
+        if end is not None:
+            former.setdefault(end, []).append(source)
+    return former
+
+
 def earlier_addresses(record: StateRecord) -> list[Address]:
     """Those that a secret's fingerprint may have been made with."""
     return [Address.parse(text) for text in record.applied.get(MOVED_FROM, ())]
