@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.kinds.base import Kind
 from reconciler.kinds.moved import KIND as MOVED
-from reconciler.kinds.moved import MovedSpec, next_address, quoted
+from reconciler.kinds.moved import MovedSpec, next_address
 from reconciler.manifests.problems import did_you_mean
 from reconciler.model import Address, Resource
 
@@ -98,7 +98,7 @@ def _swapped(entry: Resource, moves: Mapping[Address, Address], kinds: Mapping[s
         return ""
     between = Address(source.kind, f"{source.name}-swapped", source.app)
     steps = ((source, between), (target, source), (between, target))
-    commands = " && ".join(f"reconcile state mv {quoted(old)} {quoted(new)}" for old, new in steps)
+    commands = " && ".join(f"reconcile state mv {old.quoted} {new.quoted}" for old, new in steps)
     return f"entries cannot exchange two names: remove both, and run `{commands}`"
 
 

@@ -118,7 +118,7 @@ def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, 
                     UNKNOWN_OUTCOME,
                     f"a call for `{address}` has an unknown outcome: it may have made one of "
                     f"{len(near)} {address.kind}s that were found, so none of them is imported",
-                    help=f"run `reconcile apply`, or `reconcile resolve {address}`, and import again",
+                    help=f"run `reconcile apply`, or `reconcile resolve {address.quoted}`, and import again",
                 )
             )
     return doubtful, problems

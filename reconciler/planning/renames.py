@@ -8,13 +8,14 @@ would delete or abandon the data and make a second, empty object.
 several, the names tell: see `pairing`.
 """
 
+import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.diagnostics import Diagnostic, error, warning
 from reconciler.kinds.base import Kind
-from reconciler.kinds.moved import quoted
 from reconciler.model import Action, Address, Change, Resource, StateRecord
 from reconciler.planning.pairing import pair_names
 from reconciler.planning.sameness import LEFT, Alias, Sameness, differing
@@ -22,6 +23,7 @@ from reconciler.planning.sameness import LEFT, Alias, Sameness, differing
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
 _LEAVES = (Action.RETAIN, Action.DELETE, Action.FORGET, Action.REFUSED)
 _MOST_NAMED = 5
+_PLAIN = re.compile(r"[A-Za-z0-9/._-]+")
 
 Came = dict[Address, list[Resource]]  # by the address without its [index], as is what left
 Left = dict[Address, list[StateRecord]]
@@ -81,7 +83,7 @@ class Rename:
             f"{self._entries()}\n"
             f"{self._commands()}"
             f"if it is a new one, apply the manifests without it first, or run "
-            f"`reconcile state forget {old}`",
+            f"`reconcile state forget {old.quoted}`",
         )
 
     def _moves(self) -> list[tuple[StateRecord, Address]]:
@@ -93,7 +95,7 @@ class Rename:
     def _entries(self) -> str:
         return "---\n".join(
             "apiVersion: reconciler/v1\nkind: Moved\n"
-            f"metadata: {{name: {_entry_name(new)}}}\nspec: {{from: {old.address}, to: {new}}}\n"
+            f"metadata: {{name: {_entry_name(new)}}}\nspec: {_spec(old.address, new)}\n"
             for old, new in self._moves()
         ).rstrip("\n")
 
@@ -101,7 +103,7 @@ class Rename:
         """Empty where only a manifest can tell that the name on the platform stays."""
         if any(old.id in ("", old.address.name) for old, _ in self._moves()):
             return ""
-        commands = (f"reconcile state mv {quoted(old.address)} {quoted(new)}" for old, new in self._moves())
+        commands = (f"reconcile state mv {old.address.quoted} {new.quoted}" for old, new in self._moves())
         return f"or run `{' && '.join(commands)}`;\n"
 
 
@@ -127,10 +129,10 @@ class Doubt:
     @property
     def diagnostic(self) -> Diagnostic:
         """An error; a warning where all have been kept on purpose. An entry would be a guess."""
-        old = self.records[0].address if len(self.records) == 1 else "OLD"
+        old = self.records[0].address if len(self.records) == 1 else None
         among = "what left" if len(self.records) == 1 else "one of these"
         span = self.resources[0].span("metadata", "name")
-        said = f"say so with a Moved manifest, `spec: {{from: {old}, to: {self.address}}}`"
+        said = f"say so with a Moved manifest, `spec: {_spec(old, self.address)}`"
         why = f"the names do not tell which became which; if it is {among}, {said}"
         if self.kept:
             message = f"`{self.address}` may be what is kept without a manifest, {_named(self.records)}"
@@ -143,7 +145,7 @@ class Doubt:
             "it would be made a second time",
             span,
             help=f"{why};\nif it is a new one, apply the manifests without it first, or run "
-            f"`reconcile state forget {old}`",
+            f"`reconcile state forget {old.quoted if old else 'OLD'}`",
         )
 
 
@@ -251,6 +253,16 @@ def _named(records: Sequence[StateRecord]) -> str:
     return " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))
 
 
+def _spec(old: Address | None, new: Address) -> str:
+    """As YAML, in which a plain `[1]` would end what is within braces."""
+    return f"{{from: {_written(old) if old else 'OLD'}, to: {_written(new)}}}"
+
+
+def _written(address: Address) -> str:
+    text = str(address)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
 def _entry_name(new: Address) -> str:
     parts = [new.kind.lower(), new.app, new.name, str(new.ordinal) if new.ordinal else None]
-    return "-".join(part for part in parts if part)[:63]
+    return "-".join(part for part in parts if part)[-63:].lstrip("._-")
