@@ -8,8 +8,6 @@ would delete or abandon the data and make a second, empty object.
 several, the names tell: see `pairing`.
 """
 
-import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +15,13 @@ from dataclasses import dataclass
 from reconciler.diagnostics import Diagnostic, error, warning
 from reconciler.kinds.base import Kind
 from reconciler.model import Action, Address, Change, Resource, StateRecord
+from reconciler.planning.entries import entry, spec
 from reconciler.planning.pairing import pair_names
 from reconciler.planning.sameness import LEFT, Alias, Sameness, differing
 
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
 _LEAVES = (Action.RETAIN, Action.DELETE, Action.FORGET, Action.REFUSED)
 _MOST_NAMED = 5
-_PLAIN = re.compile(r"[A-Za-z0-9/._-]+")
 
 Came = dict[Address, list[Resource]]  # by the address without its [index], as is what left
 Left = dict[Address, list[StateRecord]]
@@ -72,38 +70,36 @@ class Rename:
                 f"`{new}` may be `{old}` ({record.id}), which is kept without a manifest, under a new name",
                 resource.span("metadata", "name"),
                 notes=tuple(notes),
-                help=f"if it is the same, do not apply, and add this manifest:\n{self._entries()}",
+                help=f"if it is the same, do not apply, and add this manifest beside it:\n{self._entries()}",
             )
         return error(
             "renamed",
             f"`{new}` may be `{old}` ({record.id}) under a new name: it would be made a second time",
             resource.span("metadata", "name"),
             notes=tuple(notes),
-            help=f"if it is the same, add this manifest; then the record follows, and no call is sent:\n"
-            f"{self._entries()}\n"
+            help="if it is the same, add this manifest beside it; then the record follows, and no call is "
+            f"sent:\n{self._entries()}\n"
             f"{self._commands()}"
             f"if it is a new one, apply the manifests without it first, or run "
             f"`reconcile state forget {old.quoted}`",
         )
 
-    def _moves(self) -> list[tuple[StateRecord, Address]]:
+    def _moves(self) -> Sequence[tuple[StateRecord, Resource]]:
         """What has to be said: one move for all of a `count`, or else each by itself."""
         record, resource = self.pairs[0]
         whole = not record.address.ordinal and not resource.address.ordinal
-        return [(old, new.address) for old, new in (self.pairs[:1] if whole else self.pairs)]
+        return self.pairs[:1] if whole else self.pairs
 
     def _entries(self) -> str:
-        return "---\n".join(
-            "apiVersion: reconciler/v1\nkind: Moved\n"
-            f"metadata: {{name: {_entry_name(new)}}}\nspec: {_spec(old.address, new)}\n"
-            for old, new in self._moves()
-        ).rstrip("\n")
+        return "---\n".join(entry(old.address, new) for old, new in self._moves()).rstrip("\n")
 
     def _commands(self) -> str:
         """Empty where only a manifest can tell that the name on the platform stays."""
         if any(old.id in ("", old.address.name) for old, _ in self._moves()):
             return ""
-        commands = (f"reconcile state mv {old.address.quoted} {new.quoted}" for old, new in self._moves())
+        commands = (
+            f"reconcile state mv {old.address.quoted} {new.address.quoted}" for old, new in self._moves()
+        )
         return f"or run `{' && '.join(commands)}`;\n"
 
 
@@ -132,7 +128,7 @@ class Doubt:
         old = self.records[0].address if len(self.records) == 1 else None
         among = "what left" if len(self.records) == 1 else "one of these"
         span = self.resources[0].span("metadata", "name")
-        said = f"say so with a Moved manifest, `spec: {_spec(old, self.address)}`"
+        said = f"say so with a Moved manifest, `spec: {spec(old, self.resources[0])}`"
         why = f"the names do not tell which became which; if it is {among}, {said}"
         if self.kept:
             message = f"`{self.address}` may be what is kept without a manifest, {_named(self.records)}"
@@ -251,18 +247,3 @@ def _named(records: Sequence[StateRecord]) -> str:
     if len(named) > _MOST_NAMED:
         return f"{', '.join(named[:_MOST_NAMED])} and {len(named) - _MOST_NAMED} more"
     return " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))
-
-
-def _spec(old: Address | None, new: Address) -> str:
-    """As YAML, in which a plain `[1]` would end what is within braces."""
-    return f"{{from: {_written(old) if old else 'OLD'}, to: {_written(new)}}}"
-
-
-def _written(address: Address) -> str:
-    text = str(address)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
-
-
-def _entry_name(new: Address) -> str:
-    parts = [new.kind.lower(), new.app, new.name, str(new.ordinal) if new.ordinal else None]
-    return "-".join(part for part in parts if part)[-63:].lstrip("._-")
