@@ -208,6 +208,15 @@ def test_a_resource_that_went_to_another_file_is_recognised_where_only_that_one_
     assert len(sandbox.volumes(app)) == 2
 
 
+def test_a_move_in_a_file_that_was_not_given_is_named_where_it_is_missed(applied: Project, app: str) -> None:
+    applied.write(volume(app, "files"))
+    applied.write(moved(f"Volume/{app}/data", f"Volume/{app}/files"), "manifests/moved.yaml")
+    refused = only(applied.json("plan", "manifests/main.yaml", code=1).json["diagnostics"])
+    assert refused["code"] == "renamed"
+    assert refused["help"] == "`Moved/m` in manifests/moved.yaml says that it is: give that file, too"
+    assert applied.json("plan", "manifests/main.yaml", "manifests/moved.yaml").json["changes"] == []
+
+
 def test_two_exchange_their_names_with_the_commands_that_the_help_names(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:
