@@ -6,6 +6,7 @@ resource needs; the calls that carry it out are `steps.Step`.
 """
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -38,6 +39,11 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         base = f"{self.kind}/{self.app}/{self.name}" if self.app else f"{self.kind}/{self.name}"
         return f"{base}[{self.ordinal}]" if self.ordinal else base
+
+    @property
+    def quoted(self) -> str:
+        """For a shell, which takes `[1]` for a pattern."""
+        return shlex.quote(str(self))
 
     @classmethod
     def parse(cls, text: str) -> "Address":

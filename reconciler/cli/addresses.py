@@ -1,6 +1,7 @@
 """What a command line names (addresses, kinds, environments, git revisions) and how shells complete it."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -47,6 +48,24 @@ class AddressType(click.ParamType):  # type: ignore[type-arg] # older releases o
         found = {*_declared(environment), *_recorded(ctx.params.get("state_url"), environment)}
         texts = sorted(str(address) for address in found if self._kind in ("", address.kind))
         return [CompletionItem(text) for text in texts if text.startswith(incomplete)]
+
+
+class DeclarableType(AddressType):
+    """An `Address` that a manifest of its kind can have."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        from reconciler.kinds import find_kinds
+        from reconciler.manifests.advice import pattern_help
+
+        address = super().convert(value, param, ctx)
+        kind, why = find_kinds().get(address.kind), ""
+        if kind is not None and not re.fullmatch(kind.name_pattern, address.name):
+            why = f"its name is not valid: {pattern_help(kind.name_pattern)}"
+        elif kind is not None and address.ordinal and "count" not in kind.Spec.model_fields:
+            why = f"a {kind.name} has no `count`"
+        if why:
+            raise click.UsageError(f"`{address}` is not an address that a manifest can have: {why}", ctx)
+        return address
 
 
 class PathOrAddressType(AddressType):
@@ -126,6 +145,7 @@ def complete_ref(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 ADDRESS = AddressType()
+DECLARABLE = DeclarableType()
 PATH_OR_ADDRESS = PathOrAddressType()
 KIND = KindType()
 

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -196,6 +197,7 @@ def _declared(
     from reconciler.cli.sources import given_paths, overlay_path
     from reconciler.errors import ManifestError
     from reconciler.manifests.load import load
+    from reconciler.planning.moves import former_addresses
 
     _refuse_overlay_of_another(found, folder)
     chosen = "manifests" in found.settings.model_fields_set
@@ -214,7 +216,9 @@ def _declared(
         raise ManifestError("the manifests hold errors; nothing was written", loaded.diagnostics)
     base = load(paths, root=found.root, apart=apart) if overlay is not None else loaded
     here = {resource.address for resource in loaded.resources}
-    return read, loaded, frozenset(resource.address for resource in base.resources) - here
+    left = former_addresses(base.policies).values()
+    there = {*(resource.address for resource in base.resources), *chain.from_iterable(left)}
+    return read, loaded, frozenset(there - here)
 
 
 def _report(

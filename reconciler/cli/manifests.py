@@ -1,7 +1,7 @@
 """The manifests that a verb is about: of the working tree or a git revision, in the chosen environment."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,9 @@ from reconciler.cli.sources import (
     refuse_unknown_environment,
     show_lines_of,
 )
-from reconciler.diagnostics import Diagnostic, Severity, warning
+from reconciler.diagnostics import Diagnostic, Severity, has_errors, warning
 from reconciler.errors import ReconcilerError
+from reconciler.kinds.moved import MovedSpec
 from reconciler.manifests.files import read_files
 from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.loader import Effective
@@ -38,7 +39,7 @@ class Manifests:
 
     loaded: Loaded
     selected: Callable[[StateRecord], bool]
-    declared: Callable[[StateRecord], bool]
+    declared: "_Elsewhere"
     changed: "Changed | None" = None
 
     @property
@@ -161,11 +162,15 @@ def _selected(root: Path, given: Sequence[str], at: "Revision | None", record: S
 
 
 class _Declared(NamedTuple):
-    """`mistaken`: by invalid documents, for all of a count; not `complete`: a file hides documents."""
+    """`mistaken`: by invalid documents, for all of a count; not `complete`: a file hides documents.
+
+    `moved`: where that is said, by the address that was left.
+    """
 
     addresses: Collection[Address]
     mistaken: Collection[Address]
     complete: bool
+    moved: Mapping[Address, str]
 
 
 class _Elsewhere:
@@ -182,11 +187,16 @@ class _Elsewhere:
     def __call__(self, record: StateRecord) -> bool:
         base = record.address._replace(ordinal=0)
         if record.source not in ("", STDIN):
-            declared, mistaken, complete = self._declared(record.source)
-            if not complete or record.address in declared or base in mistaken:
+            found = self._declared(record.source)
+            if not found.complete or record.address in found.addresses or base in found.mistaken:
                 return True
-        declared, mistaken, _ = self._declared("")
-        return record.address in declared or base in mistaken
+        found = self._declared("")
+        return record.address in found.addresses or base in found.mistaken
+
+    def moved(self, address: Address) -> str:
+        """The Moved manifest among the configured ones that is about `address`, and its file; "" for none."""
+        moved = self._declared("").moved
+        return moved.get(address) or moved.get(address._replace(ordinal=0), "")
 
     def _declared(self, source: str) -> _Declared:
         """By a file, or by all configured ones."""
@@ -194,5 +204,10 @@ class _Elsewhere:
             paths = [os.path.relpath(self._found.root / source)] if source else []
             loaded = _load(given_paths(paths, self._found), self._found, self._at, whole=not source)
             addresses = frozenset(each.address for each in loaded.resources)
-            self._known[source] = _Declared(addresses, loaded.claimed, loaded.complete)
+            moved = {
+                each.spec.source: f"`{each.address}` in {each.file}"
+                for each in loaded.policies
+                if isinstance(each.spec, MovedSpec) and not has_errors(loaded.diagnostics)
+            }
+            self._known[source] = _Declared(addresses, loaded.claimed, loaded.complete, moved)
         return self._known[source]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli import options
-from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.addresses import ADDRESS, DECLARABLE
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import prompting, run
 from reconciler.model import Address, StateRecord, owed_work
@@ -109,7 +109,7 @@ def show(address: Address, output: str, state_url: str | None) -> int:
 
 @command.command("mv")
 @click.argument("source", metavar="FROM", type=ADDRESS)
-@click.argument("target", metavar="TO", type=ADDRESS)
+@click.argument("target", metavar="TO", type=DECLARABLE)
 @options.output
 @options.state
 @options.lock_timeout

@@ -121,13 +121,14 @@ def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
     name = intent.applied.get("name", opened.address.name if opened.address else "")
     region = intent.applied.get("region")
     where = f" in {region}" if region else ""
+    quoted = opened.address.quoted if opened.address is not None else "ADDRESS"
     return error(
         UNKNOWN_OUTCOME,
         f"the outcome of {intent.method} {intent.path} for `{opened.address}` is unknown "
         f"(`{name}`{where}, sent at {opened.at:%Y-%m-%d %H:%M:%S} UTC): {why}",
         help="look on the platform, then run one of\n"
-        f"  reconcile resolve {opened.address} --adopt ID\n"
-        f"  reconcile resolve {opened.address} --not-created",
+        f"  reconcile resolve {quoted} --adopt ID\n"
+        f"  reconcile resolve {quoted} --not-created",
     )
 
 

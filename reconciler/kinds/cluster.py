@@ -349,7 +349,7 @@ class PostgresClusterKind(Kind):
                 f"cluster `{subject.address.name}` ({subject.live.id}) has status {status}",
                 subject.span("metadata", "name"),
                 help="look at it on the platform; to give it up, delete it by hand and run "
-                f"`reconcile state forget {subject.address}`",
+                f"`reconcile state forget {subject.address.quoted}`",
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
         reason = f"still {status}" if status else "its status is not known"
@@ -364,7 +364,7 @@ class PostgresClusterKind(Kind):
             return Moves(
                 Action.RETAIN,
                 reason="the platform API documents no delete: delete it by hand, then run "
-                f"`reconcile state forget {subject.address}`",
+                f"`reconcile state forget {subject.address.quoted}`",
             )
         step = Step(
             id=f"{subject.address}#delete",

@@ -412,7 +412,7 @@ def _failed(subject: Subject) -> Moves:
         f"extension `{subject.address.name}` ({subject.live.id}) has status {status}",
         subject.span("metadata", "name"),
         help="ask its provider; to give it up, delete it there and run "
-        f"`reconcile state forget {subject.address}`",
+        f"`reconcile state forget {subject.address.quoted}`",
     )
     return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
 

@@ -90,9 +90,4 @@ def next_address(address: Address, moves: Mapping[Address, Address]) -> Address 
     return whole._replace(ordinal=address.ordinal) if whole is not None and not whole.ordinal else None
 
 
-def quoted(address: Address) -> str:
-    """For a shell, which takes `[1]` for a pattern."""
-    return f"'{address}'" if address.ordinal else str(address)
-
-
 KIND = MovedKind()

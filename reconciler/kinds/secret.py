@@ -201,7 +201,7 @@ class SecretKind(Kind):
             return Moves(
                 Action.RETAIN,
                 reason="the platform API documents no delete for secrets: unset it by hand, then run "
-                f"`reconcile state forget {subject.address}`",
+                f"`reconcile state forget {subject.address.quoted}`",
             )
         assert subject.record is not None
         name = subject.record.applied.get("name", subject.address.name)

@@ -15,6 +15,7 @@ from reconciler.kinds.base import Kind
 from reconciler.manifests.environments.overlays import Overlays
 from reconciler.manifests.files import OVERLAYS, name_of, read_files
 from reconciler.manifests.loader import Effective, Loader, Part
+from reconciler.manifests.moves import with_former
 from reconciler.manifests.problems import MOST_PROBLEMS
 from reconciler.manifests.second import can_fork, in_second_process
 from reconciler.model import Address, Resource
@@ -141,7 +142,9 @@ def _read_layers(
     documents = [(document, file) for file, data in files for document in loader.compose(file, data)]
     documents += (each for each in overlays.manifests if belongs(each[1]))
     patched = [(overlays.apply(document, file), file) for document, file in documents]
-    loader.relocation = overlays.relocation()
+    loader.relocation = with_former(
+        overlays.relocation(), (document.value for document, _ in patched if document is not None)
+    )
     for document, file in patched:
         if document is not None:
             loader.document(document, file)

@@ -11,13 +11,14 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.diagnostics import Diagnostic, Severity, Span, error, warning
 from reconciler.kinds.base import Kind
+from reconciler.kinds.moved import KIND as MOVED
 from reconciler.manifests.defaults import Defaults
 from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
 from reconciler.manifests.environments.merge import with_values
 from reconciler.manifests.environments.overlays import Overlays
 from reconciler.manifests.ignores import context, ignores_of
 from reconciler.manifests.literals import take_out_literals
-from reconciler.manifests.moves import move_problems
+from reconciler.manifests.moves import ends_outside, move_problems
 from reconciler.manifests.nulls import mark_nulls
 from reconciler.manifests.partial import valid_part
 from reconciler.manifests.problems import (
@@ -316,6 +317,7 @@ class Loader:
             self.problems += self.overlays.problems
             if check_overlays and self.complete:
                 self.problems += self.overlays.unused()
+            self._leave_out_moves(self.overlays)
         owned = {name for name, kind in self.kinds.items() if kind.owns_objects}
         policies = [item for item in self.resources.values() if item.address.kind not in owned]
         resources = [item for item in self.resources.values() if item.address.kind in owned]
@@ -341,6 +343,23 @@ class Loader:
                 for address, problem in found
             )
         return resources, policies
+
+    def _leave_out_moves(self, overlays: Overlays) -> None:
+        """Moved entries to what this environment takes out are not there, either."""
+
+        def taken_out(address: Address) -> bool:
+            whole = self.resources.get(address._replace(ordinal=0))
+            if whole is None:
+                return overlays.removes(address._replace(ordinal=0))
+            return address not in self.resources and ("spec", "count") in whole.inherited
+
+        entries = [item for item in self.resources.values() if item.address.kind == MOVED.name]
+        gone = {entry.address for entry in ends_outside(entries, taken_out)}
+        if gone:
+            self.resources = {
+                address: item for address, item in self.resources.items() if address not in gone
+            }
+            self.effective = [each for each in self.effective if each.address not in gone]
 
     def _may_be_declared(self, address: Address) -> bool:
         return not self.complete or address._replace(ordinal=0) in self.claimed

@@ -1,13 +1,15 @@
 """Moved entries against each other and against what the manifests declare."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.kinds.base import Kind
 from reconciler.kinds.moved import KIND as MOVED
-from reconciler.kinds.moved import MovedSpec, next_address, quoted
+from reconciler.kinds.moved import MovedSpec, next_address
 from reconciler.manifests.problems import did_you_mean
-from reconciler.model import Address, Resource
+from reconciler.model import Address, Relocation, Resource
 
 
 def move_problems(
@@ -61,6 +63,50 @@ def move_problems(
             )
 
 
+def ends_outside(entries: Iterable[Resource], taken_out: Callable[[Address], bool]) -> list[Resource]:
+    """Those of `entries` that lead to what an environment takes out: they do not count there.
+
+    What they move stays where it is recorded, and has left, as what they would move it to has.
+    """
+    valid = [entry for entry in entries if not any(MOVED.check(entry.spec, entry.span))]
+    moves = {entry.spec.source: entry.spec.target for entry in valid}
+    return [entry for entry in valid if taken_out(_end(entry.spec.target, moves))]
+
+
+def with_former(relocation: Relocation | None, manifests: Iterable[Mapping[str, Any]]) -> Relocation | None:
+    """`relocation`, also of the addresses that resources had before, as entries among `manifests` say."""
+    if relocation is None:
+        return None
+    moves = dict(filter(None, map(_unchecked, manifests)))
+    here = dict(relocation.addresses)
+    for source in moves:
+        end = here.get(_end(source, moves)._replace(ordinal=0))
+        base = source._replace(ordinal=0)
+        if end is not None:
+            here.setdefault(base, base._replace(app=end.app))
+    return replace(relocation, addresses=here)
+
+
+def _unchecked(manifest: Any) -> tuple[Address, Address] | None:
+    """`from` and `to` of an entry; None of another manifest, or where they are no addresses."""
+    if not isinstance(manifest, dict) or manifest.get("kind") != MOVED.name:
+        return None
+    try:
+        return Address.parse(manifest["spec"]["from"]), Address.parse(manifest["spec"]["to"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _end(address: Address, moves: Mapping[Address, Address]) -> Address:
+    """Where the last of `moves` leads, or any of them that go round in a circle."""
+    following = next_address(address, moves)
+    left = len(moves)
+    while following is not None and left:
+        address, left = following, left - 1
+        following = next_address(address, moves)
+    return address
+
+
 def _of_one(entry: Resource, kinds: Mapping[str, Kind]) -> Diagnostic | None:
     name = entry.spec.source.kind
     if name not in kinds:
@@ -98,7 +144,7 @@ def _swapped(entry: Resource, moves: Mapping[Address, Address], kinds: Mapping[s
         return ""
     between = Address(source.kind, f"{source.name}-swapped", source.app)
     steps = ((source, between), (target, source), (between, target))
-    commands = " && ".join(f"reconcile state mv {quoted(old)} {quoted(new)}" for old, new in steps)
+    commands = " && ".join(f"reconcile state mv {old.quoted} {new.quoted}" for old, new in steps)
     return f"entries cannot exchange two names: remove both, and run `{commands}`"
 
 

@@ -153,7 +153,7 @@ def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
             f"`{address}` ({field.before}) is not there: there is no value to accept",
             resource.span("metadata", "name"),
             f"check the token and the app first; if it is gone for good, remove its manifest and run "
-            f"`reconcile state forget {address}`",
+            f"`reconcile state forget {address.quoted}`",
         )
     why = cannot_accept(
         f"`{address}`: a secret's value cannot be read back, only that somebody has set another one",

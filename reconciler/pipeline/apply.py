@@ -112,7 +112,7 @@ def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> Non
         error(
             "delete-not-approved",
             f"`{change.address}` ({change.id}) would be deleted: {change.reason}",
-            help=f"if that is meant, pass --approve-delete {change.address}",
+            help=f"if that is meant, pass --approve-delete {change.address.quoted}",
         )
         for change in plan.changes
         if change.action is Action.DELETE and str(change.address) not in approved_deletes

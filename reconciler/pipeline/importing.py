@@ -23,6 +23,7 @@ from reconciler.pipeline.project import Project
 from reconciler.pipeline.searching import Wanted, find_live
 from reconciler.planning.claims import Known, Live, Skipped
 from reconciler.planning.importing import Entry, file_stem, sort_out
+from reconciler.planning.moves import follow_moves
 from reconciler.state.store import State
 
 _HEAD = (
@@ -65,11 +66,12 @@ async def find_unmanaged(
     `elsewhere`: addresses that its environment takes out, which no new manifest can have all the same.
     """
     state = await project.store.load()
+    kinds = find_kinds()
     known = Known(
         loaded.resources,
-        state.records,
+        follow_moves(kinds, loaded.policies, loaded.resources, state.records).records,
         loaded.policies,
-        find_kinds(),
+        kinds,
         _skeletons(root, loaded) if "secrets.list" in project.capabilities else frozenset(),
         elsewhere,
     )
@@ -116,7 +118,7 @@ def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, 
                     UNKNOWN_OUTCOME,
                     f"a call for `{address}` has an unknown outcome: it may have made one of "
                     f"{len(near)} {address.kind}s that were found, so none of them is imported",
-                    help=f"run `reconcile apply`, or `reconcile resolve {address}`, and import again",
+                    help=f"run `reconcile apply`, or `reconcile resolve {address.quoted}`, and import again",
                 )
             )
     return doubtful, problems

@@ -52,6 +52,7 @@ async def make_plan(
         undecided={**questions, **followed.refused},
         focus=desired.focus,
         declared=desired.declared,
+        moved=desired.moved,
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)

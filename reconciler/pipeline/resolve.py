@@ -200,13 +200,13 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
     if record.id in ("", source.name):
         raise ReconcilerError(
             f"`{source}` is known to the platform by its name only; another name is another object",
-            help=f"`reconcile state forget {source}`, and let the next apply make `{target}`; or, if the "
-            f"manifest says `name: {source.name}`, write a Moved manifest",
+            help=f"`reconcile state forget {source.quoted}`, and let the next apply make `{target}`; or, if "
+            f"the manifest says `name: {source.name}`, write a Moved manifest",
         )
     if target in state.records:
         raise ReconcilerError(
             f"`{target}` is recorded already, as {state.records[target].id}",
-            help=f"`reconcile state forget {target}` drops that record",
+            help=f"`reconcile state forget {target.quoted}` drops that record",
         )
     for opened in state.open_intents:
         if opened.address in (source, target):

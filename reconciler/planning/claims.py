@@ -10,6 +10,7 @@ from reconciler.kinds.base import ID_PATTERN, Kind
 from reconciler.kinds.declared import Declared
 from reconciler.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.planning.match import possible
+from reconciler.planning.moves import former_addresses
 
 DISAGREEMENT = object()  # what two policies give that differ
 
@@ -55,7 +56,10 @@ class Skipped:
 
 @dataclass(slots=True)
 class Known:
-    """What the manifests declare and the state records. `policies` give defaults."""
+    """What the manifests declare and the state records. `policies` give defaults and tell what moved.
+
+    `records`: as they are once those moves are carried out.
+    """
 
     resources: Sequence[Resource]
     records: Mapping[Address, StateRecord]
@@ -68,11 +72,13 @@ class Known:
     _recorded: dict[tuple[str, str], Address] = field(init=False)
     _unbound: dict[tuple[str, str | None], list[Resource]] = field(init=False)
     _secrets: dict[tuple[str | None, str], Address] = field(init=False)
+    _former: dict[Address, list[Address]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._recorded = {(address.kind, record.id): address for address, record in self.records.items()}
         self._adopted = {}
         self._unbound, self._secrets = {}, {}
+        self._former = former_addresses(self.policies)
         for resource in self.resources:
             address = resource.address
             if resource.adopt_id is not None:
@@ -89,7 +95,8 @@ class Known:
     def taken(self) -> set[Address]:
         """Addresses that a new manifest cannot have."""
         declared = {resource.address for resource in (*self.resources, *self.policies)}
-        return declared | self.records.keys() | self.elsewhere
+        left = {address for each in self._former.values() for address in each}
+        return declared | self.records.keys() | self.elsewhere | left
 
     def apps(self) -> list[str]:
         """The apps that manifests and records name."""
@@ -112,16 +119,23 @@ class Known:
         if owner is not None and owner in self._declared:
             return Skipped(live, "known", f"it is recorded as `{owner}`")
         if owner is not None:
-            told = f"it is recorded as `{owner}`, which has no manifest here: write that one again, or run "
-            return Skipped(live, "recorded", f"{told}`reconcile state forget {owner}` and import again")
+            told = f"it is recorded as `{owner}`, which has no manifest here: `reconcile plan` tells if one "
+            return Skipped(live, "recorded", f"{told}was renamed; if none was, write that one again")
         for resource in self._unbound.get((kind.name, app), ()):
-            match = kind.match(resource.spec, resource.address)
-            if match is None:
-                match = {"name": getattr(resource.spec, "name", None) or resource.address.name}
-            if possible(match, [live.item]):
+            if any(possible(match, [live.item]) for match in self._matches(kind, resource)):
                 told = f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"
                 return Skipped(live, "meant", told)
         return None
+
+    def _matches(self, kind: Kind, resource: Resource) -> Iterator[Mapping[str, Any]]:
+        """What its object is like: under its own name, or one that it had when the object was made."""
+        at = resource.address
+        former = dict.fromkeys((at, *self._former.get(at, ()), *self._former.get(at._replace(ordinal=0), ())))
+        for address in former:
+            match = kind.match(resource.spec, address)
+            if match is None:
+                match = {"name": getattr(resource.spec, "name", None) or address.name}
+            yield match
 
     def _known_name(self, live: Live, address: Address) -> Skipped | None:
         """For what is known by its name only."""

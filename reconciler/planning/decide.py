@@ -81,7 +81,8 @@ def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnosti
         "inferred-id",
         f"`{record.address}` was found by evidence to be {record.id}, and is protected from deletion",
         span,
-        help=f"look at it; if it is yours, run `reconcile resolve {record.address} --adopt {record.id}`",
+        help="look at it; if it is yours, run "
+        f"`reconcile resolve {record.address.quoted} --adopt {record.id}`",
     )
 
 
@@ -111,7 +112,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
         return Moves(
             Action.RETAIN,
             reason="left the manifests; not visible on the platform either: if it is gone, run "
-            f"`reconcile state forget {subject.address}`",
+            f"`reconcile state forget {subject.address.quoted}`",
         )
     if listed and not subject.live.present:
         return Moves(Action.FORGET, reason="left the manifests; the platform shows it as destroyed")
@@ -120,7 +121,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
             "delete-inferred",
             f"`{subject.address}` ({record.id}) was found by evidence only and is protected from deletion",
             help=f"check that {record.id} is yours, then run "
-            f"`reconcile resolve {subject.address} --adopt {record.id}`",
+            f"`reconcile resolve {subject.address.quoted} --adopt {record.id}`",
         )
         return _refuse(problem)
     return kind.remove(subject)
@@ -188,8 +189,8 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
                 f"`{subject.address}` ({record.id}) was destroyed by somebody: "
                 f"the platform shows it as {getattr(subject.live, 'state', None) or subject.live.status}",
                 span,
-                help=f"run `reconcile state forget {subject.address}` to let the next apply create an empty "
-                "one, or give a new manifest the data of one of its snapshots",
+                help=f"run `reconcile state forget {subject.address.quoted}` to let the next apply create an "
+                "empty one, or give a new manifest the data of one of its snapshots",
             )
         )
     if kind.hides_at_first and may_be_invisible(record, now):
@@ -202,6 +203,6 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
             f"`{subject.address}` ({record.id}) is recorded but not on the platform",
             span,
             help="check the token and the app first: nothing is created again by itself; if it is really "
-            f"gone, run `reconcile state forget {subject.address}`",
+            f"gone, run `reconcile state forget {subject.address.quoted}`",
         )
     )

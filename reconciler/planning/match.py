@@ -111,7 +111,7 @@ def _recorded(kind: Kind, resource: Resource, record: StateRecord, by_id: Mappin
             "adopt-conflict",
             f"`{resource.address}` is recorded as {record.id}, but `{named}` names {resource.adopt_id}",
             resource.span(*kind.id_path),
-            help=f"correct `{named}`, or run `reconcile state forget {resource.address}` first: "
+            help=f"correct `{named}`, or run `reconcile state forget {resource.address.quoted}` first: "
             f"{record.id} then stays as it is",
         )
     )
@@ -148,5 +148,6 @@ def _owned_by_another(kind: Kind, resource: Resource, owned: Mapping[str, Addres
         "adopt-conflict",
         f"`{resource.address}` shall adopt `{resource.adopt_id}`, which is recorded as `{owner}`",
         resource.span(*kind.id_path),
-        help=f"correct `{'.'.join(map(str, kind.id_path))}`, or run `reconcile state forget {owner}` first",
+        help=f"correct `{'.'.join(map(str, kind.id_path))}`, or run "
+        f"`reconcile state forget {owner.quoted}` first",
     )

@@ -28,7 +28,7 @@ class Followed:
 def follow_moves(
     kinds: Mapping[str, Kind],
     entries: Sequence[Resource],
-    resources: Iterable[Resource],
+    resources: Collection[Resource],
     records: Records,
     undecided: Collection[Address] = (),
 ) -> Followed:
@@ -52,12 +52,10 @@ def follow_moves(
             moves.append(Move(address, end, records[address].id, records[address].serial))
         else:
             refused[end] = problem
-    told = [
-        _told(move, by_source, _platform_name(records[move.source], wanted.get(move.target)))
-        for move in moves
-    ]
     spent = _spent(by_source, targets, ends, records)
     after = carried_out(kinds, moves, records) if moves else records
+    names = _names(moves, resources, after)
+    told = [_told(move, by_source, _found_by_name(move, wanted.get(move.target), names)) for move in moves]
     return Followed(after, tuple(moves), (*told, *spent), refused)
 
 
@@ -79,6 +77,17 @@ def carried_out(
             record = replace(record, address=target or address, applied=applied)
         after[record.address] = record
     return after
+
+
+def former_addresses(entries: Iterable[Resource]) -> dict[Address, list[Address]]:
+    """By the address that something has once all of `entries` are followed, those that it had before."""
+    targets = {entry.spec.source: entry.spec.target for entry in entries if isinstance(entry.spec, MovedSpec)}
+    former: dict[Address, list[Address]] = {}
+    for source in targets:
+        end = _end(source, targets)
+        if end is not None:
+            former.setdefault(end, []).append(source)
+    return former
 
 
 def earlier_addresses(record: StateRecord) -> list[Address]:
@@ -138,23 +147,45 @@ def another_name(kind: Kind, resource: Resource, record: StateRecord) -> bool:
     return set(kind.secret_names(resource, None)) != set(kind.secret_names(None, record))
 
 
-def _platform_name(record: StateRecord, wanted: Resource | None) -> str:
-    """What the platform goes on calling the object, where its manifest does not say so."""
-    name = record.applied.get("name")
-    silent = wanted is not None and getattr(wanted.spec, "name", "") is None
-    return str(name) if silent and name and wanted is not None and name != wanted.address.name else ""
+def _names(
+    moves: Iterable[Move], resources: Iterable[Resource], after: Records
+) -> dict[Address, dict[Address, str | None]]:
+    """What the platform calls the objects of each manifest that something moves to; None: not known."""
+    names: dict[Address, dict[Address, str | None]] = {move.target._replace(ordinal=0): {} for move in moves}
+    for resource in resources:
+        address = resource.address
+        base = address._replace(ordinal=0)
+        if base in names and address in after:
+            names[base][address] = after[address].applied.get("name")
+    return names
 
 
-def _told(move: Move, entries: Mapping[Address, Resource], name: str) -> Diagnostic:
+def _found_by_name(
+    move: Move, wanted: Resource | None, names: Mapping[Address, Mapping[Address, str | None]]
+) -> str:
+    """How the object is found if the state is lost; "" where its manifest says so already."""
+    if wanted is None or getattr(wanted.spec, "name", "") is not None:
+        return ""
+    base = move.target._replace(ordinal=0)
+    name = names[base][move.target]
+    if not name or name == base.name:
+        return ""
+    if set(names[base].values()) == {name}:
+        return f"write `name: {name}` into the spec of {base}: so it is found without this state, too"
+    return (
+        f"the platform goes on calling it `{name}`, and all of a `count` have one name: only this state "
+        f"tells that it is {move.target}"
+    )
+
+
+def _told(move: Move, entries: Mapping[Address, Resource], help: str) -> Diagnostic:
     entry = entries.get(move.source) or entries[move.source._replace(ordinal=0)]
     return Diagnostic(
         "move-pending",
         Severity.INFO,
         f"the record of {move.source} ({move.id}) becomes that of {move.target}; no call is sent",
         entry.span("spec", "to"),
-        help=f"write `name: {name}` into the spec of {move.target}: so it is found without this state, too"
-        if name
-        else "",
+        help=help,
     )
 
 

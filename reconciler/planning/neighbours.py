@@ -61,7 +61,7 @@ def taken_secrets(
                         f"`{address}` names the secret `{name}` of app `{app}`, which `{owner}` has set",
                         resource.span("metadata", "name"),
                         help=f"remove this manifest or rename it; if `{owner}` is gone for good, run "
-                        f"`reconcile state forget {owner}`",
+                        f"`reconcile state forget {owner.quoted}`",
                     ),
                 )
 

@@ -81,10 +81,11 @@ class Planner:
         undecided: Mapping[Address, Diagnostic] | None = None,
         focus: Collection[Address] | None = None,
         declared: Callable[[StateRecord], bool] = lambda record: True,
+        moved: Callable[[Address], str] = lambda address: "",
     ) -> None:
         """`selected`: whether the manifests given would hold the record's resource if it were wanted.
 
-        `declared`: whether those that were not given hold it.
+        `declared`: whether those that were not given hold it. `moved`: which of them moves a record; or "".
 
         `undecided`: addresses about which nothing may be decided, as with a call of unknown outcome.
         `focus`: the only addresses that the plan is about; None for all. What they refer to is looked at.
@@ -129,6 +130,7 @@ class Planner:
         self._left: set[Address] = set()  # no manifest names them any more
         self._elsewhere: set[Address] = set()  # their manifests were not given
         self._declared = declared
+        self._moved = moved
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
         for address, question in (undecided or {}).items():
@@ -273,7 +275,12 @@ class Planner:
         for found in list(find_renames(self._kinds, changes, *known)):
             if not found.kept:
                 self._draft.withdraw(found.reasons)
-            self._draft.report(found.address, found.diagnostic)
+            problem = found.diagnostic
+            said = [each for each in found.reasons if each in self._records and self._moved(each)]
+            if said:
+                told = f"{self._moved(said[0])} says that it is: give that file, too"
+                problem = replace(problem, help=told)
+            self._draft.report(found.address, problem)
         kept = [each for each in self._left if each in changes and changes[each].action is Action.RETAIN]
         self._draft.bind_left(self._records[address] for address in sorted(kept))
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from reconciler.diagnostics import Diagnostic, error, warning
 from reconciler.kinds.base import Kind
-from reconciler.kinds.moved import quoted
 from reconciler.model import Action, Address, Change, Resource, StateRecord
+from reconciler.planning.entries import entry, spec
 from reconciler.planning.pairing import pair_names
 from reconciler.planning.sameness import LEFT, Alias, Sameness, differing
 
@@ -70,38 +70,36 @@ class Rename:
                 f"`{new}` may be `{old}` ({record.id}), which is kept without a manifest, under a new name",
                 resource.span("metadata", "name"),
                 notes=tuple(notes),
-                help=f"if it is the same, do not apply, and add this manifest:\n{self._entries()}",
+                help=f"if it is the same, do not apply, and add this manifest beside it:\n{self._entries()}",
             )
         return error(
             "renamed",
             f"`{new}` may be `{old}` ({record.id}) under a new name: it would be made a second time",
             resource.span("metadata", "name"),
             notes=tuple(notes),
-            help=f"if it is the same, add this manifest; then the record follows, and no call is sent:\n"
-            f"{self._entries()}\n"
+            help="if it is the same, add this manifest beside it; then the record follows, and no call is "
+            f"sent:\n{self._entries()}\n"
             f"{self._commands()}"
             f"if it is a new one, apply the manifests without it first, or run "
-            f"`reconcile state forget {old}`",
+            f"`reconcile state forget {old.quoted}`",
         )
 
-    def _moves(self) -> list[tuple[StateRecord, Address]]:
+    def _moves(self) -> Sequence[tuple[StateRecord, Resource]]:
         """What has to be said: one move for all of a `count`, or else each by itself."""
         record, resource = self.pairs[0]
         whole = not record.address.ordinal and not resource.address.ordinal
-        return [(old, new.address) for old, new in (self.pairs[:1] if whole else self.pairs)]
+        return self.pairs[:1] if whole else self.pairs
 
     def _entries(self) -> str:
-        return "---\n".join(
-            "apiVersion: reconciler/v1\nkind: Moved\n"
-            f"metadata: {{name: {_entry_name(new)}}}\nspec: {{from: {old.address}, to: {new}}}\n"
-            for old, new in self._moves()
-        ).rstrip("\n")
+        return "---\n".join(entry(old.address, new) for old, new in self._moves()).rstrip("\n")
 
     def _commands(self) -> str:
         """Empty where only a manifest can tell that the name on the platform stays."""
         if any(old.id in ("", old.address.name) for old, _ in self._moves()):
             return ""
-        commands = (f"reconcile state mv {quoted(old.address)} {quoted(new)}" for old, new in self._moves())
+        commands = (
+            f"reconcile state mv {old.address.quoted} {new.address.quoted}" for old, new in self._moves()
+        )
         return f"or run `{' && '.join(commands)}`;\n"
 
 
@@ -127,10 +125,10 @@ class Doubt:
     @property
     def diagnostic(self) -> Diagnostic:
         """An error; a warning where all have been kept on purpose. An entry would be a guess."""
-        old = self.records[0].address if len(self.records) == 1 else "OLD"
+        old = self.records[0].address if len(self.records) == 1 else None
         among = "what left" if len(self.records) == 1 else "one of these"
         span = self.resources[0].span("metadata", "name")
-        said = f"say so with a Moved manifest, `spec: {{from: {old}, to: {self.address}}}`"
+        said = f"say so with a Moved manifest, `spec: {spec(old, self.resources[0])}`"
         why = f"the names do not tell which became which; if it is {among}, {said}"
         if self.kept:
             message = f"`{self.address}` may be what is kept without a manifest, {_named(self.records)}"
@@ -143,7 +141,7 @@ class Doubt:
             "it would be made a second time",
             span,
             help=f"{why};\nif it is a new one, apply the manifests without it first, or run "
-            f"`reconcile state forget {old}`",
+            f"`reconcile state forget {old.quoted if old else 'OLD'}`",
         )
 
 
@@ -249,8 +247,3 @@ def _named(records: Sequence[StateRecord]) -> str:
     if len(named) > _MOST_NAMED:
         return f"{', '.join(named[:_MOST_NAMED])} and {len(named) - _MOST_NAMED} more"
     return " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))
-
-
-def _entry_name(new: Address) -> str:
-    parts = [new.kind.lower(), new.app, new.name, str(new.ordinal) if new.ordinal else None]
-    return "-".join(part for part in parts if part)[:63]

@@ -29,7 +29,7 @@ def _lines(acceptance: Acceptance) -> Iterator[str]:
         refused, others = _named({each.address for each in acceptance.refused}), acceptance.others
         yield f"Not accepted: {refused}; no file was changed."
         if others:
-            yield f"The others alone: reconcile drift --accept {' '.join(map(str, others))}"
+            yield f"The others alone: reconcile drift --accept {' '.join(each.quoted for each in others)}"
         return
     for each in acceptance.accepted:
         values = f"{_json(each.before)} -> {_json(each.after)}"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli.main import run
-from tests.cli.harness import MUTATIONS, Project, Sandbox
+from tests.cli.harness import MUTATIONS, Project, Sandbox, volume
 
 Capture = pytest.CaptureFixture[str]
 
@@ -156,6 +156,21 @@ def test_manifests_with_errors_are_corrected_first(
     assert run(["import", app]) == 1
     assert "the manifests hold errors; nothing was written" in capsys.readouterr().err
     assert [path.name for path in Path("manifests").iterdir()] == ["bad.yaml"]
+
+
+def test_an_address_that_something_left_in_other_environments_is_not_given_to_another(
+    here: Path, sandbox: Sandbox, app: str, capsys: Capture
+) -> None:
+    sandbox.make_volume(app, "data")
+    entry = f"kind: Moved\nmetadata: {{name: m}}\nspec: {{from: Volume/{app}/data, to: Volume/{app}/files}}\n"
+    Path("manifests").mkdir()
+    Path("overlays/prod").mkdir(parents=True)
+    Path("manifests/all.yaml").write_text(f"{volume(app, 'files')}---\napiVersion: reconciler/v1\n{entry}")
+    Path("overlays/prod/all.yaml").write_text(f"Volume/{app}/files: null\n")
+    imported = told(capsys, "import", app, "--env", "prod")
+    assert [each["address"] for each in imported["imported"]] == [f"Volume/{app}/data-2"]
+    for arguments in ([], ["--env", "prod"]):
+        assert run(["validate", *arguments]) == 0
 
 
 def test_a_single_configured_file_is_no_place_for_new_ones(here: Path, capsys: Capture) -> None:

@@ -3,11 +3,13 @@
 import json
 import re
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from tests.cli.harness import Project, Sandbox, only, secret, volume
 from tests.cli.test_kills import FOREVER_S
+from tests.inprocess import Command
 
 SPEC = "region: ams, size_gb: 10"
 
@@ -208,6 +210,15 @@ def test_a_resource_that_went_to_another_file_is_recognised_where_only_that_one_
     assert len(sandbox.volumes(app)) == 2
 
 
+def test_a_move_in_a_file_that_was_not_given_is_named_where_it_is_missed(applied: Project, app: str) -> None:
+    applied.write(volume(app, "files"))
+    applied.write(moved(f"Volume/{app}/data", f"Volume/{app}/files"), "manifests/moved.yaml")
+    refused = only(applied.json("plan", "manifests/main.yaml", code=1).json["diagnostics"])
+    assert refused["code"] == "renamed"
+    assert refused["help"] == "`Moved/m` in manifests/moved.yaml says that it is: give that file, too"
+    assert applied.json("plan", "manifests/main.yaml", "manifests/moved.yaml").json["changes"] == []
+
+
 def test_two_exchange_their_names_with_the_commands_that_the_help_names(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:
@@ -245,6 +256,31 @@ def test_a_move_to_the_same_address_is_a_slip_and_no_reason_to_drop_the_record(
     assert f"`Volume/{app}/data` is given twice" in refused.err
     assert "forget" not in refused.err
     assert addresses(applied) == [f"Volume/{app}/data"]
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("PostgresCluster/a b", "letters, digits"),
+        ("PostgresCluster/-x", "letters, digits"),
+        (f"PostgresCluster/{'n' * 64}", "letters, digits"),
+        ("PostgresCluster/x[3]", "a PostgresCluster has no `count`"),
+        ("Secret/shop/A B", "letters, digits"),
+    ],
+)
+def test_no_record_moves_to_an_address_that_no_manifest_can_have(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    target: str,
+    told: str,
+) -> None:
+    reconcile = Command(tmp_path, monkeypatch, capsys)
+    source = target.rpartition("/")[0] + "/orders"
+    refused = reconcile(f"state mv {source} '{target}'", code=64)
+    assert f"`{target}` is not an address that a manifest can have: " in refused.err
+    assert told in refused.err
+    assert "is not recorded" in reconcile(f"state mv '{target}' {source}", code=1).err
 
 
 def test_sixty_renamed_at_once_follow_the_entries_that_are_offered(

@@ -38,6 +38,11 @@ def manifest(name: str = "data", metadata: str = "", spec: str = "region: ams") 
     )
 
 
+def moved(source: str, target: str, name: str = "m") -> str:
+    spec = f"{{from: {source}, to: {target}}}"
+    return f"---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+
+
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path, {volumes("shop"): [volume()]})
@@ -115,6 +120,59 @@ def test_what_the_state_records_is_left_out_and_told_if_its_manifest_is_gone(sce
     scene.write(manifest("mine"))
     (known,) = scene.found("shop").skipped
     assert (known.why, known.reason) == ("known", "it is recorded as `Volume/shop/mine`")
+
+
+def test_what_has_a_move_before_it_is_known_under_its_new_address(scene: Scene) -> None:
+    scene.record(record("Volume/shop/data", "vol_1"), record("Volume/shop/logs[1]", "vol_2"))
+    scene.live[volumes("shop")] = [volume(), volume("vol_2", name="logs"), volume("vol_3")]
+    scene.write(
+        manifest("orders")
+        + manifest("traces", spec="region: ams, count: 2")
+        + moved("Volume/shop/data", "Volume/shop/between", "a")
+        + moved("Volume/shop/between", "Volume/shop/orders", "b")
+        + moved("Volume/shop/logs", "Volume/shop/traces", "c")
+    )
+    imported = scene.run("shop")
+    assert [(each.why, each.reason) for each in imported.skipped] == [
+        ("known", "it is recorded as `Volume/shop/orders`"),
+        ("known", "it is recorded as `Volume/shop/traces[1]`"),
+    ]
+    # The old address is not free: another one that is called so gets another.
+    assert addresses(imported) == ["Volume/shop/data-2"]
+
+
+def test_a_cluster_that_has_a_move_before_it_is_known_under_its_new_address(scene: Scene) -> None:
+    scene.capabilities = ALL
+    scene.record(record("PostgresCluster/orders", "orders0000000000"))
+    scene.live["/v1/postgres?org_slug=acme"] = {"data": [cluster()]}
+    scene.write(
+        "apiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {name: main}\n"
+        "spec: {org_slug: acme, plan: starter, region: ams}\n"
+        + moved("PostgresCluster/orders", "PostgresCluster/main")
+    )
+    assert reasons(scene.found(organizations=["acme"])) == ["it is recorded as `PostgresCluster/main`"]
+
+
+@pytest.mark.parametrize("count", ["", ", count: 2"])
+def test_what_may_have_moved_before_its_record_was_lost_is_left_to_its_manifest(
+    scene: Scene, count: str
+) -> None:
+    scene.write(
+        manifest("orders", spec=f"region: ams{count}") + moved("Volume/shop/data", "Volume/shop/orders")
+    )
+    found = scene.found("shop")
+    assert found.entries == []
+    assert reasons(found) == ["`Volume/shop/orders` may be meant to be it: set its `metadata.id` to adopt it"]
+
+
+def test_what_may_have_been_renamed_is_to_be_planned_and_not_to_be_forgotten(scene: Scene) -> None:
+    scene.record(record("Volume/shop/data", "vol_1"))
+    scene.write(manifest("orders"))
+    (lost,) = scene.found("shop").skipped
+    assert lost.why == "recorded"
+    assert "forget" not in lost.reason
+    assert "`reconcile plan` tells" in lost.reason
+    assert [each.code for each in scene.plan().diagnostics] == ["renamed"]
 
 
 def test_a_cluster_that_a_manifest_may_mean_is_left_to_it(scene: Scene) -> None:

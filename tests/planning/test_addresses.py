@@ -1,9 +1,14 @@
 """Addresses: as text and back."""
 
+import re
+import shlex
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reconciler
 from reconciler.model import Address
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True)
@@ -33,3 +38,17 @@ def test_the_first_of_many_has_no_ordinal_in_its_text() -> None:
 def test_other_text_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="Volume/shop/data"):
         Address.parse(text)
+
+
+@given(addresses)
+def test_a_shell_takes_a_quoted_address_for_one_word(address: Address) -> None:
+    assert shlex.split(address.quoted) == [str(address)]
+    assert (address.quoted == str(address)) == (not address.ordinal)
+
+
+def test_every_command_that_is_offered_names_a_quoted_address() -> None:
+    command = r"(?:state forget|resolve|--approve-delete|--accept) \{([^}]+)\}"
+    source = "\n".join(file.read_text() for file in Path(reconciler.__path__[0]).rglob("*.py"))
+    named = re.findall(command, source)
+    assert len(named) > 10
+    assert [each for each in named if "quoted" not in each] == []

@@ -242,6 +242,10 @@ class Overlays:
         """The address in the manifests of what is at `address` here; None where it is the same."""
         return self._bases.get(address)
 
+    def removes(self, address: Address) -> bool:
+        """Whether a manifest of this address is taken out. It is the one in the manifests."""
+        return address in self._removed
+
     def why_missing(self, address: Address) -> tuple[str, ...]:
         """Notes for an address that is referred to and not there."""
         span = self._removed.get(address)
