@@ -53,6 +53,7 @@ def encrypt(recipients: Sequence[str], out: Path | None, output: str) -> int:
 
     The value is read from standard input; on a terminal it is asked for, without echo. One final newline
     is no part of it. Recipients are those of reconcile.yaml (`secrets.age_recipients`), unless --to is given.
+    A FILE that exists is replaced only if it is encrypted with age already.
     """
     from reconciler.cli.sources import settings_here
     from reconciler.secrets import age
@@ -60,7 +61,9 @@ def encrypt(recipients: Sequence[str], out: Path | None, output: str) -> int:
     chosen = list(recipients) or settings_here().settings.secrets.age_recipients
     if not chosen:
         raise ReconcilerError("nobody to encrypt to: no recipient is given", help=_NO_RECIPIENTS)
-    age.encrypt(b"", chosen)  # a wrong recipient is told before a person types the value
+    age.encrypt(b"", chosen)  # what is wrong is told before a person types the value
+    if out is not None:
+        _refuse_other_files(out)
     armored = age.encrypt(_read_value(), chosen)
     if out is not None:
         _write(out, armored)
@@ -187,6 +190,27 @@ def _read_value() -> bytes:
     raise ReconcilerError(message, help=help)
 
 
+def _refuse_other_files(out: Path) -> None:
+    """Raises ReconcilerError where something else than an encrypted value stands: it would be lost."""
+    from reconciler.errors import SecretUnavailable
+    from reconciler.secrets import age
+    from reconciler.secrets.sources import read_bytes
+
+    if not os.path.lexists(out):
+        return
+    try:
+        data = read_bytes(out, str(out), age.MAX_ENCRYPTED_BYTES)
+    except SecretUnavailable as unreadable:
+        message = unreadable.message
+    else:
+        if len(data) <= age.MAX_ENCRYPTED_BYTES and age.is_encrypted(data):
+            return
+        message = f"{out} exists, and is no value that is encrypted with age"
+    raise ReconcilerError(
+        message, help="only an encrypted value is replaced, by the next one: give another FILE for --out"
+    )
+
+
 def _write(out: Path, armored: str) -> None:
     """All of it or nothing: a file that is there stays as it is until the new one is complete."""
     import tempfile
@@ -198,6 +222,7 @@ def _write(out: Path, armored: str) -> None:
                 file.write(armored)
                 file.flush()
                 os.fsync(descriptor)
+            _refuse_other_files(out)
             Path(name).replace(out)
         except BaseException:
             Path(name).unlink(missing_ok=True)
