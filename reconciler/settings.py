@@ -13,6 +13,7 @@ from reconciler.errors import ManifestError, ReconcilerError
 from reconciler.kinds.source import ValueSource, check_source, source_ref
 from reconciler.manifests.problems import EXPECTED, Place, describe, did_you_mean, field_names, locate
 from reconciler.manifests.reading.compose import compose
+from reconciler.manifests.reading.naming import named
 from reconciler.model import unpack_span
 from reconciler.steps import SecretRef
 
@@ -277,7 +278,9 @@ def _explain(problem: Any, place: Place) -> Diagnostic:
     kind, help, span = problem["type"], "", place.value(path)
     if kind == "extra_forbidden":
         span = place.key(path)
-        message = f"there is no setting `{setting}`"
+        message = f"there is no setting `{named(path)}`"
+        if problem["input"] is None:  # {hunter2} may be a value that lacks its key
+            message = f"there is no such setting in `{'.'.join(map(str, path[:-1])) or FILE_NAME}`"
         help = did_you_mean(str(path[-1]), field_names(Settings, problem["loc"][:-1]))
     elif kind in EXPECTED:
         message = f"`{setting}`: expected {EXPECTED[kind]}, found {describe(problem['input'], secret=True)}"
