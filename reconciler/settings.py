@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import ManifestError, ReconcilerError
-from reconciler.kinds.source import ValueSource, check_source, source_ref
+from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
 from reconciler.manifests.problems import EXPECTED, Place, describe, did_you_mean, field_names, locate
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.naming import named
@@ -50,7 +50,11 @@ Section = TypeVar("Section", bound=_Section)
 
 
 class TokenSource(_Section):
-    env: str = Field("RECONCILE_TOKEN", description="Environment variable that holds the platform's token.")
+    env: str = Field(
+        "RECONCILE_TOKEN",
+        pattern=VARIABLE,
+        description="Environment variable that holds the platform's token.",
+    )
 
 
 class PlatformSettings(_Section):
@@ -87,13 +91,15 @@ class SecretSource(ValueSource):
 class IdentitySource(_Section):
     """Where age identities come from: exactly one of these. Relative paths begin at the project's root."""
 
-    env: str | None = Field(None, min_length=1)
+    env: str | None = Field(None, pattern=VARIABLE)
     file: str | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
     def _one(self) -> "IdentitySource":
         if (self.env is None) == (self.file is None):
             raise ValueError("give exactly one of `env` and `file`")
+        if is_private_key(self.file or ""):
+            raise ValueError("a private key stands here; name its file, and make another key")
         return self
 
     def ref(self) -> SecretRef:
@@ -265,6 +271,7 @@ def _read(file: Path) -> Settings:
 _ALLOWED = {  # by pattern, in words
     _URL: "an address such as https://api.example.com, without a user or password",
     _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
+    VARIABLE: "the name of a variable: letters, digits and `_`, the first one no digit",
     _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
     "the first one a letter or digit",

@@ -26,6 +26,10 @@ _WORDS = {
     "not_readable": "source not readable",
     "not_known": "not known yet",
 }
+_NO_ARGUMENT = (
+    "an argument or option is unknown, and not repeated here: it may be the value. The value is read from "
+    "standard input; one that was an argument is in the shell's history now: take another one"
+)
 _NO_RECIPIENTS = (
     "give --to age1…, or `secrets: {age_recipients: [age1…]}` in reconcile.yaml; "
     "`reconcile secret keygen FILE` makes a key, and prints its recipient"
@@ -37,7 +41,8 @@ def command() -> None:
     """Secret values that may stand in git, and what reviewers may know of them. No value is ever printed."""
 
 
-@command.command("encrypt")
+@command.command("encrypt", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@click.pass_context
 @click.option(
     "--to",
     "recipients",
@@ -48,7 +53,7 @@ def command() -> None:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE instead of stdout.")
 @options.output
 @reports_failures
-def encrypt(recipients: Sequence[str], out: Path | None, output: str) -> int:
+def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None, output: str) -> int:
     """Encrypt a value with age, for `value_from: {age: FILE}`.
 
     The value is read from standard input; on a terminal it is asked for, without echo. One final newline
@@ -58,6 +63,8 @@ def encrypt(recipients: Sequence[str], out: Path | None, output: str) -> int:
     from reconciler.cli.sources import settings_here
     from reconciler.secrets import age
 
+    if context.args:  # click would repeat them
+        raise click.UsageError(_NO_ARGUMENT, context)
     chosen = list(recipients) or settings_here().settings.secrets.age_recipients
     if not chosen:
         raise ReconcilerError("nobody to encrypt to: no recipient is given", help=_NO_RECIPIENTS)

@@ -130,6 +130,16 @@ def test_without_a_recipient_both_ways_out_are_named(verb: Run) -> None:
         assert way in ran.err
 
 
+@pytest.mark.parametrize(
+    "arguments", [[VALUE], [f"--{VALUE}"], [f"-{VALUE}"], ["--", f"-{VALUE}"], ["-", "x"]]
+)
+def test_an_argument_that_may_be_the_value_is_not_repeated(verb: Run, arguments: list[str]) -> None:
+    ran = verb("secret", "encrypt", "--to", age.generate()[1], *arguments, stdin=b"x")
+    assert (ran.code, ran.out) == (64, "")
+    assert "read from standard input" in ran.err
+    assert "Usage: reconcile secret encrypt" in ran.err
+
+
 def test_a_terminal_is_asked_twice_and_shows_nothing_typed(project: Project) -> None:
     identity, recipient = age.generate()
     ours, theirs = pty.openpty()

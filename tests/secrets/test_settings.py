@@ -53,6 +53,8 @@ def test_a_provider_takes_its_secrets_from_the_same_sources(tmp_path: Path) -> N
         "secrets: {exec: [[sh, -c, x]]}",
         "secrets: {exec: true}",
         "providers: {acme: {signing_secret_from: {env: A, age: HUNTER2}}}",
+        "secrets: {age_identity_from: {file: AGE-SECRET-KEY-1HUNTER2}}",
+        "secrets: {age_identity_from: {env: ''}}",
         "providers: {acme: {signing_secret_from: {timeout_s: 5}}}",
     ],
 )
@@ -64,7 +66,36 @@ def test_what_is_wrong_is_told_at_its_line_and_not_repeated(tmp_path: Path, text
         assert problem.hide_source
         assert problem.span is not None
         assert problem.span.line == 2
-        assert "HUNTER2" not in problem.message
+        assert "HUNTER2" not in problem.message + problem.help
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "platform.token_from",
+        "environments.prod.platform.token_from",
+        "secrets.age_identity_from",
+        "providers.acme.signing_secret_from",
+        "providers.acme.webhook_secret_from",
+        "providers.acme.client_secret_from",
+    ],
+)
+@pytest.mark.parametrize("written", ["hunter2hunter2 x", "AGE-SECRET-KEY-1HUNTER2", ""])
+def test_a_variable_has_a_name_that_is_one_and_is_not_repeated(
+    tmp_path: Path, setting: str, written: str
+) -> None:
+    text = f'{{env: "{written}"}}'
+    for part in reversed(setting.split(".")):
+        text = f"{{{part}: {text}}}"
+    with pytest.raises(ManifestError) as refused:
+        settings(tmp_path, text)
+    problems = refused.value.diagnostics
+    told = (
+        f"`{setting}.env`: expected the name of a variable: letters, digits and `_`, the first one no digit"
+    )
+    assert told in [problem.message for problem in problems]
+    assert not [each for each in problems if "hunter2" in f"{each.message} {each.help}".lower()]
+    assert all(problem.hide_source for problem in problems)
 
 
 def test_the_schema_offers_every_source() -> None:
