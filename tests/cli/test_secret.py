@@ -246,14 +246,18 @@ def every_source(project: Project, app: str) -> dict[str, str]:
     manifests = project.root / "manifests"
     (manifests / "pw.age").write_text(age.encrypt(f"{VALUE}-age\n".encode(), [recipient]))
     inline = age.encrypt(f"{VALUE}-inline".encode(), [recipient]).replace("\n", "\n      ")
-    content = json.dumps({"a": {"b": f"{VALUE}-sops"}, "neighbour": f"{VALUE}-neighbour"})
-    (manifests / "all.enc").write_bytes(b64encode(content.encode()))
+    value, neighbour = (
+        f"ENC[AES256_GCM,data:{b64encode(text.encode()).decode()},iv:aa=,tag:bb==,type:str]"
+        for text in (f"{VALUE}-sops", f"{VALUE}-neighbour")
+    )
+    content = {"a": {"b": value}, "neighbour": neighbour, "sops": {"mac": "ENC[…]", "version": "3.9.4"}}
+    (manifests / "secrets.enc.yaml").write_text(json.dumps(content, indent=2))
     count = "echo run >> runs.txt; printenv SHOP_PASSWORD; printenv SHOP_PASSWORD >&2"
     project.write(
         secret(app, "AGE", "age: pw.age")
         + f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: INLINE, app: {app}}}\n"
         + f"spec:\n  value_from:\n    age: |\n      {inline}\n"
-        + secret(app, "SOPS", "sops: {file: all.enc, key: a.b}")
+        + secret(app, "SOPS", "sops: {file: secrets.enc.yaml, key: a.b}")
         + secret(app, "EXEC", f"exec: [sh, -c, '{count}'], timeout_s: 60")
     )
     project.write("manifests: [manifests]\nsecrets: {exec: [sh]}\n", "reconcile.yaml")
