@@ -162,12 +162,14 @@ class Settings(_Section):
 class Found:
     """The settings and the project's root: where `reconcile.yaml` stands, or else the working directory.
 
-    `env`: the environment that the settings are for; "" for none.
+    `env`: the environment that the settings are for; "" for none. `secret_variables`: the variables that
+    the file names, for any environment, as holding a token, an identity or a provider's secret of ours.
     """
 
     settings: Settings
     root: Path
     env: str = ""
+    secret_variables: frozenset[str] = frozenset()
 
     @property
     def private(self) -> Path:
@@ -214,9 +216,23 @@ def find_settings(start: Path, env: Mapping[str, str], environment: str = "") ->
     root = project_root(start)
     file = root / FILE_NAME
     settings = _read(file) if file.is_file() else Settings()
+    variables = _secret_variables(settings)
     if environment:
         settings = _of_environment(settings, environment)
-    return Found(_with_environment(settings, env, environment), root, environment)
+    return Found(_with_environment(settings, env, environment), root, environment, variables)
+
+
+def _secret_variables(settings: Settings) -> frozenset[str]:
+    platforms = [settings.platform, *(each.platform for each in settings.environments.values())]
+    sources: list[TokenSource | IdentitySource | SecretSource | None] = [
+        settings.secrets.age_identity_from,
+        *(platform.token_from for platform in platforms),
+    ]
+    for each in settings.providers.values():
+        signing = each.signing_secret_from
+        sources += signing if isinstance(signing, list) else [signing]
+        sources += [each.webhook_secret_from, each.client_secret_from]
+    return frozenset(source.env for source in sources if source is not None and source.env is not None)
 
 
 def _of_environment(settings: Settings, name: str) -> Settings:
