@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from reconciler.diagnostics import Diagnostic, error
 from reconciler.errors import ManifestError, ReconcilerError
-from reconciler.kinds.source import ValueSource, check_source, source_ref
+from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
 from reconciler.manifests.problems import EXPECTED, Place, describe, did_you_mean, field_names, locate
 from reconciler.manifests.reading.compose import compose
+from reconciler.manifests.reading.naming import named
 from reconciler.model import unpack_span
 from reconciler.steps import SecretRef
 
@@ -49,7 +50,11 @@ Section = TypeVar("Section", bound=_Section)
 
 
 class TokenSource(_Section):
-    env: str = Field("RECONCILE_TOKEN", description="Environment variable that holds the platform's token.")
+    env: str = Field(
+        "RECONCILE_TOKEN",
+        pattern=VARIABLE,
+        description="Environment variable that holds the platform's token.",
+    )
 
 
 class PlatformSettings(_Section):
@@ -86,13 +91,15 @@ class SecretSource(ValueSource):
 class IdentitySource(_Section):
     """Where age identities come from: exactly one of these. Relative paths begin at the project's root."""
 
-    env: str | None = Field(None, min_length=1)
+    env: str | None = Field(None, pattern=VARIABLE)
     file: str | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
     def _one(self) -> "IdentitySource":
         if (self.env is None) == (self.file is None):
             raise ValueError("give exactly one of `env` and `file`")
+        if is_private_key(self.file or ""):
+            raise ValueError("a private key stands here; name its file, and make another key")
         return self
 
     def ref(self) -> SecretRef:
@@ -155,12 +162,14 @@ class Settings(_Section):
 class Found:
     """The settings and the project's root: where `reconcile.yaml` stands, or else the working directory.
 
-    `env`: the environment that the settings are for; "" for none.
+    `env`: the environment that the settings are for; "" for none. `secret_variables`: the variables that
+    the file names, for any environment, as holding a token, an identity or a provider's secret of ours.
     """
 
     settings: Settings
     root: Path
     env: str = ""
+    secret_variables: frozenset[str] = frozenset()
 
     @property
     def private(self) -> Path:
@@ -207,9 +216,23 @@ def find_settings(start: Path, env: Mapping[str, str], environment: str = "") ->
     root = project_root(start)
     file = root / FILE_NAME
     settings = _read(file) if file.is_file() else Settings()
+    variables = _secret_variables(settings)
     if environment:
         settings = _of_environment(settings, environment)
-    return Found(_with_environment(settings, env, environment), root, environment)
+    return Found(_with_environment(settings, env, environment), root, environment, variables)
+
+
+def _secret_variables(settings: Settings) -> frozenset[str]:
+    platforms = [settings.platform, *(each.platform for each in settings.environments.values())]
+    sources: list[TokenSource | IdentitySource | SecretSource | None] = [
+        settings.secrets.age_identity_from,
+        *(platform.token_from for platform in platforms),
+    ]
+    for each in settings.providers.values():
+        signing = each.signing_secret_from
+        sources += signing if isinstance(signing, list) else [signing]
+        sources += [each.webhook_secret_from, each.client_secret_from]
+    return frozenset(source.env for source in sources if source is not None and source.env is not None)
 
 
 def _of_environment(settings: Settings, name: str) -> Settings:
@@ -263,6 +286,7 @@ def _read(file: Path) -> Settings:
 _ALLOWED = {  # by pattern, in words
     _URL: "an address such as https://api.example.com, without a user or password",
     _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
+    VARIABLE: "the name of a variable: letters, digits and `_`, the first one no digit",
     _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
     "the first one a letter or digit",
@@ -277,7 +301,9 @@ def _explain(problem: Any, place: Place) -> Diagnostic:
     kind, help, span = problem["type"], "", place.key(path) if names_key else place.value(path)
     if kind == "extra_forbidden":
         span = place.key(path)
-        message = f"there is no setting `{setting}`"
+        message = f"there is no setting `{named(path)}`"
+        if problem["input"] is None:  # {hunter2} may be a value that lacks its key
+            message = f"there is no such setting in `{'.'.join(map(str, path[:-1])) or FILE_NAME}`"
         help = did_you_mean(str(path[-1]), field_names(Settings, problem["loc"][:-1]))
     elif kind in EXPECTED:
         message = f"`{setting}`: expected {EXPECTED[kind]}, found {describe(problem['input'], secret=True)}"

@@ -191,7 +191,7 @@ def secret_sources(found: Found) -> Sources:
         Allowed(
             identity_from=identity.ref() if identity is not None else None,
             programs=tuple(secrets.exec),
-            withheld=("RECONCILE_TOKEN", found.settings.platform.token_from.env),
+            withheld=("RECONCILE_TOKEN", *sorted(found.secret_variables)),
         ),
     )
 

@@ -26,6 +26,10 @@ _WORDS = {
     "not_readable": "source not readable",
     "not_known": "not known yet",
 }
+_NO_ARGUMENT = (
+    "an argument or option is unknown, and not repeated here: it may be the value. The value is read from "
+    "standard input; one that was an argument is in the shell's history now: take another one"
+)
 _NO_RECIPIENTS = (
     "give --to age1…, or `secrets: {age_recipients: [age1…]}` in reconcile.yaml; "
     "`reconcile secret keygen FILE` makes a key, and prints its recipient"
@@ -37,7 +41,8 @@ def command() -> None:
     """Secret values that may stand in git, and what reviewers may know of them. No value is ever printed."""
 
 
-@command.command("encrypt")
+@command.command("encrypt", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@click.pass_context
 @click.option(
     "--to",
     "recipients",
@@ -48,19 +53,24 @@ def command() -> None:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE instead of stdout.")
 @options.output
 @reports_failures
-def encrypt(recipients: Sequence[str], out: Path | None, output: str) -> int:
+def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None, output: str) -> int:
     """Encrypt a value with age, for `value_from: {age: FILE}`.
 
     The value is read from standard input; on a terminal it is asked for, without echo. One final newline
     is no part of it. Recipients are those of reconcile.yaml (`secrets.age_recipients`), unless --to is given.
+    A FILE that exists is replaced only if it is encrypted with age already.
     """
     from reconciler.cli.sources import settings_here
     from reconciler.secrets import age
 
+    if context.args:  # click would repeat them
+        raise click.UsageError(_NO_ARGUMENT, context)
     chosen = list(recipients) or settings_here().settings.secrets.age_recipients
     if not chosen:
         raise ReconcilerError("nobody to encrypt to: no recipient is given", help=_NO_RECIPIENTS)
-    age.encrypt(b"", chosen)  # a wrong recipient is told before a person types the value
+    age.encrypt(b"", chosen)  # what is wrong is told before a person types the value
+    if out is not None:
+        _refuse_other_files(out)
     armored = age.encrypt(_read_value(), chosen)
     if out is not None:
         _write(out, armored)
@@ -187,6 +197,27 @@ def _read_value() -> bytes:
     raise ReconcilerError(message, help=help)
 
 
+def _refuse_other_files(out: Path) -> None:
+    """Raises ReconcilerError where something else than an encrypted value stands: it would be lost."""
+    from reconciler.errors import SecretUnavailable
+    from reconciler.secrets import age
+    from reconciler.secrets.sources import read_bytes
+
+    if not os.path.lexists(out):
+        return
+    try:
+        data = read_bytes(out, str(out), age.MAX_ENCRYPTED_BYTES)
+    except SecretUnavailable as unreadable:
+        message = unreadable.message
+    else:
+        if len(data) <= age.MAX_ENCRYPTED_BYTES and age.is_encrypted(data):
+            return
+        message = f"{out} exists, and is no value that is encrypted with age"
+    raise ReconcilerError(
+        message, help="only an encrypted value is replaced, by the next one: give another FILE for --out"
+    )
+
+
 def _write(out: Path, armored: str) -> None:
     """All of it or nothing: a file that is there stays as it is until the new one is complete."""
     import tempfile
@@ -198,6 +229,7 @@ def _write(out: Path, armored: str) -> None:
                 file.write(armored)
                 file.flush()
                 os.fsync(descriptor)
+            _refuse_other_files(out)
             Path(name).replace(out)
         except BaseException:
             Path(name).unlink(missing_ok=True)

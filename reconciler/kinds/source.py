@@ -13,6 +13,7 @@ from reconciler.kinds.base import TEXT_PATTERN, Spec
 from reconciler.steps import SecretRef
 
 ARMOR = "-----BEGIN AGE ENCRYPTED FILE-----"
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _KEY = r"^[^\[\x00-\x1f\x7f]+$"  # sops takes every `[` for the begin of a component
 _PRIVATE_KEY = re.compile(r"\s*(AGE-SECRET-KEY-|-----BEGIN [A-Z ]*PRIVATE KEY)", re.IGNORECASE)
 
@@ -45,7 +46,7 @@ class ValueSource(Spec):
 
     env: str | None = Describe(
         None,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        pattern=VARIABLE,
         description="Name of an environment variable.",
         examples=["DB_PASSWORD"],
     )
@@ -111,7 +112,7 @@ def check_source(
             span(*path, "timeout_s"),
             help="remove it: only `sops` and `exec` run a program",
         )
-    keys = [name for name in ("file", "age") if _PRIVATE_KEY.match(getattr(source, name) or "")]
+    keys = [name for name in ("file", "age") if is_private_key(getattr(source, name) or "")]
     if keys:
         yield error(
             "secret-literal",
@@ -143,6 +144,11 @@ def source_ref(source: ValueSource, manifest: str) -> SecretRef:
     if source.sops is not None:
         return SecretRef("sops", str(beside / source.sops.file), _components(source.sops.key), timeout_s)
     return SecretRef("exec", parts=tuple(source.exec or ()), timeout_s=timeout_s)
+
+
+def is_private_key(text: str) -> bool:
+    """Whether `text`, which should name a file, begins as an identity of age or an SSH key does."""
+    return _PRIVATE_KEY.match(text) is not None
 
 
 def is_armored(age: str) -> bool:

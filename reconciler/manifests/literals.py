@@ -9,12 +9,9 @@ from reconciler.diagnostics import Diagnostic, error
 from reconciler.kinds.base import Kind
 from reconciler.kinds.source import is_armored
 from reconciler.manifests.problems import Place
+from reconciler.manifests.reading.naming import VALUE_NAMES
 from reconciler.model import Path
 
-# Lower case, without `_`: what people call a value, here or in Kubernetes.
-_NAMES = frozenset(
-    {"data", "literal", "password", "plain", "plaintext", "secret", "string", "stringdata", "text", "value"}
-)
 _FROM = "_from"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ANY_SOURCE = {"env": "NAME"}  # stands for a literal, so that nothing else is said of its place
@@ -76,7 +73,9 @@ def take_out_literals(value: Any, kind: Kind, place: Place) -> tuple[Any, list[D
 
 def _is_value(name: Any, fields: Sequence[str]) -> bool:
     """Whether a field of this name is meant to hold the value itself."""
-    return isinstance(name, str) and (name.lower().replace("_", "") in _NAMES or f"{name}{_FROM}" in fields)
+    if not isinstance(name, str):
+        return False
+    return name.lower().replace("_", "") in VALUE_NAMES or f"{name}{_FROM}" in fields
 
 
 def _file_name(value: Mapping[str, Any], field: str) -> str:

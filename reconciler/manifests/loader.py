@@ -13,6 +13,7 @@ from reconciler.diagnostics import Diagnostic, Severity, Span, error, warning
 from reconciler.kinds.base import Kind
 from reconciler.kinds.moved import KIND as MOVED
 from reconciler.manifests.defaults import Defaults
+from reconciler.manifests.encrypted import holds_patches, is_of_sops
 from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
 from reconciler.manifests.environments.merge import with_values
 from reconciler.manifests.environments.overlays import Overlays
@@ -82,7 +83,7 @@ class Loader:
         self.complete = True  # no file hides documents from us
 
     def compose(self, file: str, data: bytes) -> list[Document]:
-        """The documents of a file, with the problems of the others noted."""
+        """The documents of a file but those of sops, with the problems of the others noted."""
         composed = compose(data, file, self.table)
         if not composed.complete:
             self.complete = False
@@ -94,7 +95,10 @@ class Loader:
             self.problems.append(
                 warning("empty-file", "no manifest is in this file", Span(file, 1, 1, 1), help=help)
             )
-        return composed.documents
+        return [each for each in composed.documents if not self.is_passed_over(each.value)]
+
+    def is_passed_over(self, value: Any) -> bool:
+        return is_of_sops(value) and not holds_patches(value, self.kinds)
 
     def read(self, file: str, data: bytes) -> None:
         errors = 0

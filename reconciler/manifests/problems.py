@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.manifests.advice import NULL_HELP, as_pair, clip, lookalike, pattern_help, retype
 from reconciler.manifests.reading.compose import Document
+from reconciler.manifests.reading.naming import may_be_a_value
 from reconciler.manifests.reading.scalars import resolve, written
 from reconciler.model import Path, unpack_span
 
@@ -235,8 +236,9 @@ def _unknown_field(path: Path, loc: Path, model: type[BaseModel], place: Place) 
     field = str(path[-1])
     known = field_names(model, loc[:-1])
     inside = f" in `{_dotted(path[:-1])}`" if len(path) > 1 else ""
-    may_be_a_value = place.secret and _at(place.document.value, path) is None  # such as {hunter2}
-    looks = "" if may_be_a_value else lookalike(field)
+    bare = _at(place.document.value, path) is None  # such as {hunter2}
+    hidden = place.secret and (bare or may_be_a_value(path))
+    looks = "" if hidden else lookalike(field)
     help = "; ".join(filter(None, (looks, did_you_mean(field, known))))
     if field.partition(":")[0] in known and not place.secret:
         help = as_pair(field)
@@ -248,7 +250,7 @@ def _unknown_field(path: Path, loc: Path, model: type[BaseModel], place: Place) 
             help = f"`{field}` belongs at the top, beside `kind`: remove its indentation"
         elif known:
             help = f"known here: {_listed(known)}"
-    shown = "an unknown field" if may_be_a_value else f"unknown field `{clip(field)}`"
+    shown = "an unknown field" if hidden else f"unknown field `{clip(field)}`"
     return error("unknown-field", f"{shown}{inside}", place.key(path), help=help)
 
 

@@ -4,6 +4,7 @@ Source: the age v1 format; X25519 and SSH (ed25519, RSA) keys.
 """
 
 import re
+from base64 import b64decode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Union
 
@@ -20,6 +21,11 @@ MAX_ENCRYPTED_BYTES = 2 * MAX_BYTES
 
 _SSH_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
 _SECRET_KEY = "AGE-SECRET-KEY-"  # noqa: S105 - how each one begins
+_ARMORED = re.compile(
+    rb"-----BEGIN AGE ENCRYPTED FILE-----\s+([A-Za-z0-9+/=\s]+)-----END AGE ENCRYPTED FILE-----"
+)
+_BEGINNING = b"age-encryption.org/v1\n"
+_PASSPHRASE = b"\n-> scrypt "
 _NO_MATCH = "No matching keys found"  # pyrage tells this apart from damage by its text only
 
 
@@ -74,6 +80,19 @@ def decrypt(data: bytes, identities: "Sequence[Identity]", what: str) -> bytes:
         f"{what} is damaged, or not encrypted with age",
         help="make it again with `reconcile secret encrypt`",
     )
+
+
+def is_encrypted(data: bytes) -> bool:
+    """Whether `data` is what `encrypt` and `age` write for recipients, armored or binary, and nothing else.
+
+    What a passphrase locks is none: no source reads it, and it may be the only copy of a key.
+    """
+    armored = _ARMORED.fullmatch(data.strip())
+    if armored is not None:
+        letters = b"".join(armored[1].split())
+        data = b64decode(letters[: len(letters) // 4 * 4])
+    header = data.partition(b"\n--- ")[0]
+    return data.startswith(_BEGINNING) and _PASSPHRASE not in header
 
 
 def encrypt(value: bytes, recipients: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ class Allowed:
     """What the settings say of sources. `programs`: those that `exec` may run.
 
     `identity_from`: an `env` or `file` source of age identities, unless the environment names one.
-    `withheld`: environment variables that no program gets.
+    `withheld`: environment variables that no program gets, except that sops gets its own (`SOPS_…`).
     """
 
     identity_from: SecretRef | None = None
@@ -184,6 +184,8 @@ class Sources:
 
     def _run(self, programs: Programs, argv: list[str], what: str, ref: SecretRef) -> bytes:
         withheld = {*self._allowed.withheld, IDENTITY}
+        if ref.source == "sops":  # it decrypts with our identity where both are given the same one
+            withheld = {name for name in withheld if not name.startswith("SOPS_")}
         env = {name: value for name, value in self._env.items() if name not in withheld}
         timeout_s = ref.timeout_s or DEFAULT_TIMEOUT_S
         return programs.run(argv, what=what, cwd=self._root, env=env, timeout_s=timeout_s)

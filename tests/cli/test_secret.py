@@ -70,16 +70,47 @@ def test_a_value_from_standard_input_is_encrypted_to_each_recipient(verb: Run) -
 def test_a_file_is_replaced_as_a_whole_and_read_by_its_owner_only(verb: Run, tmp_path: Path) -> None:
     identity, recipient = age.generate()
     (tmp_path / "reconcile.yaml").write_text(f"secrets: {{age_recipients: [{recipient}]}}\n")
-    (tmp_path / "pw.age").write_text("before")
+    before = age.encrypt(b"before", [recipient])
+    (tmp_path / "pw.age").write_text(before)
     assert "recipient 1" in verb("secret", "encrypt", "--to", "age1x", "--out", "pw.age", stdin=b"x").err
     assert verb("secret", "encrypt", "--out", "pw.age", stdin=b"").code == 1
-    assert (tmp_path / "pw.age").read_text() == "before"
+    assert (tmp_path / "pw.age").read_text() == before
     ran = verb("secret", "encrypt", "--out", "pw.age", "--output", "json", stdin=VALUE.encode())
     assert json.loads(ran.out) == {"format_version": "1", "file": "pw.age", "recipients": [recipient]}
     assert decrypted((tmp_path / "pw.age").read_text(), identity) == VALUE
     assert stat.S_IMODE((tmp_path / "pw.age").stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["manifests", "pw.age", "reconcile.yaml"]
     assert "cannot write no/pw.age" in verb("secret", "encrypt", "--out", "no/pw.age", stdin=b"x").err
+
+
+def test_nothing_but_an_encrypted_value_is_replaced(verb: Run, tmp_path: Path) -> None:
+    recipient = verb("secret", "keygen", "key.txt").out.strip()
+    (tmp_path / "manifests" / "a.yaml").write_text(secret("shop", "PASSWORD", "env: SHOP_PASSWORD"))
+    (tmp_path / "empty").touch()
+    (tmp_path / "large.age").write_bytes(b"age-encryption.org/v1\n" + b"x" * age.MAX_ENCRYPTED_BYTES)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("nowhere")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for name in ("key.txt", "reconcile.yaml", "manifests/a.yaml", "empty", "large.age", "pipe", "link"):
+        ran = verb("secret", "encrypt", "--to", recipient, "--out", name, stdin=VALUE.encode())
+        assert (ran.code, ran.out) == (1, ""), name
+        assert f"error: {name} " in ran.err
+        assert "give another FILE" in ran.err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_file_that_appears_while_the_value_is_typed_is_not_replaced(
+    verb: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def typed() -> bytes:
+        (tmp_path / "pw.age").write_text("made meanwhile")
+        return VALUE.encode()
+
+    monkeypatch.setattr("reconciler.cli.secret._read_value", typed)
+    assert verb("secret", "encrypt", "--to", age.generate()[1], "--out", "pw.age").code == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifests", "pw.age", "reconcile.yaml"]
+    assert (tmp_path / "pw.age").read_text() == "made meanwhile"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +128,16 @@ def test_without_a_recipient_both_ways_out_are_named(verb: Run) -> None:
     assert ran.code == 1
     for way in ("--to", "age_recipients", "secret keygen"):
         assert way in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[VALUE], [f"--{VALUE}"], [f"-{VALUE}"], ["--", f"-{VALUE}"], ["-", "x"]]
+)
+def test_an_argument_that_may_be_the_value_is_not_repeated(verb: Run, arguments: list[str]) -> None:
+    ran = verb("secret", "encrypt", "--to", age.generate()[1], *arguments, stdin=b"x")
+    assert (ran.code, ran.out) == (64, "")
+    assert "read from standard input" in ran.err
+    assert "Usage: reconcile secret encrypt" in ran.err
 
 
 def test_a_terminal_is_asked_twice_and_shows_nothing_typed(project: Project) -> None:
@@ -205,14 +246,18 @@ def every_source(project: Project, app: str) -> dict[str, str]:
     manifests = project.root / "manifests"
     (manifests / "pw.age").write_text(age.encrypt(f"{VALUE}-age\n".encode(), [recipient]))
     inline = age.encrypt(f"{VALUE}-inline".encode(), [recipient]).replace("\n", "\n      ")
-    content = json.dumps({"a": {"b": f"{VALUE}-sops"}, "neighbour": f"{VALUE}-neighbour"})
-    (manifests / "all.enc").write_bytes(b64encode(content.encode()))
+    value, neighbour = (
+        f"ENC[AES256_GCM,data:{b64encode(text.encode()).decode()},iv:aa=,tag:bb==,type:str]"
+        for text in (f"{VALUE}-sops", f"{VALUE}-neighbour")
+    )
+    content = {"a": {"b": value}, "neighbour": neighbour, "sops": {"mac": "ENC[…]", "version": "3.9.4"}}
+    (manifests / "secrets.enc.yaml").write_text(json.dumps(content, indent=2))
     count = "echo run >> runs.txt; printenv SHOP_PASSWORD; printenv SHOP_PASSWORD >&2"
     project.write(
         secret(app, "AGE", "age: pw.age")
         + f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: INLINE, app: {app}}}\n"
         + f"spec:\n  value_from:\n    age: |\n      {inline}\n"
-        + secret(app, "SOPS", "sops: {file: all.enc, key: a.b}")
+        + secret(app, "SOPS", "sops: {file: secrets.enc.yaml, key: a.b}")
         + secret(app, "EXEC", f"exec: [sh, -c, '{count}'], timeout_s: 60")
     )
     project.write("manifests: [manifests]\nsecrets: {exec: [sh]}\n", "reconcile.yaml")

@@ -198,6 +198,31 @@ def test_what_is_wrong_with_the_file_is_told_without_its_bytes(root: Path, conte
     assert told in unavailable(root, content)
 
 
+@pytest.mark.parametrize(
+    ("content", "is_encrypted"),
+    [
+        (GOOD, True),
+        (ARMORED, True),
+        (ARMORED.replace(b"\n", b"\r\n"), True),
+        (b"\n" + ARMORED.rstrip(), True),
+        (IDENTITY.encode(), False),
+        (b"# created\n" + ARMORED, False),
+        (ARMORED + b"more: text\n", False),
+        (ARMORED + ARMORED, False),
+        (ARMORED[: len(ARMORED) // 2], False),
+        (b"-----BEGIN AGE ENCRYPTED FILE-----\nabc\n-----END AGE ENCRYPTED FILE-----\n", False),
+        (pyrage.passphrase.encrypt(b"key", "pw"), False),
+        (pyrage.passphrase.encrypt(b"key", "pw", armored=True), False),
+        (b"", False),
+    ],
+    ids=count(),
+)
+def test_what_is_encrypted_to_recipients_is_known_without_an_identity(
+    content: bytes, is_encrypted: bool
+) -> None:
+    assert age.is_encrypted(content) is is_encrypted
+
+
 def test_a_missing_file_is_named(root: Path) -> None:
     assert "the file `manifests/pw.age` cannot be read: No such file" in unavailable(root)
 

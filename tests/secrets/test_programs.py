@@ -85,6 +85,14 @@ def test_a_program_gets_the_environment_without_the_token_and_the_identity(tmp_p
     assert [line for line in got if line.partition("=")[0] in env] == ["VAULT_TOKEN=d"]
 
 
+def test_sops_keeps_its_own_variables_also_where_one_holds_our_identity(
+    tmp_path: Path, sops: dict[str, str]
+) -> None:
+    withheld = Allowed(programs=("env",), withheld=("SOPS_AGE_KEY",))
+    assert value_of(tmp_path, in_file('"1"'), withheld, sops) == "uno"
+    assert "SOPS_AGE_KEY" not in value_of(tmp_path, SecretRef("exec", parts=("env",)), withheld, sops)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

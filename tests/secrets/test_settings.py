@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.cli.project import secret_sources
 from reconciler.errors import ManifestError, ReconcilerError
 from reconciler.manifests.authoring.schema import json_schema
 from reconciler.settings import Found, find_settings
@@ -53,6 +54,8 @@ def test_a_provider_takes_its_secrets_from_the_same_sources(tmp_path: Path) -> N
         "secrets: {exec: [[sh, -c, x]]}",
         "secrets: {exec: true}",
         "providers: {acme: {signing_secret_from: {env: A, age: HUNTER2}}}",
+        "secrets: {age_identity_from: {file: AGE-SECRET-KEY-1HUNTER2}}",
+        "secrets: {age_identity_from: {env: ''}}",
         "providers: {acme: {signing_secret_from: {timeout_s: 5}}}",
     ],
 )
@@ -64,7 +67,62 @@ def test_what_is_wrong_is_told_at_its_line_and_not_repeated(tmp_path: Path, text
         assert problem.hide_source
         assert problem.span is not None
         assert problem.span.line == 2
-        assert "HUNTER2" not in problem.message
+        assert "HUNTER2" not in problem.message + problem.help
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "platform.token_from",
+        "environments.prod.platform.token_from",
+        "secrets.age_identity_from",
+        "providers.acme.signing_secret_from",
+        "providers.acme.webhook_secret_from",
+        "providers.acme.client_secret_from",
+    ],
+)
+@pytest.mark.parametrize("written", ["hunter2hunter2 x", "AGE-SECRET-KEY-1HUNTER2", ""])
+def test_a_variable_has_a_name_that_is_one_and_is_not_repeated(
+    tmp_path: Path, setting: str, written: str
+) -> None:
+    text = f'{{env: "{written}"}}'
+    for part in reversed(setting.split(".")):
+        text = f"{{{part}: {text}}}"
+    with pytest.raises(ManifestError) as refused:
+        settings(tmp_path, text)
+    problems = refused.value.diagnostics
+    told = (
+        f"`{setting}.env`: expected the name of a variable: letters, digits and `_`, the first one no digit"
+    )
+    assert told in [problem.message for problem in problems]
+    assert not [each for each in problems if "hunter2" in f"{each.message} {each.help}".lower()]
+    assert all(problem.hide_source for problem in problems)
+
+
+OWN = """
+platform: {token_from: {env: TOKEN}}
+environments:
+  prod: {platform: {token_from: {env: PROD_TOKEN}}}
+  test: {platform: {token_from: {env: TEST_TOKEN}}}
+secrets: {age_identity_from: {env: MYID}, exec: [env]}
+providers:
+  acme: {signing_secret_from: [{env: NEW}, {env: OLD}], webhook_secret_from: {env: HOOK}}
+  other: {signing_secret_from: {env: SIGN}, client_secret_from: {env: CLIENT}, webhook_secret_from: {file: a}}
+"""
+
+
+@pytest.mark.parametrize("environment", ["", "prod", "dev"])
+def test_no_program_gets_a_variable_that_holds_a_secret_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str
+) -> None:
+    ours = ["TOKEN", "PROD_TOKEN", "TEST_TOKEN", "MYID", "NEW", "OLD", "HOOK", "SIGN", "CLIENT"]
+    own = [*ours, "RECONCILE_TOKEN", "RECONCILE_AGE_IDENTITY"]
+    for name in (*own, "VAULT_TOKEN"):
+        monkeypatch.setenv(name, "hunter2")
+    (tmp_path / "reconcile.yaml").write_text(OWN)
+    found = find_settings(tmp_path, {}, environment)
+    got = secret_sources(found).value(SecretRef("exec", parts=("env",)), lambda ref: None).reveal()
+    assert [line for line in got.splitlines() if line.endswith("=hunter2")] == ["VAULT_TOKEN=hunter2"]
 
 
 def test_the_schema_offers_every_source() -> None:

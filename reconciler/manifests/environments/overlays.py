@@ -17,6 +17,7 @@ from reconciler.manifests.envelope import holds_secrets
 from reconciler.manifests.environments.merge import Merged
 from reconciler.manifests.problems import describe, did_you_mean
 from reconciler.manifests.reading.compose import Document
+from reconciler.manifests.reading.naming import named
 from reconciler.model import Address, Path, Relocation, unpack_span
 
 _FIXED = (("apiVersion",), ("kind",), ("metadata", "name"))
@@ -168,16 +169,19 @@ class Overlays:
 
     def _hidden(self, patch: Patch, problem: Diagnostic) -> Diagnostic:
         """Without its line where a value of a secret may stand beside the mistake."""
-        kind = patch.target.partition("/")[0]
-        pattern = _glob(kind)
-        secret = kind not in self._kinds or any(map(pattern.fullmatch, self._secret_kinds))
         line = problem.span.line if problem.span is not None else 0
         beside = any(
             packed >> 40 == line and len(path) > 1 and path[1] not in ("metadata", "lifecycle")
             for path, packed in patch.document.spans.items()
         )
         bare = not isinstance(patch.change, dict | None)  # a literal where a mapping belongs
-        return replace(problem, hide_source=True) if secret and (beside or bare) else problem
+        return replace(problem, hide_source=True) if self._of_secret(patch) and (beside or bare) else problem
+
+    def _of_secret(self, patch: Patch) -> bool:
+        """Whether the patch is, or may be meant, for a kind that holds secrets."""
+        kind = patch.target.partition("/")[0]
+        pattern = _glob(kind)
+        return kind not in self._kinds or any(map(pattern.fullmatch, self._secret_kinds))
 
     # --- patching ---
 
@@ -269,9 +273,12 @@ class Overlays:
                 continue
             for path in _leaves(patch.change):
                 if path and _at(patch.change, path) is None and (number, path) not in self._effective:
+                    span = patch.value(path)
+                    bare = span.column == span.end_column and self._of_secret(patch)  # such as {hunter2}
+                    shown = named((*path[:-1], "…")) if bare else named(path)
                     problem = warning(
                         "overlay-removes-nothing",
-                        f"`{'.'.join(map(str, path))}` is not there to be removed",
+                        f"`{shown}` is not there to be removed",
                         patch.key(path),
                         help="check its name, or remove this line",
                     )
@@ -316,7 +323,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _double(first: Patch, at: Path, second: Patch, path: Path) -> Diagnostic:
-    what = f"`{'.'.join(map(str, path))}` of {second.target}" if path else second.target
+    what = f"`{named(path)}` of {second.target}" if path else second.target
     return error(
         "duplicate-patch",
         f"{what} is patched twice",

@@ -210,7 +210,7 @@ class _Composer:
                 known = anchors.get(event.anchor)
                 surprising = False
                 if known is None:
-                    raise _Stop(refusals.alias(event, position, open=event.anchor in anchors))
+                    raise _Stop(refusals.alias(position, open=event.anchor in anchors))
                 if mapping is not None and key is None:
                     raise _Stop(refusals.key_that_is_no_scalar("an alias", position))
                 value, size = known
@@ -273,7 +273,8 @@ class _Composer:
             return node.child(MERGE, "<<", MERGE)
         if plain and not is_text(text):
             is_boolean = isinstance(resolve(text)[0], bool)
-            self.report(self.refusals.key_that_is_no_text(text, position, is_boolean=is_boolean))
+            path = (*node.path, text)
+            self.report(self.refusals.key_that_is_no_text(path, position, is_boolean=is_boolean))
         return key_child(node, text)
 
     def report(self, problem: Diagnostic) -> None:

@@ -4,7 +4,7 @@ import re
 from functools import cached_property
 from typing import Any
 
-from yaml.events import AliasEvent, Event
+from yaml.events import Event
 
 from reconciler.diagnostics import Diagnostic, Span, error
 from reconciler.manifests.reading.limits import (
@@ -13,6 +13,7 @@ from reconciler.manifests.reading.limits import (
     MOST_DOCUMENTS,
     MOST_FILE_EVENTS,
 )
+from reconciler.manifests.reading.naming import may_be_a_value, stands_alone
 from reconciler.model import Path, pack_span, unpack_span
 
 _TAG = re.compile(r"!\S*")
@@ -44,24 +45,28 @@ class Refusals:
         )
 
     def duplicate_key(self, path: Path, position: int, first_position: int) -> Diagnostic:
-        first = self._span(first_position)
+        first, second = self._span(first_position), self._span(position)
         help = "remove one of the two"
         if path in (("apiVersion",), ("kind",), ("metadata",), ("spec",)):
             help += ", or write `---` before a second manifest"
+        hidden = may_be_a_value(path) or any(stands_alone(each, self.lines) for each in (first, second))
         return error(
             "duplicate-key",
-            f"the key `{path[-1]}` stands here twice",
-            self._span(position),
+            "a key stands here twice" if hidden else f"the key `{path[-1]}` stands here twice",
+            second,
             notes=(f"first at {first.file}:{first.line}:{first.column}",),
             help=help,
         )
 
-    def key_that_is_no_text(self, text: str, position: int, *, is_boolean: bool) -> Diagnostic:
-        """`text`: of the plain scalar."""
+    def key_that_is_no_text(self, path: Path, position: int, *, is_boolean: bool) -> Diagnostic:
+        """`path` ends with the text of the plain scalar."""
+        text = path[-1]
         span = self._span(position)
         if not text:
             return error("non-string-key", "a key is empty", span)
         what = "a boolean in YAML 1.1" if is_boolean else "not text"
+        if may_be_a_value(path) or stands_alone(span, self.lines):
+            return error("non-string-key", f"a key is {what}", span, help="quote it")
         return error("non-string-key", f"the key `{text}` is {what}", span, help=f'quote it: "{text}"')
 
     def key_that_is_no_scalar(self, what: str, position: int) -> Diagnostic:
@@ -79,13 +84,14 @@ class Refusals:
     def merge(self, position: int) -> Diagnostic:
         return error("bad-merge", "`<<` takes a mapping or a list of mappings", self._span(position))
 
-    def alias(self, event: AliasEvent, position: int, *, open: bool) -> Diagnostic:
-        """`open`: it stands inside of what it names."""
+    def alias(self, position: int, *, open: bool) -> Diagnostic:
+        """`open`: it stands inside of what it names. The name may be a value that begins with `*`."""
         if open:
-            return error("recursive-alias", f"`*{event.anchor}` contains itself", self._span(position))
+            message = "the alias stands inside the value that it stands for"
+            return error("recursive-alias", message, self._span(position))
         return error(
             "unknown-anchor",
-            f"no anchor `&{event.anchor}` stands before this alias in the document",
+            "no anchor for this alias stands before it in the document",
             self._span(position),
             help="an anchor is known in its own document only; quote a text that begins with `*`",
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.errors import ReconcilerError
+from reconciler.manifests.encrypted import is_of_sops
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
@@ -62,8 +63,13 @@ def _appended(before: bytes, added: str) -> bytes:
 
 
 def _reads_as_before(before: bytes | None, after: bytes, added: str) -> bool:
-    """Whether the file holds its old documents, unchanged, and then the new ones."""
+    """Whether the file holds its old documents, unchanged, and then the new ones.
+
+    sops would refuse to decrypt a file of its own that is followed by something else.
+    """
     old, new, whole = compose(before or b"", ""), compose(added.encode(), ""), compose(after, "")
+    if any(is_of_sops(document.value) for document in old.documents):
+        return False
     values = [document.value for document in (*old.documents, *new.documents)]
     return whole.complete and [document.value for document in whole.documents] == values
 
