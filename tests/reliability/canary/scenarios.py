@@ -345,6 +345,7 @@ SCENARIOS: dict[str, Scenario] = {
     "503 repeats the value": the_platform_repeats_the_value(503, lambda value: [value], FILE),
     "200 repeats the value": the_platform_repeats_the_value(200, lambda value: {"name": value}, ENV),
     "201 repeats the value": the_platform_repeats_the_value(201, lambda value: {"Version": value}, FILE),
+    "a digest repeats the value": the_platform_repeats_the_value(201, lambda value: {"digest": value}, ENV),
     "401 repeats the value": the_platform_repeats_the_value(401, _echo, ENV),
     "404 repeats the value": the_platform_repeats_the_value(404, _echo, ENV),
     "the answer never came": the_answer_is_lost("drop_before"),
