@@ -37,10 +37,11 @@ def without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome:
 
 
 def _repeats(told: Any, value: str) -> bool:
-    """Whether `told` is the value or holds it; no field that is kept is known to be a list or mapping."""
+    """Whether `told` is the value, holds it or is a part of it. A list or mapping is not looked through."""
     if isinstance(told, dict | list):
         return True
-    return bool(told == value) or (len(value) >= _SHORTEST and value in str(told))
+    part, whole = sorted((str(told), value), key=len)
+    return bool(told == value) or (len(part) >= _SHORTEST and part in whole)
 
 
 def without_token(answer: Answer, token: str) -> Answer:

@@ -360,6 +360,7 @@ async def test_the_harmless_fields_of_a_secret_come_back() -> None:
     [
         (VALUE, VALUE),
         (VALUE, f"v1:{VALUE}"),
+        (f"postgres://app:{VALUE}@host", VALUE),
         (VALUE, {"of": VALUE}),
         (VALUE, [VALUE]),
         ("x", "x"),
