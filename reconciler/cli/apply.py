@@ -97,6 +97,7 @@ def command(
                 approve=_approver(output, auto_approve=auto_approve),
                 approved_deletes=approved,
                 on_executor=watch.follow,
+                tell=lambda plan: _show(plan, output),
             )
 
     watch = Watch()
@@ -172,7 +173,7 @@ def _report_refused(refused: "PlanRefused", output: str) -> int:
 
 def _report(applied: "Applied", output: str) -> None:
     from reconciler.reports.documents import apply_document
-    from reconciler.reports.text import render_plan, render_results
+    from reconciler.reports.text import render_results
 
     if output == "json":
         told = (*applied.plan.diagnostics, *applied.notices)
@@ -182,6 +183,3 @@ def _report(applied: "Applied", output: str) -> None:
     elif applied.results:
         click.echo(render_results(applied.results, applied.owed), nl=False)
         echo_diagnostics(applied.notices)
-    else:
-        click.echo(render_plan(applied.plan), nl=False)
-        echo_diagnostics(applied.plan.diagnostics)

@@ -164,7 +164,7 @@ def _selected(root: Path, given: Sequence[str], at: "Revision | None", record: S
 class _Declared(NamedTuple):
     """`mistaken`: by invalid documents, for all of a count; not `complete`: a file hides documents.
 
-    `moved`: where that is said, by the address that was left.
+    `moved`: the Moved manifests, by the address that was left.
     """
 
     addresses: Collection[Address]
@@ -204,10 +204,11 @@ class _Elsewhere:
             paths = [os.path.relpath(self._found.root / source)] if source else []
             loaded = _load(given_paths(paths, self._found), self._found, self._at, whole=not source)
             addresses = frozenset(each.address for each in loaded.resources)
+            valid = () if has_errors(loaded.diagnostics) else loaded.policies
             moved = {
                 each.spec.source: f"`{each.address}` in {each.file}"
-                for each in loaded.policies
-                if isinstance(each.spec, MovedSpec) and not has_errors(loaded.diagnostics)
+                for each in valid
+                if isinstance(each.spec, MovedSpec)
             }
             self._known[source] = _Declared(addresses, loaded.claimed, loaded.complete, moved)
         return self._known[source]

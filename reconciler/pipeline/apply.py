@@ -53,10 +53,12 @@ async def apply(
     approve: Callable[[Plan], bool],
     approved_deletes: Collection[str] = (),
     on_executor: Callable[[Executor], None] = lambda executor: None,
+    tell: Callable[[Plan], None] = lambda plan: None,
 ) -> Applied:
     """Plan, ask, run. Raises Refused when the plan may not run as it is; then nothing was sent.
 
-    Who waits for a lease (`lock_timeout_s`) finds the work of the one before: then it plans again, and asks.
+    `tell`: called with a plan that nobody has to approve, before anything of it is written. Who waits for a
+    lease (`lock_timeout_s`) finds the work of the one before: then it plans again, and asks.
     """
     for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
         try:
@@ -66,6 +68,7 @@ async def apply(
                 approve=approve,
                 approved_deletes=approved_deletes,
                 on_executor=on_executor,
+                tell=tell,
             )
         except Moved as moved:
             if not again:
@@ -81,6 +84,7 @@ async def _plan_and_run(
     approve: Callable[[Plan], bool],
     approved_deletes: Collection[str],
     on_executor: Callable[[Executor], None],
+    tell: Callable[[Plan], None],
 ) -> Applied:
     undecided = await settle_open(
         project.store,
@@ -97,12 +101,11 @@ async def _plan_and_run(
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         if not approve(plan):
             return Applied(plan, declined=True, owed=plan.owed)
-    elif (
-        not plan.bindings
-        and not plan.moves
-        and not any(change.action is Action.FORGET for change in plan.changes)
-    ):
-        return Applied(plan, owed=plan.owed)
+    else:
+        tell(plan)
+        forgets = any(change.action is Action.FORGET for change in plan.changes)
+        if not plan.bindings and not plan.moves and not forgets:
+            return Applied(plan, owed=plan.owed)
     return await run_plan(project, plan, on_executor=on_executor)
 
 

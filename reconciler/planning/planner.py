@@ -276,10 +276,9 @@ class Planner:
             if not found.kept:
                 self._draft.withdraw(found.reasons)
             problem = found.diagnostic
-            said = [each for each in found.reasons if each in self._records and self._moved(each)]
-            if said:
-                told = f"{self._moved(said[0])} says that it is: give that file, too"
-                problem = replace(problem, help=told)
+            for old in found.reasons:
+                if old in self._records and (entry := self._moved(old)):
+                    problem = replace(problem, help=f"{entry} says what became of {old}: give that file, too")
             self._draft.report(found.address, problem)
         kept = [each for each in self._left if each in changes and changes[each].action is Action.RETAIN]
         self._draft.bind_left(self._records[address] for address in sorted(kept))

@@ -119,7 +119,7 @@ class Platform:
             return unanswered(error)
         outcome = classify(answer, id_path=id_path, accepts=accepts)
         if paths.is_secret(path):
-            return without_values(outcome, value_sent=content is not None)
+            return without_values(outcome, body)
         return outcome
 
     async def _get(self, path: str) -> Answer:

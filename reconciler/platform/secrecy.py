@@ -1,9 +1,11 @@
 """Keeping secret values inside the client: what may leave it of an answer.
 
-Of answers about secrets, by field and by place, never by searching text: a value can be echoed in any
-form. The token goes out with every request, so error answers are also searched for it.
+Of answers about secrets, by field and by place: a value can be echoed in any form, which no search would
+find. Of the fields that are kept, one is unknown where it repeats the value that was sent as it is. The token
+goes out with every request, so error answers are also searched for it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,18 +17,31 @@ from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.transport import Answer
 
 _KEPT = ("name", "digest", "version", "Version", "created_at", "updated_at")
+_SHORTEST = 6  # characters: what is shorter may stand in a digest by chance
 
 
-def without_values(outcome: Outcome, *, value_sent: bool) -> Outcome:
+def without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome:
     """`outcome` with the known harmless fields of its reply, and without the platform's words
-    about a request that carried a value."""
+    about a request that carried a value. `sent`: the request's body."""
     if outcome.kind is Verdict.YES and not outcome.message:
-        return replace(outcome, reply=harmless(outcome.reply))
-    if not value_sent or outcome.status < 300:
+        reply = harmless(outcome.reply)
+        value = (sent or {}).get("value")
+        if isinstance(reply, dict) and isinstance(value, str):
+            reply = {name: told for name, told in reply.items() if not _repeats(told, value)}
+        return replace(outcome, reply=reply)
+    if sent is None or outcome.status < 300:
         return replace(outcome, reply=None)
     word = f" ({outcome.refusal})" if outcome.refusal else ""
     message = f"status {outcome.status}{word}; the platform's words are not shown: they may repeat the value"
     return replace(outcome, reply=None, message=message)
+
+
+def _repeats(told: Any, value: str) -> bool:
+    """Whether `told` is the value, holds it or is a part of it. A list or mapping is not looked through."""
+    if isinstance(told, dict | list):
+        return True
+    part, whole = sorted((str(told), value), key=len)
+    return bool(told == value) or (len(part) >= _SHORTEST and part in whole)
 
 
 def without_token(answer: Answer, token: str) -> Answer:

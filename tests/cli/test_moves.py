@@ -124,6 +124,18 @@ def test_a_saved_plan_moves_what_it_was_made_for_and_nothing_else(applied: Proje
     assert addresses(applied) == [f"Volume/{app}/files"]
 
 
+def test_an_apply_of_a_move_alone_tells_its_plan_once(applied: Project, app: str) -> None:
+    applied.write(volume(app, "files") + moved(f"Volume/{app}/data", f"Volume/{app}/files"))
+    applied.run("plan", "--out", "the.plan")
+    saved = applied.run("apply", "--plan", "the.plan", "--auto-approve")
+    applied.write(volume(app, "logs") + moved(f"Volume/{app}/files", f"Volume/{app}/logs"))
+    plain = applied.run("apply", "--auto-approve")
+    for ended in (saved, plain):
+        assert ended.out == "No changes: 1 resources are as declared.\n"
+        assert ended.err.count("info[move-pending]") == 1
+    assert addresses(applied) == [f"Volume/{app}/logs"]
+
+
 def test_a_saved_plan_waits_until_an_open_call_is_settled(
     applied: Project, sandbox: Sandbox, app: str
 ) -> None:
@@ -215,7 +227,9 @@ def test_a_move_in_a_file_that_was_not_given_is_named_where_it_is_missed(applied
     applied.write(moved(f"Volume/{app}/data", f"Volume/{app}/files"), "manifests/moved.yaml")
     refused = only(applied.json("plan", "manifests/main.yaml", code=1).json["diagnostics"])
     assert refused["code"] == "renamed"
-    assert refused["help"] == "`Moved/m` in manifests/moved.yaml says that it is: give that file, too"
+    assert refused["help"] == (
+        f"`Moved/m` in manifests/moved.yaml says what became of Volume/{app}/data: give that file, too"
+    )
     assert applied.json("plan", "manifests/main.yaml", "manifests/moved.yaml").json["changes"] == []
 
 

@@ -48,6 +48,20 @@ def test_a_refused_call_does_not_quote_the_value(project: Project, sandbox: Sand
         assert CANARY.encode() not in file.read_bytes(), file
 
 
+def test_a_digest_that_is_the_value_is_not_recorded_and_no_drift(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD"))
+    told = {"name": "PASSWORD", "version": 7, "digest": CANARY}
+    sandbox.fault("POST", f"/v1/apps/{app}/secrets/*", "status", status=201, body=told, after=True)
+    project.apply(env={"SHOP_PASSWORD": CANARY})
+    shown = project.json("state", "show", f"Secret/{app}/PASSWORD").json["record"]
+    assert (shown["applied"]["version"], shown["applied"]["digest"]) == (7, None)
+    assert project.json("plan", env={"SHOP_PASSWORD": CANARY}).json["summary"]["set"] == 0
+    for file in filter(Path.is_file, (project.root / ".reconcile").rglob("*")):
+        assert CANARY.encode() not in file.read_bytes(), file
+
+
 def test_plan_warns_about_a_source_that_is_not_readable_here_and_apply_refuses(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.manifests.load import load
 from reconciler.model import Address
 from reconciler.pipeline.apply import Moved, PlanRefused, apply
 from reconciler.pipeline.project import Desired
@@ -43,6 +44,27 @@ async def test_an_apply_that_does_not_wait_is_refused_when_something_moved(stage
     with pytest.raises(Moved):
         await applied_while_another_run_makes_it(stage)
     assert stage.line.mutations == []
+
+
+async def test_what_nobody_is_asked_about_is_told_before_it_is_written(stage: Stage) -> None:
+    await stage.apply(volume())
+    told: list[Plan] = []
+
+    def tell(plan: Plan) -> None:
+        told.append(plan)
+        raise RuntimeError("nobody listens")
+
+    file = stage.root / "moved.yaml"
+    file.write_text(
+        volume("files") + "---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {name: m}\n"
+        "spec: {from: Volume/shop/data, to: Volume/shop/files}\n"
+    )
+    found = load([str(file)], root=stage.root)
+    desired = Desired(found.resources, policies=found.policies)
+    with pytest.raises(RuntimeError, match="nobody listens"):
+        await apply(stage.project(), desired, approve=lambda plan: True, tell=tell)
+    assert [str(move.target) for move in told[0].moves] == ["Volume/shop/files"]
+    assert (await stage.record()).address == Address.parse("Volume/shop/data")
 
 
 class Notes(Reporter):

@@ -355,6 +355,31 @@ async def test_the_harmless_fields_of_a_secret_come_back() -> None:
     assert (outcome.kind, outcome.reply) == (Verdict.YES, body)
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (VALUE, VALUE),
+        (VALUE, f"v1:{VALUE}"),
+        (f"postgres://app:{VALUE}@host", VALUE),
+        (VALUE, {"of": VALUE}),
+        (VALUE, [VALUE]),
+        ("x", "x"),
+        ("20815001", 20815001),
+    ],
+)
+async def test_a_digest_that_repeats_the_value_is_unknown(value: str, told: object) -> None:
+    client, _ = platform(reply(json.dumps({"name": "A", "version": 3, "digest": told}), 201))
+    outcome = await client.send("POST", SECRET, {"value": value}, id_path=None)
+    assert (outcome.kind, outcome.reply) == (Verdict.YES, {"name": "A", "version": 3})
+
+
+@pytest.mark.parametrize("value", ["d", "c0ffe", "C0FFEE"])
+async def test_a_digest_that_holds_a_short_value_by_chance_is_kept(value: str) -> None:
+    body = {"name": "A", "version": 3, "digest": "bad1c0ffee"}
+    client, _ = platform(reply(json.dumps(body), 201))
+    assert (await client.send("POST", SECRET, {"value": value}, id_path=None)).reply == body
+
+
 async def test_a_refused_secret_keeps_what_the_table_recognises() -> None:
     client, _ = platform(reply('{"error": "Could not find App"}', 404))
     outcome = await client.send("POST", SECRET, {"value": VALUE}, id_path=None)

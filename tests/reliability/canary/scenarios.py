@@ -95,6 +95,18 @@ def the_platform_repeats_the_value(status: int, body: Callable[[str], Any], valu
     return scenario
 
 
+def a_digest_repeats_the_value(shop: Workshop) -> None:
+    """Of its own secret: whole, within more, and a part."""
+    shop.write(shop.secret("PASSWORD", "{env: SHOP_PASSWORD}"))
+    for value in (ENV, OLD, FILE):
+        told = {ENV: ENV, OLD: f"v1:{OLD}", FILE: FILE[: len(FILE) // 2]}[value]
+        body = {"name": "PASSWORD", "version": 1, "digest": told}
+        path = SECRETS.replace("APP", shop.app)
+        shop.platform.fault("POST", path, "status", status=201, body=body, after=True)
+        shop.verb("-vv", "apply", "--auto-approve", "--output", "json", env={"SHOP_PASSWORD": value})
+        shop.verb("state", "show", f"Secret/{shop.app}/PASSWORD")
+
+
 def the_answer_is_lost(action: str) -> Scenario:
     def scenario(shop: Workshop) -> None:
         shop.platform.fault("POST", SECRETS.replace("APP", shop.app), action, times=4)
@@ -345,6 +357,7 @@ SCENARIOS: dict[str, Scenario] = {
     "503 repeats the value": the_platform_repeats_the_value(503, lambda value: [value], FILE),
     "200 repeats the value": the_platform_repeats_the_value(200, lambda value: {"name": value}, ENV),
     "201 repeats the value": the_platform_repeats_the_value(201, lambda value: {"Version": value}, FILE),
+    "a digest repeats the value": a_digest_repeats_the_value,
     "401 repeats the value": the_platform_repeats_the_value(401, _echo, ENV),
     "404 repeats the value": the_platform_repeats_the_value(404, _echo, ENV),
     "the answer never came": the_answer_is_lost("drop_before"),
