@@ -41,7 +41,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 @click.option("--machines", is_flag=True, help="Also the machines of each APP; their power stays unmanaged.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FolderPath(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Where the files go; default: the first of the configured manifests.",
 )
