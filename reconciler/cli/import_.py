@@ -3,12 +3,14 @@
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli import options
+from reconciler.cli.again import here
 from reconciler.cli.failures import (
     DONE,
     FAILED,
@@ -236,5 +238,6 @@ def _report(
         echo_json(import_document(files, unmanaged.skipped, unmanaged.diagnostics, dry_run=dry_run))
     else:
         told = unmanaged.told
-        click.echo(render_import(files, unmanaged.skipped, told=told, dry_run=dry_run), nl=False)
+        skipped = [replace(each, reason=here(each.reason)) for each in unmanaged.skipped]
+        click.echo(render_import(files, skipped, told=told, dry_run=dry_run), nl=False)
         echo_diagnostics(unmanaged.diagnostics)
