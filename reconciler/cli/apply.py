@@ -10,6 +10,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.again import here
 from reconciler.cli.failures import (
     DECIDE,
     DONE,
@@ -134,7 +135,7 @@ def _show(plan: Plan, output: str) -> None:
     from reconciler.reports.text import render_plan
 
     if output == "text":
-        click.echo(render_plan(plan), nl=False)
+        click.echo(here(render_plan(plan)), nl=False)
         echo_diagnostics(plan.diagnostics)
 
 
@@ -167,7 +168,7 @@ def _report_refused(refused: "PlanRefused", output: str) -> int:
         echo_json(apply_document(refused.plan, (), refused.plan.owed, diagnostics=refused.diagnostics))
     else:
         _show(replace(refused.plan, diagnostics=refused.diagnostics), output)
-    click.echo(f"error: {refused.message}", err=True)
+    click.echo(f"error: {here(refused.message)}", err=True)
     return code_of(refused.diagnostics, FAILED)
 
 
@@ -181,5 +182,5 @@ def _report(applied: "Applied", output: str) -> None:
     elif applied.declined:
         click.echo("Not applied; nothing was changed.")
     elif applied.results:
-        click.echo(render_results(applied.results, applied.owed), nl=False)
+        click.echo(here(render_results(applied.results, applied.owed)), nl=False)
         echo_diagnostics(applied.notices)

@@ -8,6 +8,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
+from reconciler.cli.again import here
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -65,7 +66,7 @@ def command(
     desired = load_desired(paths, found, reporter)
     drift = _look(found, reporter, desired, sandbox, state_url)
     if accept:
-        return _accept(drift, desired, found, addresses, output)
+        return _accept(drift, desired, found, paths, addresses, output)
     if save_baseline:
         return _save(drift.plan, desired if paths else None, found, output)
     if only_new:
@@ -121,14 +122,19 @@ def _report(
     if output == "json":
         echo_json(drift_document(plan) | (more or {}))
     else:
-        click.echo(render_drift(plan, only_new=only_new) + told, nl=False)
+        click.echo(here(render_drift(plan, only_new=only_new) + told), nl=False)
         echo_diagnostics(plan.diagnostics)
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if plan.changes else DONE)
 
 
 def _accept(
-    drift: "Drift", desired: "Desired", found: Found, addresses: Sequence[Address], output: str
+    drift: "Drift",
+    desired: "Desired",
+    found: Found,
+    paths: Sequence[str],
+    addresses: Sequence[Address],
+    output: str,
 ) -> int:
     from dataclasses import replace
 
@@ -146,7 +152,7 @@ def _accept(
         if each.span is None or (each.span.file, each.span.line, each.span.column) not in replaced
     ]
     plan = replace(drift.plan, diagnostics=(*told, *refusals, *done.remarks))
-    _report(plan, output, render_acceptance(done), acceptance_document(done))
+    _report(plan, output, render_acceptance(done, paths), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from reconciler.cli.again import document_here, here, told_here
+from reconciler.cli.options import refuse_empty_options
 from reconciler.cli.signals import Interrupted
 from reconciler.cli.sources import read_line
 from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
@@ -25,14 +27,14 @@ def first_of(*codes: int) -> int:
 
 
 def echo_json(document: Any) -> None:
-    text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
+    text = json.dumps(document_here(document), ensure_ascii=False, indent=2, default=str)
     # A file's name may be no text; half a surrogate pair is written as JSON escapes it.
     click.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
     if diagnostics:
-        click.echo(render(diagnostics, read_line), err=True, nl=False)
+        click.echo(render(told_here(diagnostics), read_line), err=True, nl=False)
         if sys.stderr.isatty():
             click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
 
@@ -46,6 +48,9 @@ def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> int:
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            refuse_empty_options(context)
         try:
             return function(*args, **kwargs)
         except ReconcilerError as failure:
@@ -72,9 +77,9 @@ def report_failure(failure: ReconcilerError, *, as_json: bool) -> int:
         echo_json(failure_document(failure.message, told))
     else:
         echo_diagnostics(diagnostics)
-    click.echo(f"error: {visible_lines(failure.message)}", err=True)
+    click.echo(f"error: {visible_lines(here(failure.message))}", err=True)
     if failure.help:
-        click.echo(f"  = help: {visible_lines(failure.help)}", err=True)
+        click.echo(f"  = help: {visible_lines(here(failure.help))}", err=True)
     if isinstance(failure, Locked):
         return LOCKED
     return code_of(diagnostics, FAILED)

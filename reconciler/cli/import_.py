@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import options
+from reconciler.cli.again import here
 from reconciler.cli.failures import (
     DONE,
     FAILED,
@@ -42,7 +44,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 @click.option("--machines", is_flag=True, help="Also the machines of each APP; their power stays unmanaged.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FolderPath(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Where the files go; default: the first of the configured manifests.",
 )
@@ -240,5 +242,6 @@ def _report(
         echo_json(import_document(files, unmanaged.skipped, unmanaged.diagnostics, dry_run=dry_run))
     else:
         told = unmanaged.told
-        click.echo(render_import(files, unmanaged.skipped, told=told, dry_run=dry_run), nl=False)
+        skipped = [replace(each, reason=here(each.reason)) for each in unmanaged.skipped]
+        click.echo(render_import(files, skipped, told=told, dry_run=dry_run), nl=False)
         echo_diagnostics(unmanaged.diagnostics)

@@ -15,7 +15,7 @@ from reconciler.cli.sources import (
     refuse_unknown_environment,
     show_lines_of,
 )
-from reconciler.diagnostics import Diagnostic, Severity, has_errors, warning
+from reconciler.diagnostics import has_errors
 from reconciler.errors import ReconcilerError
 from reconciler.kinds.moved import MovedSpec
 from reconciler.manifests.files import read_files
@@ -97,15 +97,15 @@ def read_manifests(
     selected = _selector(given, found, at, whole=not paths)
     if base is None:
         return Manifests(loaded, selected, _Elsewhere(found, at))
+    from reconciler.cli.before import settings_before, unseen_before
     from reconciler.manifests.revisions.changed import changed
+    from reconciler.manifests.revisions.sources import SourceFiles
 
-    before = _before(given, found, base, whole=not paths)
-    broken = any(
-        item.severity is Severity.ERROR and item.code != "missing-path" for item in before.diagnostics
-    )
-    if broken:
-        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, _broken(base)))
-    return Manifests(loaded, selected, _Elsewhere(found, at), changed(before, loaded))
+    then, problems = settings_before(found, base)
+    before = _before(given_paths(paths, then), then, base, whole=not paths)
+    loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *problems, *unseen_before(before, base)))
+    files = SourceFiles(git, found.root, base, at)
+    return Manifests(loaded, selected, _Elsewhere(found, at), changed(before, loaded, files.differ))
 
 
 def _load(
@@ -135,14 +135,6 @@ def _before(given: Sequence[str], found: Found, base: "Revision", *, whole: bool
     """The manifests at `base`: none for an environment that did not exist then."""
     new = found.env and found.env not in found.settings.environments and not base.holds(found.overlay)
     return Loaded() if new else _load([path for path in given if path != "-"], found, base, whole=whole)
-
-
-def _broken(base: "Revision") -> Diagnostic:
-    return warning(
-        "base-has-errors",
-        f"the manifests at {base.commit[:12]}, where this left {base.ref}, hold errors",
-        help="what cannot be read there counts as changed",
-    )
 
 
 def _selector(

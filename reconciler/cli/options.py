@@ -26,6 +26,32 @@ auto_approve = click.option("--auto-approve", is_flag=True, help="Do not ask.")
 _state = click.option("--state", "state_url", metavar="URL", help="State to use, such as sqlite:PATH.")
 
 
+def empty_option(option: click.Parameter) -> click.UsageError:
+    """For a value such as an unset variable of a script, which would silently mean something else."""
+    return click.UsageError(f"the value of {option.opts[0]} is empty: give one, or leave the option out")
+
+
+def refuse_empty_options(context: click.Context) -> None:
+    """Raises UsageError when an option of the command line has an empty value."""
+    for each in context.command.params:
+        if not isinstance(each, click.Option):
+            continue
+        given: Any = context.params.get(each.name or "")
+        if given != "" and not (each.multiple and "" in given):
+            continue
+        if context.get_parameter_source(each.name or "") is click.core.ParameterSource.COMMANDLINE:
+            raise empty_option(each)
+
+
+class FolderPath(click.Path):
+    """A folder's path. pathlib takes an empty one for the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "" and param is not None:
+            raise empty_option(param)
+        return super().convert(value, param, ctx)
+
+
 def _environments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from reconciler.cli.addresses import complete_environment
 
@@ -55,7 +81,9 @@ changed_since = click.option(
 def environment(function: Function) -> Function:
     """`--env`, which `sources.settings_here` asks for: no verb needs to hand it on."""
 
-    def remember(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    def remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
+        if value == "":  # only on the command line: an empty variable counts as none
+            raise empty_option(option)
         context.meta[ENVIRONMENT] = value or ""
 
     return click.option(

@@ -1,12 +1,14 @@
 """`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from reconciler.cli import options
+from reconciler.cli.again import here
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -67,10 +69,10 @@ def command(
     if output == "json":
         echo_json(plan_document(plan))
     else:
-        click.echo(render_plan(plan), nl=False)
+        click.echo(here(render_plan(plan)), nl=False)
         echo_diagnostics(plan.diagnostics)
     if out is not None:
-        told = f"Saved the plan: reconcile apply --plan {out}"
+        told = here(f"Saved the plan: reconcile apply --plan {shlex.quote(str(out))}")
         click.echo(told if savable else "error: a plan with errors is not saved", err=True)
     return exit_code(plan, detailed=detailed_exitcode)
 

@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
+from reconciler.cli.again import here
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import prompting, run
 from reconciler.model import Address, StateRecord, owed_work
@@ -35,11 +36,13 @@ def init(take_over: bool, output: str, state_url: str | None) -> int:
     from reconciler.cli.project import holder
     from reconciler.cli.sources import settings_here
 
+    environment, taken = settings_here().env, False
     if take_over:
-        environment = settings_here().env
         if not environment:
             raise click.UsageError("--take-over: say with --env whose it becomes")
-        _with_store(state_url, lambda store: store.take_over(environment, by=holder()), environment="")
+        taken = _with_store(
+            state_url, lambda store: store.take_over(environment, by=holder()), environment=""
+        )
 
     async def work(store: Store) -> tuple[bool, str]:
         existed = bool((await store.load()).lineage)
@@ -49,7 +52,11 @@ def init(take_over: bool, output: str, state_url: str | None) -> int:
     existed, lineage = _with_store(state_url, work)
     place = _place(state_url)
     if output == "json":
-        echo_json({"format_version": "1", "state": place, "lineage": lineage, "created": not existed})
+        told = {"taken_over": taken} if take_over else {}
+        echo_json({"format_version": "1", "state": place, "lineage": lineage, "created": not existed, **told})
+    elif take_over:
+        now = "is from now on" if taken else "is already"
+        click.echo(f"{place}: {now} the state of environment {environment}")
     else:
         click.echo(f"{place}: {'exists already' if existed else 'created'}")
     return DONE
@@ -81,7 +88,7 @@ def list_records(output: str, state_url: str | None) -> int:
             f"  = help: adopt it with `metadata.id: {item['id']}`, or delete it by hand and run\n"
             f"    reconcile state forget --unclaimed {item['id']}"
         )
-        click.echo(visible_lines(told), err=True)
+        click.echo(visible_lines(here(told)), err=True)
     return DONE
 
 
@@ -228,7 +235,7 @@ def _echo_restored(done: Restored) -> None:
     click.echo(f"the damaged files are kept as {done.aside}")
     click.echo(f"salvaged: {done.salvaged} newer journal rows")
     for address in done.reopened:
-        click.echo(f"unknown again: {address}; `reconcile plan` says how it is settled")
+        click.echo(here(f"unknown again: {address}; `reconcile plan` says how it is settled"))
     if done.key != "kept":
         effect = "; every secret is set again by the next apply" if done.key == "new" else ""
         click.echo(f"fingerprint key: {done.key}{effect}")

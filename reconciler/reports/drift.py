@@ -1,7 +1,8 @@
 """What became of accepting drift, as text and JSON."""
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reconciler.model import Address
@@ -18,18 +19,20 @@ def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:
     }
 
 
-def render_acceptance(acceptance: Acceptance) -> str:
-    return "".join(f"{visible(line)}\n" for line in _lines(acceptance))
+def render_acceptance(acceptance: Acceptance, paths: Sequence[str] = ()) -> str:
+    """`paths`: those that were given, for a command that is about the same manifests."""
+    return "".join(f"{visible(line)}\n" for line in _lines(acceptance, paths))
 
 
-def _lines(acceptance: Acceptance) -> Iterator[str]:
+def _lines(acceptance: Acceptance, paths: Sequence[str]) -> Iterator[str]:
     for address in acceptance.quiet:
         yield f"{address} has no drift to accept."
     if acceptance.refused:
         refused, others = _named({each.address for each in acceptance.refused}), acceptance.others
         yield f"Not accepted: {refused}; no file was changed."
         if others:
-            yield f"The others alone: reconcile drift --accept {' '.join(each.quoted for each in others)}"
+            given = " ".join([*map(shlex.quote, paths), *(each.quoted for each in others)])
+            yield f"The others alone: reconcile drift --accept {given}"
         return
     for each in acceptance.accepted:
         values = f"{_json(each.before)} -> {_json(each.after)}"

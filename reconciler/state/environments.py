@@ -36,16 +36,20 @@ def write(connection: sqlite3.Connection, lineage: str, name: str) -> None:
     connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (_KEY, row))
 
 
-def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: str) -> None:
-    """Raises StoreError when the state belongs to another environment than `wanted` ("": to none)."""
+def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: str, heir: str = "") -> str:
+    """The environment that the state belongs to. Raises StoreError when that is not `wanted` ("": none).
+
+    `heir`: the environment that takes the state of none over; one that is its own by now is right, too.
+    """
     owner = read(connection, lineage)
-    if owner == wanted:
-        return
+    if owner == wanted or (heir and owner == heir):
+        return owner
+    wanted = heir or wanted
     if not owner:
         raise StoreError(
             f"the state {path} belongs to no environment, and not to `{wanted}`",
             help="leave out --env, or name another state; if it is to become the state of "
-            f"`{wanted}` for good, run `reconcile state init --take-over` with the same options",
+            f"`{wanted}` for good, run `reconcile state init --take-over`",
         )
     asked = f"and not to `{wanted}`" if wanted else "and --env was not given"
     raise StoreError(

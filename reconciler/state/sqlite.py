@@ -79,6 +79,7 @@ class SqliteStore:
         self._tell = tell
         self._backups = backups
         self._environment = environment
+        self._heir = ""  # the environment that is to take over a state of none
         self._committed = False  # since the newest backup
         self._connection: sqlite3.Connection | None = None
         self._lineage = ""
@@ -170,8 +171,8 @@ class SqliteStore:
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         return await self._in_thread(lambda: self._free(scope, force, by))
 
-    async def take_over(self, environment: str, *, by: str) -> None:
-        await self._in_thread(lambda: self._take_over(environment, by))
+    async def take_over(self, environment: str, *, by: str) -> bool:
+        return await self._in_thread(lambda: self._take_over(environment, by))
 
     async def backup(self, target: Path | None = None) -> Path:
         return await self._in_thread(lambda: self._backup(target))
@@ -305,14 +306,23 @@ class SqliteStore:
         finally:
             self._unlock(scope for scope, epoch in lease.epochs.items() if self._holds(scope, epoch))
 
-    def _take_over(self, environment: str, by: str) -> None:
+    def _take_over(self, environment: str, by: str) -> bool:
+        self._heir = environment
+        if self._readable() is None:
+            raise StoreError(
+                f"there is no state {self._path} to take over",
+                help="name the state of no environment by --state",
+            )
         connection = self._writable()
+        if self._environment == environment:
+            return False
         with checks.writing(connection, self._path) as current:
             data = {"environment": environment, "by": by}
             entry = JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
             _write(connection, current, [encode_entry(entry)])
             environments.write(connection, self._lineage, environment)
         self._environment = environment
+        return True
 
     def _backup_after_commits(self) -> str:
         """What prevented a backup that is due, or ""."""
@@ -444,7 +454,9 @@ class SqliteStore:
                 schema.migrate(connection)
             use_wal(connection)
             self._lineage = checks.read(connection).lineage
-            environments.require(connection, self._path, self._lineage, self._environment)
+            self._environment = environments.require(
+                connection, self._path, self._lineage, self._environment, self._heir
+            )
             self._inode = _inode(self._path)
         except BaseException:
             connection.close()

@@ -170,8 +170,12 @@ class Store(Protocol):
         """
         ...
 
-    async def take_over(self, environment: str, *, by: str) -> None:
-        """Make this state, which is of no environment, that of `environment`, for good."""
+    async def take_over(self, environment: str, *, by: str) -> bool:
+        """Make this state, which is of no environment, that of `environment`, for good.
+
+        False: it was its own already, and nothing was changed. The first call of a store that was opened
+        for no environment. Raises StoreError when it belongs to another one, or does not exist.
+        """
         ...
 
     async def backup(self, target: Path | None = None) -> Path:

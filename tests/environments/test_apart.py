@@ -1,5 +1,6 @@
 """Environments keep their settings, states and worlds apart."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -78,12 +79,21 @@ def test_the_state_of_no_environment_becomes_that_of_one_only_on_demand(reconcil
     ours = "--state sqlite:.reconcile/state.db"
     told = reconcile(f"state init --env prod {ours}", code=1).err
     assert "belongs to no environment, and not to `prod`" in told
-    assert "state init --take-over" in told
+    assert f"state init --env prod {ours} --take-over" in told
     reconcile(f"state init --take-over {ours}", code=64)
-    assert "exists already" in reconcile(f"state init --take-over --env prod {ours}").out
+    told = reconcile(f"state init --take-over --env prod {ours}").out
+    assert told == "sqlite:.reconcile/state.db: is from now on the state of environment prod\n"
+    told = reconcile(f"state init --take-over --env prod {ours}").out
+    assert told == "sqlite:.reconcile/state.db: is already the state of environment prod\n"
+    again = json.loads(reconcile(f"state init --take-over --env prod {ours} -o json").out)
+    assert (again["created"], again["taken_over"]) == (False, False)
     reconcile(f"state list --env prod {ours}")
     reconcile("state list", code=1)
-    reconcile(f"state init --take-over --env test {ours}", code=1)
+    told = reconcile(f"state init --take-over --env test {ours}", code=1).err
+    assert "belongs to environment `prod`, and not to `test`" in told
+    told = reconcile("state init --take-over --env test", code=1).err
+    assert "there is no state" in told
+    assert not (reconcile.root / ".reconcile/test").exists()
 
 
 def test_the_name_in_a_state_survives_a_backup(reconcile: Command) -> None:

@@ -159,8 +159,8 @@ class FailingStore:
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         return await self.store.unlock(scope, force=force, by=by)
 
-    async def take_over(self, environment: str, *, by: str) -> None:
-        await self.store.take_over(environment, by=by)
+    async def take_over(self, environment: str, *, by: str) -> bool:
+        return await self.store.take_over(environment, by=by)
 
     async def backup(self, target: Path | None = None) -> Path:
         return await self.store.backup(target)

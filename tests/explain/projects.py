@@ -88,6 +88,14 @@ def correct_on_a_branch(folder: Path) -> None:
     commit(folder)
 
 
+def begin_on_a_branch(folder: Path) -> None:
+    (folder / "manifests").rename(folder / "later")
+    (folder / ".gitignore").write_text("later\n", encoding="utf-8")
+    commit(folder)
+    git(folder, "checkout", "-q", "-b", "begin")
+    (folder / "later").rename(folder / "manifests")
+
+
 def of_focus(focus: str, live: Mapping[str, Any], env: Mapping[str, str] = {}) -> Act:
     """What a plan says that is about the resource `focus` only, as with --changed-since."""
 
@@ -150,6 +158,7 @@ WORD = "orders0000000000"
 ACTS: dict[str, Act] = {
     "bad-overlay-address": of_overlay(VOLUME % "data"),
     "base-has-errors": of_repository(correct_on_a_branch, changed_since="main"),
+    "base-has-none": of_repository(begin_on_a_branch, changed_since="main"),
     "cannot-accept": of_accepted({"Volume/shop/data": {"size_gb": 20}}),
     "duplicate-patch": of_overlay(VOLUME % "data"),
     "git-submodule": of_repository(add_submodule, ref="main"),

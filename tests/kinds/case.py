@@ -184,7 +184,7 @@ class ReadOnlyStore:
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         _refuse()
 
-    async def take_over(self, environment: str, *, by: str) -> None:
+    async def take_over(self, environment: str, *, by: str) -> bool:
         _refuse()
 
     async def backup(self, target: Path | None = None) -> Path:

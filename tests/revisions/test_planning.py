@@ -76,6 +76,37 @@ def test_a_manifest_that_left_is_retained_or_deleted_and_others_records_are_unto
     assert {record["address"].split("/")[-1] for record in recorded} == {"data", "logs"}
 
 
+def test_a_secret_that_the_branch_rotates_and_a_field_it_takes_back_are_planned(
+    applied: Command, sandbox: Sandbox
+) -> None:
+    app = app_of(applied)
+    logs = volume("logs", app=app, more=", snapshot_retention: 5")
+    ignored = f"{logs}lifecycle: {{ignore: [{{field: snapshot_retention, reason: theirs}}]}}\n"
+    applied.write("manifests/logs.yaml", ignored)
+    applied.write("manifests/pw.yaml", secret("PW", "file: pw.txt", app=app))
+    applied.write("manifests/pw.txt", "first-value")
+    commit(applied.root)
+    applied("apply --auto-approve")
+    (live,) = [each for each in sandbox.volumes(app) if each["name"] == "logs"]
+    sandbox.edit_volume(live["id"], snapshot_retention=3)
+    assert actions(applied, "--changed-since work") == {}
+    applied.write("manifests/pw.txt", "other-value")
+    applied.write("manifests/logs.yaml", logs)
+    assert actions(applied, "--changed-since work") == {"PW": "set", "logs": "update"}
+
+
+def test_what_leaves_with_a_folder_that_gets_another_name_is_deleted(applied: Command) -> None:
+    """Otherwise a deletion that was merged would never be planned."""
+    logs = volume("logs", app=app_of(applied), more=", snapshot_retention: 5")
+    applied.write("manifests/logs.yaml", f"{logs}lifecycle: {{deletion: delete}}\n")
+    commit(applied.root)
+    applied("apply --auto-approve")
+    (applied.root / "manifests").rename(applied.root / "deploy")
+    (applied.root / "deploy/logs.yaml").unlink()
+    applied.write("reconcile.yaml", "manifests: [deploy]\n")
+    assert actions(applied, "--changed-since work") == {"logs": "delete"}
+
+
 def test_values_of_what_is_not_planned_are_still_known(applied: Command) -> None:
     app = app_of(applied)
     applied.write("manifests/url.yaml", secret("URL", f'template: "id-${{Volume/{app}/data:id}}"', app=app))

@@ -173,7 +173,7 @@ def test_a_bare_repository_is_read(reconcile: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "ref", ["", "-x", "--output=/tmp/x", "HEAD:manifests", "HEAD..HEAD", "a\tb", "@{nonsense", "main^9"]
+    "ref", [" ", "-x", "--output=/tmp/x", "HEAD:manifests", "HEAD..HEAD", "a\tb", "@{nonsense", "main^9"]
 )
 def test_what_names_no_commit_is_refused(reconcile: Command, ref: str) -> None:
     told = reconcile(f"validate '--ref={ref}'", code=1).err

@@ -1,12 +1,17 @@
 """What a change to the manifests touches: resources that ask for something else, and what refers to them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from reconciler.kinds.moved import MovedSpec
 from reconciler.manifests.load import Loaded
 from reconciler.model import Address, Resource
+
+# Where things stand, and labels, which matter only through the policies that select by them.
+_NOT_MEANT = frozenset({"address", "file", "spans", "inherited", "base", "labels"})
+_MEANT = tuple(each.name for each in fields(Resource) if each.name not in _NOT_MEANT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +26,25 @@ class Changed:
         return self.differ | self.dependants
 
 
-def changed(before: Loaded, after: Loaded) -> Changed:
+def changed(
+    before: Loaded, after: Loaded, other_files: Callable[[Resource, Resource], bool] = lambda old, new: False
+) -> Changed:
     """What differs between two loads of the same project.
 
-    Compared is what a resource asks for, after overlays and policies: where its manifest stands, how it
+    Compared is all that a resource asks for, after overlays and policies: where its manifest stands, how it
     is written and its labels do not matter. What is not valid in `before` counts as different.
+    `other_files`: whether the files that two manifests of one resource name hold something else.
     """
     old, new = _by_address(before), _by_address(after)
-    differ = {address for address in old.keys() | new.keys() if _differ(old.get(address), new.get(address))}
+
+    def same(address: Address) -> bool:
+        was, now = old.get(address), new.get(address)
+        if was is None or now is None:
+            return False
+        return _meant(was) == _meant(now) and not other_files(was, now)
+
+    differ = {address for address in (*old, *new) if not same(address)} | set(before.claimed)
+    differ |= {to for address in differ for each in (old, new) for to in _moved(each.get(address), new)}
     referring: Mapping[Address, set[Address]] = defaultdict(set)
     for resource in new.values():
         for reference in resource.references:
@@ -45,11 +61,25 @@ def _by_address(loaded: Loaded) -> dict[Address, Resource]:
     return {resource.address: resource for resource in both}
 
 
-def _differ(old: Resource | None, new: Resource | None) -> bool:
-    return old is None or new is None or _meant(old) != _meant(new)
+def _meant(resource: Resource) -> dict[str, Any]:
+    """All that the resource asks for, whatever fields it has.
+
+    `exclude_unset`: a default that somebody wrote is managed, and one that nobody wrote is not.
+    """
+    return {name: getattr(resource, name) for name in _MEANT} | {
+        "spec": resource.spec.model_dump(exclude_unset=True),
+        "references": {each.address for each in resource.references},
+        "ignores": {replace(each, path=()) for each in resource.ignores},
+    }
 
 
-def _meant(resource: Resource) -> tuple[Any, ...]:
-    """`exclude_unset`: a default that somebody wrote is managed, and one that nobody wrote is not."""
-    spec = resource.spec.model_dump(exclude_unset=True)
-    return spec, resource.lifecycle, resource.adopt_id, dict(resource.objectives)
+def _moved(policy: Resource | None, new: Mapping[Address, Resource]) -> Iterable[Address]:
+    """What a Moved manifest is about, all of a `count` where it says so: others' manifests stay the same."""
+    if policy is None or not isinstance(policy.spec, MovedSpec):
+        return
+    for end in (policy.spec.source, policy.spec.target):
+        yield end
+        ordinal = 1
+        while not end.ordinal and end._replace(ordinal=ordinal) in new:
+            yield end._replace(ordinal=ordinal)
+            ordinal += 1

@@ -1,4 +1,4 @@
-"""The `git` program, asked so that it only reads: no shell, hooks, filters, pager, locks or index.
+"""The `git` program, asked so that it only reads: no shell, hooks, filters, pager or locks.
 
 What it says about repositories and names is turned into advice here.
 """

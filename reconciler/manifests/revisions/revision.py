@@ -46,6 +46,17 @@ class Revision:
         path = self._follow(posixpath.normpath(self.git.prefix + name))
         return path is not None and (path in self.tree or self._is_folder(path))
 
+    def id_of(self, path: str) -> str | None:
+        """The id of the bytes of the file at `path` in the repository; None where there is none."""
+        real = self._follow(path)
+        entry = self.tree.get(real) if real is not None else None
+        return entry.id if entry is not None and entry.mode != _SUBMODULE else None
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of the file `name`, relative to the project's root; None where there is none."""
+        id = self.id_of(posixpath.normpath(self.git.prefix + name))
+        return self._contents([id])[0] if id is not None else None
+
     def folders(self, name: str) -> list[str]:
         """The names of the directories in the directory `name`, relative to the project's root."""
         real = self._follow(posixpath.normpath(self.git.prefix + name))

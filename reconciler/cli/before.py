@@ -1,0 +1,80 @@
+"""The project as it was where a branch left another: by its settings of then, and what is not seen of it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from reconciler.diagnostics import Diagnostic, Severity, warning
+from reconciler.manifests.files import SETTINGS_FILE
+from reconciler.manifests.load import Loaded
+from reconciler.manifests.reading.compose import compose
+from reconciler.settings import ENVIRONMENT, Found, Settings
+
+if TYPE_CHECKING:
+    from reconciler.manifests.revisions.revision import Revision
+
+_UNSEEN = (
+    "what cannot be read there counts as changed; what left the manifests since may not be seen: look at a "
+    "plan without --changed-since, too"
+)
+
+
+def settings_before(found: Found, base: "Revision") -> tuple[Found, list[Diagnostic]]:
+    """`found` with what `reconcile.yaml` said at `base` of manifests, overlays and environments' names.
+
+    Without that file: what is so by default, or as now where there were no manifests then. With a warning
+    where it cannot be read.
+    """
+    data, problems = base.read(SETTINGS_FILE), []
+    if data is None:
+        default = Settings()
+        then = default if all(map(base.holds, default.manifests)) else None
+    else:
+        then = _paths_in(data)
+        if then is None:
+            problems.append(_broken(base, f"`{SETTINGS_FILE}` does not say where the manifests are"))
+    if then is None:
+        return found, problems
+    kept = {name: getattr(then, name) for name in ("manifests", "overlays", "environments")}
+    return replace(found, settings=found.settings.model_copy(update=kept)), problems
+
+
+def _paths_in(data: bytes) -> Settings | None:
+    """Only where manifests stand: nothing else in the text is looked at. None where it cannot be told."""
+    composed = compose(data, SETTINGS_FILE)
+    value: Any = composed.documents[0].value if composed.documents else {}
+    if not composed.complete or not isinstance(value, dict):
+        return None
+    told = {name: value[name] for name in ("manifests", "overlays") if name in value}
+    sections = value.get("environments")
+    names = [name for name in sections if isinstance(name, str)] if isinstance(sections, dict) else []
+    told["environments"] = {name: {} for name in names if ENVIRONMENT.fullmatch(name)}
+    try:
+        return Settings.model_validate(told)
+    except ValidationError:
+        return None
+
+
+def unseen_before(before: Loaded, base: "Revision") -> Iterator[Diagnostic]:
+    """What `before`, the manifests at `base`, does not show: one warning for each kind of reason."""
+    errors = [item for item in before.diagnostics if item.severity is Severity.ERROR]
+    missing = [item for item in errors if item.code == "missing-path"]
+    broken = [item for item in errors if item.code != "missing-path"]
+    if missing:
+        message = f"at {_where(base)}, {missing[0].message.removesuffix(f' at {base.ref}')}"
+        yield warning("base-has-none", message, help=_UNSEEN)
+    if broken:
+        span = broken[0].span
+        place = f"{span.file}:{span.line}:{span.column}: " if span is not None else ""
+        yield _broken(base, f"{place}{broken[0].message}")
+
+
+def _broken(base: "Revision", first: str) -> Diagnostic:
+    message = f"the manifests at {_where(base)}, hold errors: {first}"
+    return warning("base-has-errors", message, help=_UNSEEN)
+
+
+def _where(base: "Revision") -> str:
+    return f"{base.commit[:12]}, where this left {base.ref}"

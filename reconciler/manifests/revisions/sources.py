@@ -1,0 +1,127 @@
+"""The files that secret values come from, at a revision and in the working tree: told apart, never shown.
+
+Two files are the same when git would give their bytes the same id. A file that git does not hold on both
+sides has no id, and is known by its path only.
+"""
+
+import hashlib
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from reconciler.kinds.source import ValueSource, is_armored, source_ref
+from reconciler.manifests.revisions.git import Git
+from reconciler.manifests.revisions.revision import Revision
+from reconciler.model import Path as Place
+from reconciler.model import Resource
+
+_CHUNK = 1 << 20
+
+
+def source_files(resource: Resource) -> list[str]:
+    """Paths of the files that the resource's secret values come from, relative to the project's root.
+
+    Of a program, all arguments: any of them may be a file that it reads.
+    """
+    found: list[str] = []
+    for place, source in _sources(resource.spec, ("spec",)):
+        ref = source_ref(source, resource.written_in(*place, *source.place))
+        if ref.source == "exec":
+            found += map(str, ref.parts)
+        elif ref.source in ("file", "sops") or (ref.source == "age" and not is_armored(ref.name)):
+            found.append(ref.name)
+    return found
+
+
+def _sources(value: Any, place: Place) -> Iterator[tuple[Place, ValueSource]]:
+    if isinstance(value, ValueSource):
+        yield place, value
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            yield from _sources(getattr(value, name), (*place, field.alias or name))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _sources(item, (*place, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _sources(item, (*place, index))
+
+
+class SourceFiles:
+    """Whether two manifests of one resource name files with other bytes, before and now.
+
+    Now is the working tree, which secrets are read from; and the revision `at`, if manifests come from it.
+    """
+
+    def __init__(self, git: Git, root: Path, base: Revision, at: Revision | None) -> None:
+        self._git = git
+        self._root = root
+        self._base = base
+        self._now: list[Callable[[str], str | None]] = []
+        if at is not None:
+            self._now.append(lambda path: at.id_of(self._in_repository(path)))
+        if not git.is_bare():
+            self._now.append(self._id_here)
+        self._known: dict[str, str | None] = {}
+
+    def differ(self, old: Resource, new: Resource) -> bool:
+        before, after = source_files(old), source_files(new)
+        if not before and not after:
+            return False
+        was = [self._base.id_of(self._in_repository(path)) or path for path in before]
+        return any([(id_of(path) or path) for path in after] != was for id_of in self._now)
+
+    def _in_repository(self, path: str) -> str:
+        """`path` as in git's trees; begins with `../` outside of the repository, where trees hold nothing."""
+        relative = os.path.relpath(self._root / path, self._root)
+        return posixpath.normpath(self._git.prefix + relative)
+
+    def _id_here(self, path: str) -> str | None:
+        """The id of the working tree's file; None for what git holds neither here nor at the base."""
+        if path not in self._known:
+            ours = self._base.id_of(self._in_repository(path)) is not None or self._listed(path)
+            self._known[path] = _blob_id(self._root / path, self._base.commit) if ours else None
+        return self._known[path]
+
+    def _listed(self, path: str) -> bool:
+        real = Path(os.path.realpath(self._root / path))
+        return real.is_relative_to(self._top) and os.fsencode(real.relative_to(self._top)) in self._listing
+
+    @cached_property
+    def _top(self) -> Path:
+        return Path(self._git.text("rev-parse", "--show-toplevel"))
+
+    @cached_property
+    def _listing(self) -> frozenset[bytes]:
+        """All files that git holds or would hold: without those that it ignores."""
+        everywhere = replace(self._git, folder=self._top)
+        shown = everywhere.run("ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
+        return frozenset(shown.split(b"\0"))
+
+
+def _blob_id(path: Path, commit: str) -> str | None:
+    """The id that git gives the file's bytes as they are, in the same kind of id as `commit`'s."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            name = "sha1" if len(commit) == 40 else "sha256"
+            digest = hashlib.new(name, b"blob %d\0" % status.st_size, usedforsecurity=False)
+            while data := file.read(_CHUNK):
+                digest.update(data)
+    except (OSError, ValueError):
+        return None
+    return digest.hexdigest()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Nobody may ever write to a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

@@ -1,0 +1,116 @@
+"""Options that say which environment: none is taken for another, and advised commands carry them."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from reconciler.cli.again import here
+from reconciler.cli.main import cli
+from tests.cli.harness import TOKEN, Sandbox, serving
+from tests.inprocess import Command, volume
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with serving("--clock", "x600", "--profile", "extended") as sandbox:
+        yield sandbox
+
+
+def commands(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(click.Context(group)):
+        found = group.get_command(click.Context(group), name)
+        assert found is not None
+        if isinstance(found, click.Group):
+            yield from commands(found, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", found
+
+
+@pytest.mark.parametrize(("verb", "command"), [*commands()], ids=[verb for verb, _ in commands()])
+def test_an_advised_command_gets_those_options_of_the_run_that_it_takes(
+    verb: str, command: click.Command
+) -> None:
+    takes = {option for param in command.params for option in param.opts}
+    if verb not in ("validate", "build", "graph"):  # they tell of manifests: nothing is read or written there
+        with click.Context(command) as context:
+            context.meta["reconcile.env"] = "prod"
+            context.params |= {"state_url": "sqlite:of prod.db", "sandbox": True}
+            told = here(f"run `reconcile {verb} Volume/shop/data`")
+        given = " --env prod --state 'sqlite:of prod.db'" if "--state" in takes else ""
+        given += " --sandbox" if "--sandbox" in takes else ""
+        assert told == f"run `reconcile {verb}{given} Volume/shop/data`"
+
+
+@pytest.mark.parametrize("option", ["--env", "--env=", "--state", "--ref", "--changed-since"])
+def test_an_empty_option_is_refused_before_anything_is_read(reconcile: Command, option: str) -> None:
+    reconcile.write("manifests/data.yaml", volume())
+    reconcile.variables["RECONCILE_ENV"] = "prod"
+    given = option if option.endswith("=") else f"{option} ''"
+    told = reconcile(f"plan {given}", code=64).err
+    assert f"the value of {option.rstrip('=')} is empty" in told
+
+
+def test_empty_options_that_would_be_passed_over_are_refused(reconcile: Command) -> None:
+    for line in (
+        "apply --auto-approve --env ''",
+        "import --app ''",
+        "import --out '' shop",
+        "state list --state ''",
+        "secret fingerprint --state ''",
+        "resolve Volume/shop/data --adopt ''",
+        "state forget --unclaimed ''",
+        "provider check http://127.0.0.1:9 --only ''",
+    ):
+        assert " is empty" in reconcile(line, code=64).err, line
+
+
+def test_an_empty_variable_is_no_environment(reconcile: Command) -> None:
+    reconcile.write("manifests/data.yaml", volume())
+    reconcile.variables["RECONCILE_ENV"] = ""
+    assert reconcile("validate").code == 0
+    assert reconcile("state init").code == 0
+    assert (reconcile.root / ".reconcile/state.db").exists()
+
+
+def test_a_printed_command_acts_on_the_environment_of_the_run(reconcile: Command, sandbox: Sandbox) -> None:
+    """Run as it is printed, it must not write the values of another environment into the manifests."""
+    app, prod = sandbox.app("shop"), sandbox.app("shop-prod")
+    reconcile.variables |= {"RECONCILE_BASE_URL": sandbox.url, "RECONCILE_TOKEN": TOKEN}
+    manifest = reconcile.write("manifests/all.yaml", volume("data") + volume("logs"))
+    overlay = f"'*/shop/*': {{metadata: {{app: {prod}}}}}\nVolume/shop/logs: {{spec: {{size_gb: 12}}}}\n"
+    reconcile.write("overlays/prod/a.yaml", overlay)
+    reconcile("apply --auto-approve")
+    reconcile("apply --env prod --auto-approve")
+    for where, size_gb in ((app, 33), (prod, 77)):
+        for live in sandbox.volumes(where):
+            sandbox.edit_volume(live["id"], size_gb=size_gb)
+    told = reconcile("drift --env prod --accept manifests overlays/../manifests", code=1).out
+    (hint,) = re.findall("^The others alone: reconcile (.*)$", told, re.MULTILINE)
+    assert hint == f"drift --env prod --accept manifests overlays/../manifests Volume/{prod}/data"
+    reconcile(hint, code=None)
+    assert manifest.read_text() == volume("data", size_gb=77) + volume("logs")
+
+    state = "--state 'sqlite:.reconcile/prod/state.db'"
+    logs = next(each for each in sandbox.volumes(prod) if each["name"] == "logs")
+    sandbox.call("DELETE", f"/v1/apps/{prod}/volumes/{logs['id']}")
+    ended = reconcile(f"plan --env prod {state}", code=None)
+    command = f"`reconcile state forget --env prod {state.replace(chr(39), '')} Volume/{prod}/logs`"
+    assert command in ended.err
+    in_json = json.loads(reconcile(f"plan --env prod {state} -o json", code=None).out)
+    assert any(command in each.get("help", "") for each in in_json["diagnostics"])
+
+
+def test_the_command_that_runs_a_saved_plan_names_its_environment(
+    reconcile: Command, sandbox: Sandbox
+) -> None:
+    sandbox.app("other")
+    reconcile.variables |= {"RECONCILE_BASE_URL": sandbox.url, "RECONCILE_TOKEN": TOKEN}
+    reconcile.write("manifests/all.yaml", volume("data", app="other"))
+    reconcile.write("overlays/prod/a.yaml", "# nothing differs\n")
+    told = reconcile("plan --env prod --out 'a plan'").err
+    assert "Saved the plan: reconcile apply --env prod --plan 'a plan'" in told
+    told = reconcile("plan --out saved.plan").err
+    assert "Saved the plan: reconcile apply --plan saved.plan" in told
