@@ -1,6 +1,6 @@
 """Documents to resources, one after the other, and what can be said only once all of them were read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -80,13 +80,17 @@ class Loader:
         self.invalid: list[Resource] = []  # what can be told of them
         self.complete = True  # no file hides documents from us
 
-    def compose(self, file: str, data: bytes) -> list[Document]:
-        """The documents of a file, with the problems of the others noted."""
+    def compose(self, file: str, data: bytes, signs: Sequence[bytes] = ()) -> list[Document]:
+        """The documents of a file, with the problems of the others noted.
+
+        `signs`: more of what tells that it may hold a secret.
+        """
         composed = compose(data, file, self.table)
         if not composed.complete:
             self.complete = False
-            # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same.
-            hide = any(word in data for word in (*self.secret_kinds, b"value"))
+            # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same,
+            # or a source, and in an overlay a pattern may stand for its kind.
+            hide = any(word in data for word in (*self.secret_kinds, b"value", b"_from", *signs))
             self.problems += (replace(problem, hide_source=hide) for problem in composed.diagnostics)
         elif not composed.documents:
             help = "write a manifest, or remove the file"

@@ -73,6 +73,11 @@ class Place:
             return elsewhere[path]
         return unpack_span(self.file, spans[path] if path in spans else self.document.spans[()])
 
+    def about(self, path: Path) -> "Place":
+        """For what is said of the field at `path`: of a secret, where it stands on a private line."""
+        private = self.key(path).private or self.value(path).private
+        return replace(self, secret=True) if private and not self.secret else self
+
     def finish(self, problem: Diagnostic) -> Diagnostic:
         """`problem`, without its source line where that may hold a secret."""
         return replace(problem, hide_source=True) if self.secret else problem
@@ -91,7 +96,8 @@ def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> l
             break
         if path in deeper and all(in_branch and item["type"] in EXPECTED for item, in_branch in items):
             continue  # another branch of the union fits the value's shape and says more
-        found.append(place.finish(_explain(path, [item for item, _ in items], model, place)))
+        here = place.about(path)
+        found.append(here.finish(_explain(path, [item for item, _ in items], model, here)))
     return found
 
 
@@ -113,15 +119,16 @@ def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnos
         span = place.value(path)
         if span not in told:
             reading = written(resolve(text)[0])
+            secret = place.about(path).secret
             yield place.finish(
                 warning(
                     "yaml-1.1-surprise",
                     "this value is not read as it is written"
-                    if place.secret
+                    if secret
                     else f"`{text}` is read as {reading} (YAML 1.1)",
                     span,
                     help="quote it to mean the text"
-                    if place.secret
+                    if secret
                     else f'write `{reading}`, or "{text}" with quotes to mean the text',
                 )
             )
