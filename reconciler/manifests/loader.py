@@ -199,7 +199,8 @@ class Loader:
         shares_its_line = len(set(lines)) < len(lines)  # perhaps with a value of a misspelt secret
         # A part of a manifest, cut off by `---`, may begin with the value of a secret.
         cut_off = "kind" not in value and next(iter(value), "") not in ("apiVersion", "metadata")
-        self.problems.append(replace(problem, hide_source=shares_its_line or cut_off))
+        hide = shares_its_line or cut_off or _may_follow_a_text(document, problem)
+        self.problems.append(replace(problem, hide_source=hide))
         return None
 
     def follow(
@@ -348,6 +349,16 @@ class Loader:
 
     def _may_be_declared(self, address: Address) -> bool:
         return not self.complete or address._replace(ordinal=0) in self.claimed
+
+
+def _may_follow_a_text(document: Document, problem: Diagnostic) -> bool:
+    """Whether the last line of a quoted text may stand before what `problem` is about: only within braces."""
+    assert problem.span is not None
+    first = min(document.key_spans.values(), default=0)
+    if first >> 20 == document.spans[()] >> 20:
+        return False
+    others = (document.spans[key,] for key in document.value if key not in ("apiVersion", "kind"))
+    return any(packed >> 40 < problem.span.line for packed in others)
 
 
 def _at(resource: Resource, *path: str | int) -> str:
