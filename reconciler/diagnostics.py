@@ -32,6 +32,10 @@ class Span(NamedTuple):
     def width(self) -> int:
         return max(1, self.end_column - self.column)
 
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:

@@ -251,7 +251,7 @@ class Loader:
                 "duplicate-address",
                 f"{address} is declared twice",
                 resource.span("metadata", "name"),
-                notes=(f"first at {_at(first, 'metadata', 'name')}",),
+                notes=(f"first at {_at(first, 'metadata', 'name')}", *_moved_by(resource, first)),
                 help="rename one of the two, or remove it",
             )
             return
@@ -361,6 +361,17 @@ def _may_follow_a_text(document: Document, problem: Diagnostic) -> bool:
     return any(packed >> 40 < problem.span.line for packed in others)
 
 
+def _moved_by(second: Resource, first: Resource) -> Iterator[str]:
+    """Notes that name the overlays which brought two resources to one address."""
+    whose: dict[str, list[str]] = {}
+    for resource, name in ((second, "this one"), (first, "the first")):
+        span = resource.span("metadata", "app")
+        if span is not None and span.file != resource.file:
+            whose.setdefault(span.place, []).append(name)
+    for place, names in whose.items():
+        yield f"the app of {' and of '.join(names)} is given at {place}"
+
+
 def _at(resource: Resource, *path: str | int) -> str:
     span = resource.span(*path)
-    return f"{span.file}:{span.line}:{span.column}" if span else resource.file
+    return span.place if span else resource.file

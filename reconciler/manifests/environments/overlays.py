@@ -233,7 +233,7 @@ class Overlays:
     def why_missing(self, address: Address) -> tuple[str, ...]:
         """Notes for an address that is referred to and not there."""
         span = self._removed.get(address)
-        return (f"removed at {_place(span)}",) if span is not None else ()
+        return (f"removed at {span.place}",) if span is not None else ()
 
     def unused(self) -> Iterator[Diagnostic]:
         """Entries that matched no manifest, and removals that removed nothing."""
@@ -312,7 +312,7 @@ def _double(first: Patch, at: Path, second: Patch, path: Path) -> Diagnostic:
         "duplicate-patch",
         f"{what} is patched twice",
         second.key(path),
-        notes=(f"first at {_place(first.key(at))}",),
+        notes=(f"first at {first.key(at).place}",),
         help="remove one of the two",
     )
 
@@ -322,13 +322,9 @@ def _patched_though_gone(gone: Patch, patch: Patch) -> Diagnostic:
         "duplicate-patch",
         f"{patch.target} is patched and taken out",
         patch.key(),
-        notes=(f"taken out at {_place(gone.key())}",),
+        notes=(f"taken out at {gone.key().place}",),
         help="remove one of the two, or write narrower patterns",
     )
-
-
-def _place(span: Span) -> str:
-    return f"{span.file}:{span.line}:{span.column}"
 
 
 def _nearest(patch: Patch, known: Sequence[str]) -> str:
