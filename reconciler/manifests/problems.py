@@ -113,13 +113,26 @@ def no_kind(place: Place, kinds: Sequence[str]) -> Diagnostic:
 
 
 def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
-    """Warn of scalars that YAML 1.1 reads as something else, except where an error already says so."""
+    """Warn of scalars that YAML reads as something else, except where an error already says so."""
     told = {problem.span for problem in explained}
     for path, text in place.document.surprises.items():
         span = place.value(path)
-        if span not in told:
-            reading = written(resolve(text)[0])
-            secret = place.about(path).secret
+        if span in told:
+            continue
+        value, secret = resolve(text)[0], place.about(path).secret
+        if isinstance(value, str):
+            yield place.finish(
+                warning(
+                    "typographic-quotes",
+                    "the quotes are a part of this value"
+                    if secret
+                    else f"the quotes are a part of `{clip(text)}`",
+                    span,
+                    help="write ' or \", or quote the whole of it to mean them",
+                )
+            )
+        else:
+            reading = written(value)
             yield place.finish(
                 warning(
                     "yaml-1.1-surprise",
@@ -183,9 +196,9 @@ def wrong_type(expected: str, path: Path, place: Place) -> Diagnostic:
 def _surprise(path: Path, place: Place) -> tuple[str, ...]:
     """A note where YAML 1.1 reads the value as something else than it looks."""
     text = place.document.surprises.get(path)
-    if text is None or place.secret:
-        return ()
     value = _at(place.document.value, path)
+    if text is None or place.secret or isinstance(value, str):
+        return ()
     reading = "a boolean" if isinstance(value, bool) else f"the number {written(value)}"
     return (f"`{text}` is {reading} in YAML 1.1: quote it to mean the text",)
 
