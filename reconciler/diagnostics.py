@@ -18,17 +18,23 @@ class Span(NamedTuple):
     """One stretch of text in a file.
 
     Lines and columns count from 1, columns in characters; `end_column` is the
-    first column after the text, on the same line.
+    first column after the text, on the same line. `private`: the line may hold a secret, so no report
+    prints it, and no message repeats a value that stands there.
     """
 
     file: str
     line: int
     column: int
     end_column: int
+    private: bool = False
 
     @property
     def width(self) -> int:
         return max(1, self.end_column - self.column)
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class Diagnostic:
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
     `label` is what stands beside the caret, `help` the way out. `hide_source`: the line may hold
-    a secret, so no report prints it.
+    a secret, so no report prints it, as if the span itself said so; ask `hidden`.
     """
 
     code: str
@@ -47,6 +53,11 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
     help: str = ""
     hide_source: bool = False
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the source line is not to be shown."""
+        return self.hide_source or (self.span is not None and self.span.private)
 
 
 def error(

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.kinds.alternatives import is_patched, point_at_patch
 from reconciler.kinds.base import (
     TEXT_PATTERN,
     Field,
@@ -198,25 +199,30 @@ class PostgresClusterKind(Kind):
                     )
             return
         for name in sorted((written & type(spec).model_fields.keys()) - {"restore", "name"}):
-            yield error(
+            problem = error(
                 "not-with-restore",
                 f"`spec.{name}` cannot be chosen for a restored cluster",
                 span("spec", name),
                 label="the platform takes it from the source",
                 help="remove it; a restore takes `from`, `backup_id` or `pitr_time`, and `name`",
             )
+            excluding = [("spec", "restore"), ("spec", name)]
+            is_own = is_patched(("spec", name), span)  # not the restore, if one of them is
+            yield problem if is_own else point_at_patch(problem, excluding, excluding, span)
         if spec.restore is None:
             return
         moments = spec.restore.model_fields_set - {"from_"}
         both = moments >= {"backup_id", "pitr_time"}
         if both or not moments:
             count = "both are" if both else "none is"
-            yield error(
+            problem = error(
                 "one-of",
                 f"a restore needs one of `backup_id` and `pitr_time`, but {count} given",
                 span("spec", "restore", "pitr_time") if both else span("spec", "restore"),
                 help="keep the one that names the moment you want back",
             )
+            offered = [("spec", "restore", name) for name in ("backup_id", "pitr_time")]
+            yield point_at_patch(problem, offered if both else [], offered, span)
 
     def scope(self, spec: PostgresClusterSpec, address: Address) -> str:
         return f"org/{spec.org_slug or '-'}"

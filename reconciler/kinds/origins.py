@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.kinds.alternatives import point_at_patch
 from reconciler.kinds.base import TEXT_PATTERN, Spec
 from reconciler.model import Address, StateRecord
 
@@ -48,13 +49,15 @@ def check_origin(
     elif "from_" in written:
         given.append("from")
     if len(given) > 1 or (from_ is not None and not given and not inside):
-        yield error(
+        problem = error(
             "one-of",
             f"a volume has one origin, but {len(given)} are given" if given else "`from` names no origin",
             span(*path),
             label=", ".join(given),
             help="give exactly one of `snapshot_id`, `source_volume_id` and `volume`",
         )
+        offered = [("spec", "from", name) for name in Origin.model_fields]
+        yield point_at_patch(problem, [("spec", *name.split(".")) for name in given], offered, span)
         return
     if origin is None:
         return

@@ -32,7 +32,10 @@ class RetentionPolicySpec(Spec):
         None, description="Automatic daily snapshots, where the volume says nothing."
     )
     snapshot_max_age_h: int | None = Describe(
-        None, ge=1, description="The newest usable snapshot is at most so many hours old, or one is taken."
+        None,
+        ge=1,
+        le=87_600,  # ten years
+        description="The newest usable snapshot is at most so many hours old, or one is taken.",
     )
 
 

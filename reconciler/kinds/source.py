@@ -9,6 +9,7 @@ from pydantic import ConfigDict
 from pydantic import Field as Describe
 
 from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.kinds.alternatives import point_at_patch
 from reconciler.kinds.base import TEXT_PATTERN, Spec
 from reconciler.steps import SecretRef
 
@@ -98,12 +99,15 @@ def check_source(
     offered = [name for name in type(source).model_fields if name != "timeout_s"]
     given = [name for name in offered if name in written]
     if len(given) > 1 or not written - {"timeout_s"}:
-        yield error(
+        problem = error(
             "one-of",
             f"`{path[-1]}` names {len(given)} sources" if given else f"`{path[-1]}` names no source",
             span(*path),
             label=", ".join(given),
             help=f"give exactly one of {', '.join(f'`{name}`' for name in offered[:-1])} and `{offered[-1]}`",
+        )
+        yield point_at_patch(
+            problem, [(*path, name) for name in given], [(*path, name) for name in offered], span
         )
     elif "timeout_s" in written and not {"sops", "exec"} & written:
         yield error(

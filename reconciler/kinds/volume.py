@@ -36,6 +36,7 @@ from reconciler.steps import Call, Condition, Find, OutputRef, Owes, Read, Step,
 from reconciler.wire.volume import GONE_STATES
 
 DEFAULT_SIZE_GB = 3
+MOST_GB = 100_000  # the document names no largest size; one in bytes is a mistake
 DELETE_LAG_S = 60  # for a moment after a delete, reads still show the volume
 UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extending")
 
@@ -62,13 +63,18 @@ class SizeRange(Spec):
     """Created with `min`; growth by others up to `max` is not drift."""
 
     min: int = Describe(
-        ge=1, description="Size in GB to create with, and to extend to when smaller.", examples=[10]
+        ge=1,
+        le=MOST_GB,
+        description="Size in GB to create with, and to extend to when smaller.",
+        examples=[10],
     )
-    max: int = Describe(ge=1, description="Largest size in GB that others may grow it to.", examples=[50])
+    max: int = Describe(
+        ge=1, le=MOST_GB, description="Largest size in GB that others may grow it to.", examples=[50]
+    )
 
 
 Size = Annotated[
-    Annotated[int, Describe(ge=1), Tag("gigabytes")] | Annotated[SizeRange, Tag("range")],
+    Annotated[int, Describe(ge=1, le=MOST_GB), Tag("gigabytes")] | Annotated[SizeRange, Tag("range")],
     Discriminator(lambda value: "range" if isinstance(value, dict | SizeRange) else "gigabytes"),
 ]
 

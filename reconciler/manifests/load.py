@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.diagnostics import Diagnostic, Severity
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.manifests.environments.overlays import Overlays
+from reconciler.manifests.environments.overlays import PATTERN_SIGNS, Overlays
 from reconciler.manifests.files import OVERLAYS, name_of, read_files
 from reconciler.manifests.loader import Effective, Loader, Part
 from reconciler.manifests.moves import with_former
@@ -137,7 +137,8 @@ def _read_layers(
     any document is checked: where resources moved, names in others follow.
     """
     overlays = loader.overlays = Overlays(
-        ((document, file) for file, data in layers for document in loader.compose(file, data)), loader.kinds
+        ((document, file) for file, data in layers for document in loader.compose(file, data, PATTERN_SIGNS)),
+        loader.kinds,
     )
     documents = [(document, file) for file, data in files for document in loader.compose(file, data)]
     documents += (each for each in overlays.manifests if belongs(each[1]))

@@ -1,6 +1,6 @@
 """Documents to resources, one after the other, and what can be said only once all of them were read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -82,13 +82,17 @@ class Loader:
         self.invalid: list[Resource] = []  # what can be told of them
         self.complete = True  # no file hides documents from us
 
-    def compose(self, file: str, data: bytes) -> list[Document]:
-        """The documents of a file but those of sops, with the problems of the others noted."""
+    def compose(self, file: str, data: bytes, signs: Sequence[bytes] = ()) -> list[Document]:
+        """The documents of a file but those of sops, with the problems of the others noted.
+
+        `signs`: more of what tells that it may hold a secret.
+        """
         composed = compose(data, file, self.table)
         if not composed.complete:
             self.complete = False
-            # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same.
-            hide = any(word in data for word in (*self.secret_kinds, b"value"))
+            # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same,
+            # or a source, and in an overlay a pattern may stand for its kind.
+            hide = any(word in data for word in (*self.secret_kinds, b"value", b"_from", *signs))
             self.problems += (replace(problem, hide_source=hide) for problem in composed.diagnostics)
         elif not composed.documents:
             help = "write a manifest, or remove the file"
@@ -200,7 +204,8 @@ class Loader:
         shares_its_line = len(set(lines)) < len(lines)  # perhaps with a value of a misspelt secret
         # A part of a manifest, cut off by `---`, may begin with the value of a secret.
         cut_off = "kind" not in value and next(iter(value), "") not in ("apiVersion", "metadata")
-        self.problems.append(replace(problem, hide_source=shares_its_line or cut_off))
+        hide = shares_its_line or cut_off or _may_follow_a_text(document, problem)
+        self.problems.append(replace(problem, hide_source=hide))
         return None
 
     def follow(
@@ -251,7 +256,7 @@ class Loader:
                 "duplicate-address",
                 f"{address} is declared twice",
                 resource.span("metadata", "name"),
-                notes=(f"first at {_at(first, 'metadata', 'name')}",),
+                notes=(f"first at {_at(first, 'metadata', 'name')}", *_moved_by(resource, first)),
                 help="rename one of the two, or remove it",
             )
             return
@@ -369,6 +374,27 @@ class Loader:
         return not self.complete or address._replace(ordinal=0) in self.claimed
 
 
+def _may_follow_a_text(document: Document, problem: Diagnostic) -> bool:
+    """Whether the last line of a quoted text may stand before what `problem` is about: only within braces."""
+    assert problem.span is not None
+    first = min(document.key_spans.values(), default=0)
+    if first >> 20 == document.spans[()] >> 20:
+        return False
+    others = (document.spans[key,] for key in document.value if key not in ("apiVersion", "kind"))
+    return any(packed >> 40 < problem.span.line for packed in others)
+
+
+def _moved_by(second: Resource, first: Resource) -> Iterator[str]:
+    """Notes that name the overlays which brought two resources to one address."""
+    whose: dict[str, list[str]] = {}
+    for resource, name in ((second, "this one"), (first, "the first")):
+        span = resource.span("metadata", "app")
+        if span is not None and span.file != resource.file:
+            whose.setdefault(span.place, []).append(name)
+    for place, names in whose.items():
+        yield f"the app of {' and of '.join(names)} is given at {place}"
+
+
 def _at(resource: Resource, *path: str | int) -> str:
     span = resource.span(*path)
-    return f"{span.file}:{span.line}:{span.column}" if span else resource.file
+    return span.place if span else resource.file

@@ -74,6 +74,11 @@ class Place:
             return elsewhere[path]
         return unpack_span(self.file, spans[path] if path in spans else self.document.spans[()])
 
+    def about(self, path: Path) -> "Place":
+        """For what is said of the field at `path`: of a secret, where it stands on a private line."""
+        private = self.key(path).private or self.value(path).private
+        return replace(self, secret=True) if private and not self.secret else self
+
     def finish(self, problem: Diagnostic) -> Diagnostic:
         """`problem`, without its source line where that may hold a secret."""
         return replace(problem, hide_source=True) if self.secret else problem
@@ -92,7 +97,8 @@ def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> l
             break
         if path in deeper and all(in_branch and item["type"] in EXPECTED for item, in_branch in items):
             continue  # another branch of the union fits the value's shape and says more
-        found.append(place.finish(_explain(path, [item for item, _ in items], model, place)))
+        here = place.about(path)
+        found.append(here.finish(_explain(path, [item for item, _ in items], model, here)))
     return found
 
 
@@ -108,21 +114,35 @@ def no_kind(place: Place, kinds: Sequence[str]) -> Diagnostic:
 
 
 def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
-    """Warn of scalars that YAML 1.1 reads as something else, except where an error already says so."""
+    """Warn of scalars that YAML reads as something else, except where an error already says so."""
     told = {problem.span for problem in explained}
     for path, text in place.document.surprises.items():
         span = place.value(path)
-        if span not in told:
-            reading = written(resolve(text)[0])
+        if span in told:
+            continue
+        value, secret = resolve(text)[0], place.about(path).secret
+        if isinstance(value, str):
+            yield place.finish(
+                warning(
+                    "typographic-quotes",
+                    "the quotes are a part of this value"
+                    if secret
+                    else f"the quotes are a part of `{clip(text)}`",
+                    span,
+                    help="write ' or \", or quote the whole of it to mean them",
+                )
+            )
+        else:
+            reading = written(value)
             yield place.finish(
                 warning(
                     "yaml-1.1-surprise",
                     "this value is not read as it is written"
-                    if place.secret
+                    if secret
                     else f"`{text}` is read as {reading} (YAML 1.1)",
                     span,
                     help="quote it to mean the text"
-                    if place.secret
+                    if secret
                     else f'write `{reading}`, or "{text}" with quotes to mean the text',
                 )
             )
@@ -177,9 +197,9 @@ def wrong_type(expected: str, path: Path, place: Place) -> Diagnostic:
 def _surprise(path: Path, place: Place) -> tuple[str, ...]:
     """A note where YAML 1.1 reads the value as something else than it looks."""
     text = place.document.surprises.get(path)
-    if text is None or place.secret:
-        return ()
     value = _at(place.document.value, path)
+    if text is None or place.secret or isinstance(value, str):
+        return ()
     reading = "a boolean" if isinstance(value, bool) else f"the number {written(value)}"
     return (f"`{text}` is {reading} in YAML 1.1: quote it to mean the text",)
 

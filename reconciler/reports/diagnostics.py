@@ -54,12 +54,12 @@ def _render(item: Diagnostic, read_line: Callable[[str, int], str | None]) -> st
         span = item.span
         margin = " " * (len(str(span.line)) + 2)
         lines.append(f"{margin[1:]}--> {visible(span.file)}:{span.line}:{span.column}")
-        source = None if item.hide_source else read_line(span.file, span.line)
+        source = None if item.hidden else read_line(span.file, span.line)
         if source is not None:
             text, caret = _excerpt(source, span)
             lines += [f" {span.line} | {text}".rstrip(), f"{margin}| {caret} {visible(item.label)}".rstrip()]
         else:
-            if item.hide_source:
+            if item.hidden:
                 lines.append(f" {span.line} | {_HIDDEN}")
             notes[:0] = [item.label] if item.label else []
     for name, texts in (("note", notes), ("help", [item.help] if item.help else [])):

@@ -100,7 +100,7 @@ def test_a_field_is_described_in_full() -> None:
 
 def test_a_field_that_may_take_two_forms_shows_both() -> None:
     size = find_field(PAGES["Volume"], "size_gb")
-    assert size.type == "integer (at least 1) or mapping {min, max}"
+    assert size.type == "integer (at least 1, at most 100000) or mapping {min, max}"
     assert [below.path for below in size.fields] == ["spec.size_gb.min", "spec.size_gb.max"]
     assert len(size.examples) == 2
 

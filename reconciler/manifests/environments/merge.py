@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.diagnostics import Span
+from reconciler.manifests.environments.written import Written
 from reconciler.manifests.reading.compose import Document
-from reconciler.model import Path, unpack_span
+from reconciler.model import Path
 
 
 class Merged:
@@ -19,10 +19,10 @@ class Merged:
         self._elsewhere = dict(original.elsewhere)
         self._keys_elsewhere = dict(original.keys_elsewhere)
 
-    def patch(self, change: Mapping[str, Any], source: Path, overlay: Document, file: str) -> list[Path]:
+    def patch(self, change: Mapping[str, Any], source: Path, overlay: Written) -> list[Path]:
         """Merge `change`, which stands at `source` of `overlay`; the paths (in `change`) that it removed."""
         removed: list[Path] = []
-        self._value = self._merge(self._value, change, (), source, overlay, file, removed)
+        self._value = self._merge(self._value, change, (), source, overlay, removed)
         return removed
 
     def document(self) -> Document:
@@ -42,8 +42,7 @@ class Merged:
         change: Mapping[str, Any],
         at: Path,
         source: Path,
-        overlay: Document,
-        file: str,
+        overlay: Written,
         removed: list[Path],
     ) -> dict[str, Any]:
         merged = dict(target) if isinstance(target, dict) else {}
@@ -54,37 +53,38 @@ class Merged:
                     del merged[name]
                     removed.append(here)
                     self._forget(here)
-                    self._elsewhere[here] = _span(overlay.spans, there, file)
+                    self._elsewhere[here] = overlay.value(there)
             elif isinstance(value, dict):
                 inner = merged.get(name)
                 if not isinstance(inner, dict):
-                    self._take(here, there, overlay, file)
-                merged[name] = self._merge(inner, value, here, there, overlay, file, removed)
+                    self._take(here, there, overlay)
+                merged[name] = self._merge(inner, value, here, there, overlay, removed)
             else:
                 merged[name] = value
-                self._take(here, there, overlay, file)
-                self._take_inside(here, there, overlay, file)
+                self._take(here, there, overlay)
+                self._take_inside(here, there, overlay)
         return merged
 
-    def _take(self, here: Path, there: Path, overlay: Document, file: str) -> None:
+    def _take(self, here: Path, there: Path, overlay: Written) -> None:
         """The value of the overlay stands at `here` now, and whatever stood there does not."""
         self._forget(here)
-        self._elsewhere[here] = _span(overlay.spans, there, file)
-        self._keys_elsewhere[here] = _span(overlay.key_spans, there, file)
-        if there in overlay.surprises:
-            self._surprises[here] = overlay.surprises[there]
+        self._elsewhere[here] = overlay.value(there)
+        self._keys_elsewhere[here] = overlay.key(there)
+        surprises = overlay.document.surprises
+        if there in surprises:
+            self._surprises[here] = surprises[there]
 
-    def _take_inside(self, here: Path, there: Path, overlay: Document, file: str) -> None:
+    def _take_inside(self, here: Path, there: Path, overlay: Written) -> None:
         """The same for the items of a list."""
-        size = len(there)
-        for path, packed in overlay.spans.items():
+        size, document = len(there), overlay.document
+        for path in document.spans:
             if len(path) > size and path[:size] == there:
                 inner = (*here, *path[size:])
-                self._elsewhere[inner] = unpack_span(file, packed)
-                if path in overlay.key_spans:
-                    self._keys_elsewhere[inner] = unpack_span(file, overlay.key_spans[path])
-                if path in overlay.surprises:
-                    self._surprises[inner] = overlay.surprises[path]
+                self._elsewhere[inner] = overlay.value(path)
+                if path in document.key_spans:
+                    self._keys_elsewhere[inner] = overlay.key(path)
+                if path in document.surprises:
+                    self._surprises[inner] = document.surprises[path]
 
     def _forget(self, path: Path) -> None:
         """No position at or below `path` is true any more."""
@@ -113,13 +113,6 @@ def with_values(document: Document, values: Mapping[Path, Any]) -> Document:
 
 def _with(value: Any, path: Path, new: Any) -> Any:
     return {**value, path[0]: _with(value[path[0]], path[1:], new)} if path else new
-
-
-def _span(spans: Mapping[Path, int], path: Path, file: str) -> Span:
-    """The position of `path`, or of the nearest thing around it: what aliases brought has none of its own."""
-    while path not in spans and path:
-        path = path[:-1]
-    return unpack_span(file, spans[path])
 
 
 def _without(found: Mapping[Path, Any], path: Path) -> dict[Path, Any]:

@@ -15,10 +15,13 @@ from reconciler.diagnostics import Diagnostic, Span, error, warning
 from reconciler.kinds.base import Kind
 from reconciler.manifests.envelope import holds_secrets
 from reconciler.manifests.environments.merge import Merged
+from reconciler.manifests.environments.written import Written, read_positions
 from reconciler.manifests.problems import describe, did_you_mean
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.naming import named
 from reconciler.model import Address, Path, Relocation, unpack_span
+
+PATTERN_SIGNS = (b"*", b"?")
 
 _FIXED = (("apiVersion",), ("kind",), ("metadata", "name"))
 _APP_NAME = re.compile(Kind.name_pattern)
@@ -30,26 +33,19 @@ class Patch:
     """One entry of an overlay. `glob` is None for an exact address."""
 
     target: str
-    document: Document
-    file: str
+    written: Written
     glob: re.Pattern[str] | None
 
     @property
     def change(self) -> Any:
-        return self.document.value[self.target]
+        return self.written.document.value[self.target]
 
     def value(self, path: Path = ()) -> Span:
         """Where the value at `path` of the patch stands, or the nearest one around it."""
-        return self._span((self.target, *path), self.document.spans)
+        return self.written.value((self.target, *path))
 
     def key(self, path: Path = ()) -> Span:
-        return self._span((self.target, *path), self.document.key_spans)
-
-    def _span(self, path: Path, spans: Mapping[Path, int]) -> Span:
-        while path not in spans:
-            path = path[:-1]
-            spans = self.document.spans
-        return unpack_span(self.file, spans[path])
+        return self.written.key((self.target, *path))
 
 
 class Overlays:
@@ -60,7 +56,6 @@ class Overlays:
 
     def __init__(self, documents: Iterable[tuple[Document, str]], kinds: Mapping[str, Kind]) -> None:
         self._kinds = kinds
-        self._secret_kinds = [name for name, kind in kinds.items() if holds_secrets(kind)]
         self.manifests: list[tuple[Document, str]] = []
         self.problems: list[Diagnostic] = []
         self._exact: dict[str, list[tuple[int, Patch]]] = defaultdict(list)
@@ -92,15 +87,15 @@ class Overlays:
             )
             self.problems.append(replace(problem, hide_source=True))
             return
+        written = read_positions(document, file, self._may_hold_secrets)
         for target in document.value:
-            glob = _glob(target) if set(target) & set("*?") else None
-            patch = Patch(target, document, file, glob)
+            patch = Patch(target, written, _glob(target) if set(target) & set("*?") else None)
             found = [*self._wrong(patch)]
-            self.problems += (self._hidden(patch, problem) for problem in found)
+            self.problems += found
             if not found:
                 number = len(self._patches)
                 self._patches.append(patch)
-                if glob is None:
+                if patch.glob is None:
                     self._exact[target].append((number, patch))
                 else:
                     self._globs.append((number, patch))
@@ -165,23 +160,13 @@ class Overlays:
                     elif given[first] is not patch:
                         doubles.setdefault(path[: len(first)], first)
                 for path, first in doubles.items():
-                    self.problems.append(self._hidden(patch, _double(given[first], first, patch, path)))
+                    self.problems.append(_double(given[first], first, patch, path))
 
-    def _hidden(self, patch: Patch, problem: Diagnostic) -> Diagnostic:
-        """Without its line where a value of a secret may stand beside the mistake."""
-        line = problem.span.line if problem.span is not None else 0
-        beside = any(
-            packed >> 40 == line and len(path) > 1 and path[1] not in ("metadata", "lifecycle")
-            for path, packed in patch.document.spans.items()
-        )
-        bare = not isinstance(patch.change, dict | None)  # a literal where a mapping belongs
-        return replace(problem, hide_source=True) if self._of_secret(patch) and (beside or bare) else problem
-
-    def _of_secret(self, patch: Patch) -> bool:
-        """Whether the patch is, or may be meant, for a kind that holds secrets."""
-        kind = patch.target.partition("/")[0]
-        pattern = _glob(kind)
-        return kind not in self._kinds or any(map(pattern.fullmatch, self._secret_kinds))
+    def _may_hold_secrets(self, target: str) -> bool:
+        """Whether the entry for `target` is for a kind that holds secrets, or perhaps for a misspelt one."""
+        pattern = _glob(target.partition("/")[0])
+        kinds = [kind for name, kind in self._kinds.items() if pattern.fullmatch(name)]
+        return not kinds or any(map(holds_secrets, kinds))
 
     # --- patching ---
 
@@ -200,11 +185,11 @@ class Overlays:
             self._matched.add(number)
             if gone is not None:
                 if gone.glob is not None and patch.glob is None and patch.change is not None:
-                    self.problems.append(self._hidden(patch, _patched_though_gone(gone, patch)))
+                    self.problems.append(_patched_though_gone(gone, patch))
             elif patch.change is None:
                 gone = patch
             else:
-                removed = merged.patch(patch.change, (patch.target,), patch.document, patch.file)
+                removed = merged.patch(patch.change, (patch.target,), patch.written)
                 self._effective.update((number, path) for path in removed)
         if gone is not None:
             self._removed[address] = gone.key()
@@ -253,7 +238,7 @@ class Overlays:
     def why_missing(self, address: Address) -> tuple[str, ...]:
         """Notes for an address that is referred to and not there."""
         span = self._removed.get(address)
-        return (f"removed at {_place(span)}",) if span is not None else ()
+        return (f"removed at {span.place}",) if span is not None else ()
 
     def unused(self) -> Iterator[Diagnostic]:
         """Entries that matched no manifest, and removals that removed nothing."""
@@ -269,20 +254,17 @@ class Overlays:
                     help=_nearest(patch, known)
                     or "addresses are those of the base manifests: see `reconcile build` without --env",
                 )
-                yield self._hidden(patch, problem)
+                yield problem
                 continue
             for path in _leaves(patch.change):
                 if path and _at(patch.change, path) is None and (number, path) not in self._effective:
-                    span = patch.value(path)
-                    bare = span.column == span.end_column and self._of_secret(patch)  # such as {hunter2}
-                    shown = named((*path[:-1], "…")) if bare else named(path)
                     problem = warning(
                         "overlay-removes-nothing",
-                        f"`{shown}` is not there to be removed",
+                        f"`{_named(patch, path)}` is not there to be removed",
                         patch.key(path),
                         help="check its name, or remove this line",
                     )
-                    yield self._hidden(patch, problem)
+                    yield problem
 
 
 def _is_manifest(value: Mapping[str, Any]) -> bool:
@@ -322,13 +304,20 @@ def _at(value: Any, path: Path) -> Any:
     return value
 
 
+def _named(patch: Patch, path: Path) -> str:
+    """The field at `path` of `patch`; without its name where that may be a value, such as {hunter2}."""
+    value = patch.value(path)
+    may_be_a_value = value.private and _at(patch.change, path) is None and value.column == value.end_column
+    return named((*path[:-1], "…") if may_be_a_value else path)
+
+
 def _double(first: Patch, at: Path, second: Patch, path: Path) -> Diagnostic:
-    what = f"`{named(path)}` of {second.target}" if path else second.target
+    what = f"`{_named(second, path)}` of {second.target}" if path else second.target
     return error(
         "duplicate-patch",
         f"{what} is patched twice",
         second.key(path),
-        notes=(f"first at {_place(first.key(at))}",),
+        notes=(f"first at {first.key(at).place}",),
         help="remove one of the two",
     )
 
@@ -338,13 +327,9 @@ def _patched_though_gone(gone: Patch, patch: Patch) -> Diagnostic:
         "duplicate-patch",
         f"{patch.target} is patched and taken out",
         patch.key(),
-        notes=(f"taken out at {_place(gone.key())}",),
+        notes=(f"taken out at {gone.key().place}",),
         help="remove one of the two, or write narrower patterns",
     )
-
-
-def _place(span: Span) -> str:
-    return f"{span.file}:{span.line}:{span.column}"
 
 
 def _nearest(patch: Patch, known: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ class Document:
 
     `spans` holds the packed position of every value by path, `key_spans` that of every key of a
     mapping. What an alias or a merge key brought stands where the alias stands; paths below it
-    have no position of their own. `surprises`: the text of plain scalars that YAML 1.1 reads as
+    have no position of their own. `surprises`: the text of plain scalars that YAML reads as
     something else than they look. `has_nulls`: a null stands somewhere in `value`. `elsewhere` and
     `keys_elsewhere`: positions of what overlays gave, or removed (see `overlays`); they go first.
     """

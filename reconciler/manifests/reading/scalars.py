@@ -17,12 +17,14 @@ _CONSTRUCT: dict[str, Callable[[ScalarNode], Any]] = {
     "tag:yaml.org,2002:float": _CONSTRUCTOR.construct_yaml_float,
 }
 
+_TYPOGRAPHIC_QUOTES = frozenset("“”„‟«»‘’‚‛‹›")  # noqa: RUF001 (they only look like quotes: that is the point)
+
 FIRST_CHARACTERS = frozenset(
     first
     for first, resolvers in Resolver.yaml_implicit_resolvers.items()
     if any(tag in _CONSTRUCT for tag, _ in resolvers)
-)
-"""A plain scalar whose `text[:1]` is not one of these is text."""
+).union(_TYPOGRAPHIC_QUOTES)
+"""A plain scalar whose `text[:1]` is not one of these is text, as its writer means it."""
 
 _LONGEST_NUMBER = 100  # base-60 numbers cost quadratic time
 
@@ -32,7 +34,8 @@ def resolve(text: str) -> tuple[Any, bool]:
     """The value of the plain scalar `text`, and whether that is likely to surprise its writer.
 
     Surprising are the booleans yes, no, on and off, octal numbers (017), base-60 ones (1:30) and ones
-    with `_` between digits (1_000), which are text to readers of YAML 1.2.
+    with `_` between digits (1_000), which are text to readers of YAML 1.2; and text between typographic
+    quotes, which are a part of it.
     """
     if len(text) > _LONGEST_NUMBER:
         return text, False
@@ -43,7 +46,7 @@ def resolve(text: str) -> tuple[Any, bool]:
             except ValueError:  # `0b_` is a number to PyYAML's pattern and to nothing else
                 return text, False
             return value, _surprises(text, value)
-    return text, False
+    return text, _in_typographic_quotes(text)
 
 
 def _surprises(text: str, value: Any) -> bool:
@@ -53,6 +56,12 @@ def _surprises(text: str, value: Any) -> bool:
         digits = text.lstrip("+-")
         return ":" in text or "_" in text or (len(digits) > 1 and digits[0] == "0" and digits[1] not in "bx")
     return isinstance(value, float) and (":" in text or "_" in text)
+
+
+def _in_typographic_quotes(text: str) -> bool:
+    """Whether one pair of them is around all of `text`."""
+    around = len(text) > 1 and text[0] in _TYPOGRAPHIC_QUOTES and text[-1] in _TYPOGRAPHIC_QUOTES
+    return around and not {text[0], text[-1]} & set(text[1:-1])
 
 
 def written(value: Any) -> str:

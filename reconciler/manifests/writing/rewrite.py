@@ -173,7 +173,7 @@ def _obstacle(edit: Edit, token: Token) -> Diagnostic | None:
     span = resource.span(*edit.path)
     if token.see is not None and span is not None:
         line, column = token.see
-        span = Span(span.file, line, column, column + 1)
+        span = Span(span.file, line, column, column + 1, span.private)
     return cannot_accept(
         f"`{resource.address}`: the value of `{edit.name}` {token.obstacle}",
         span,

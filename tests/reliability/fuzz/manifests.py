@@ -175,7 +175,7 @@ def _diagnostic_problems(diagnostics: Sequence[Diagnostic], named: dict[str, byt
     for item in diagnostics:
         if item.span is None:
             continue
-        file, line, column, end_column = item.span
+        file, line, column, end_column, _ = item.span
         if file not in named:
             yield f"{item.code} points into {file}, which was not read"
             continue
