@@ -31,8 +31,8 @@ def _lines(acceptance: Acceptance, paths: Sequence[str]) -> Iterator[str]:
         refused, others = _named({each.address for each in acceptance.refused}), acceptance.others
         yield f"Not accepted: {refused}; no file was changed."
         if others:
-            given = " ".join([*map(shlex.quote, paths), *(each.quoted for each in others)])
-            yield f"The others alone: reconcile drift --accept {given}"
+            quoted = " ".join([*map(shlex.quote, paths), *(each.quoted for each in others)])
+            yield f"The others alone: reconcile drift --accept {quoted}"
         return
     for each in acceptance.accepted:
         values = f"{_json(each.before)} -> {_json(each.after)}"
