@@ -502,7 +502,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the platform's words about a secret are repeated",
         CLIENT,
-        "            return without_values(outcome, value_sent=content is not None)\n",
+        "            return without_values(outcome, body)\n",
         "            return outcome\n",
     ),
     # --- the state ---

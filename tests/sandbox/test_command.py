@@ -111,7 +111,7 @@ def test_an_unusable_seed_is_named_without_a_traceback(tmp_path: Path, text: str
         (("--switch", "secret_status"), "is not NAME=VALUE"),
         (("--clock", "fast"), "is not a clock"),
         (("--clock", "x99999999999999999999"), "up to x1000000"),
-        (("--token", ""), "the token must be"),
+        (("--token", ""), "the value of --token is empty"),
         (("--token", "a b"), "the token must be"),
         (("--switch", "zones_per_region=1000000000"), "from 1 to 1000"),
     ],

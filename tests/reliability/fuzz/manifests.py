@@ -79,9 +79,8 @@ async def check(ground: Ground, files: Files) -> list[str]:
 def _settings_problems(ground: Ground, files: Files) -> Iterator[str]:
     folder = ground.folder / "settings"
     folder.mkdir(exist_ok=True)
-    file = folder / FILE_NAME
     (content,) = files.contents
-    file.write_bytes(content)
+    (folder / FILE_NAME).write_bytes(content)
     told = ""
     try:
         found = find_settings(folder, {})
@@ -91,8 +90,8 @@ def _settings_problems(ground: Ground, files: Files) -> Iterator[str]:
             HttpxTransport(settings.platform.base_url)
     except ManifestError as failure:
         ground.counts["settings refused"] += 1
-        told = failure.message + _told(failure.diagnostics, {str(file): content})
-        yield from _diagnostic_problems(failure.diagnostics, {str(file): content})
+        told = failure.message + _told(failure.diagnostics, {FILE_NAME: content})
+        yield from _diagnostic_problems(failure.diagnostics, {FILE_NAME: content})
         if not failure.diagnostics:
             yield "the settings are refused without a reason"
     except ReconcilerError as failure:
