@@ -67,7 +67,7 @@ def unseen_before(before: Loaded, base: "Revision") -> Iterator[Diagnostic]:
         yield warning("base-has-none", message, help=_UNSEEN)
     if broken:
         span = broken[0].span
-        place = f"{span.file}:{span.line}:{span.column}: " if span is not None else ""
+        place = f"{span.place}: " if span is not None else ""
         yield _broken(base, f"{place}{broken[0].message}")
 
 

@@ -84,8 +84,8 @@ class Defaults:
         if (first, second, name) in self._conflicts:
             return
         policy, other = self._policies[first][0], self._policies[second][0]
-        place = self._span(first, name)
-        at = f" at {place.file}:{place.line}:{place.column}" if place else ""
+        span = self._span(first, name)
+        at = f" at {span.place}" if span else ""
         self._conflicts[first, second, name] = error(
             "policy-conflict",
             f"{policy.address} and {other.address} give {resource.address} different values of `{name}`",

@@ -132,7 +132,7 @@ def _twice(entry: Resource, path: str, address: Address, first: Resource) -> Dia
         "duplicate-move",
         f"{address} moves twice" if path == "from" else f"two resources move to {address}",
         entry.span("spec", path),
-        notes=(f"first at {span.file}:{span.line}:{span.column}",) if span else (),
+        notes=(f"first at {span.place}",) if span else (),
         help="remove one of the two entries",
     )
 

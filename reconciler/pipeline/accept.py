@@ -216,7 +216,7 @@ def _left_to_do(kind: Kind, found: Drifted, field: FieldChange) -> Diagnostic | 
 
 
 def _at(span: Span | None) -> str:
-    return f"{span.file}:{span.line}:{span.column}" if span is not None else "its manifest"
+    return span.place if span is not None else "its manifest"
 
 
 # --- from edits to files ---

@@ -36,7 +36,7 @@ def _lines(acceptance: Acceptance, paths: Sequence[str]) -> Iterator[str]:
         return
     for each in acceptance.accepted:
         values = f"{_json(each.before)} -> {_json(each.after)}"
-        yield f"  {each.span.file}:{each.span.line}:{each.span.column}: {each.path}: {values}"
+        yield f"  {each.span.place}: {each.path}: {values}"
     files = len({each.span.file for each in acceptance.accepted})
     if acceptance.accepted:
         objects = len({each.address for each in acceptance.accepted})

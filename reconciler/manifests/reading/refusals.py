@@ -54,7 +54,7 @@ class Refusals:
             "duplicate-key",
             "a key stands here twice" if hidden else f"the key `{path[-1]}` stands here twice",
             second,
-            notes=(f"first at {first.file}:{first.line}:{first.column}",),
+            notes=(f"first at {first.place}",),
             help=help,
         )
 
