@@ -44,6 +44,12 @@ def test_an_advised_command_gets_those_options_of_the_run_that_it_takes(
         assert told == f"run `reconcile {verb}{given} Volume/shop/data`"
 
 
+def test_an_advised_command_never_repeats_a_state_that_may_hold_a_password() -> None:
+    with click.Context(cli) as context:
+        context.params["state_url"] = "postgres://reconcile:hunter2@db/state"
+        assert here("run `reconcile plan`") == "run `reconcile plan`"
+
+
 @pytest.mark.parametrize("option", ["--env", "--env=", "--state", "--ref", "--changed-since"])
 def test_an_empty_option_is_refused_before_anything_is_read(reconcile: Command, option: str) -> None:
     reconcile.write("manifests/data.yaml", volume())
