@@ -5,7 +5,7 @@ parameters (`url`, `nonce`, `timestamp`) belong to `signing`, not to these bodie
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, field_validator
 
@@ -16,30 +16,6 @@ FAILED_STATUSES = ("error",)
 GONE_STATUSES = frozenset({"deleting", "deleted", "deprovisioned"})
 
 ACTIONS = ("resource.created", "resource.updated", "resource.deleted")
-
-
-class ExtensionCreate(Wire):
-    """The body of the provisioning POST and of the PATCH."""
-
-    name: str
-    id: str
-    organization_id: str
-    organization_name: str
-    user_id: str
-    user_email: str
-    user_role: Literal["admin", "member"]
-    primary_region: str | None = None
-    read_regions: list[str] | None = None
-    ip_address: str | None = None
-
-
-class ExtensionProvisioned(Wire):
-    """The answer to the provisioning POST. The values of `config` are secrets: no repr shows them."""
-
-    id: str
-    config: dict[str, str] = Field(repr=False)
-    name: str | None = None
-    platform_app_name: str | None = None
 
 
 class Extension(Wire):
