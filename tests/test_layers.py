@@ -13,7 +13,8 @@ import pytest
 PACKAGE = "reconciler"
 SOURCE = Path(__file__).parent.parent / PACKAGE
 
-# From the bottom up. A module imports those below, and of its own level only itself.
+# From the bottom up, by the longest name that fits. A module imports those of lower levels, and of its own
+# level only those of the same name.
 CORE = frozenset({"model", "steps", "diagnostics", "errors", "reporter", "clock", "transport", "signing"})
 LAYERS = (
     {"wire", "explanations"},
@@ -60,7 +61,7 @@ def breaches(root: Path) -> list[str]:
         relative = file.relative_to(root)
         if relative.parts == ("__init__.py",):
             continue
-        owner = relative.parts[0].removesuffix(".py")
+        owner = _home(".".join(relative.with_suffix("").parts))
         tree = ast.parse(file.read_text(encoding="utf-8"))
         problems = [*_imports(tree, relative, owner), *_printing(tree, owner)]
         found += [f"{relative}:{line}: {problem}" for line, problem in sorted(problems)]
@@ -75,8 +76,15 @@ def _imports(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]
             homes = HOMES.get(library, {owner})
             if not any(f"{place}.".startswith(f"{home}.") for home in homes):
                 yield line, f"{owner} imports {library}"
-        elif rest and not _allowed(owner, rest.split(".")[0]):
-            yield line, f"{owner} imports {rest.split('.')[0]}"
+        elif rest and not _allowed(owner, _home(rest)):
+            yield line, f"{owner} imports {_home(rest)}"
+
+
+def _home(module: str) -> str:
+    """The longest name of a level that `module` is, or is in; its first part where none is."""
+    names = (*LEVELS, SANDBOX)
+    fitting = [name for name in names if f"{module}.".startswith(f"{name}.")]
+    return max(fitting, key=len, default=module.partition(".")[0])
 
 
 def _imported(tree: ast.AST, file: Path) -> Iterator[tuple[int, str]]:
