@@ -15,8 +15,8 @@ from typing import Any
 
 import anyio
 
-from reconciler.clock import SystemClock
-from reconciler.model import Address, Lifecycle, StateRecord
+from reconciler.core.clock import SystemClock
+from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.state import DEFAULT_URL, open_store
 from reconciler.state.store import Event, JournalEntry
 

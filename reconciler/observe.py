@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from reconciler.clock import Clock
-from reconciler.errors import (
+from reconciler.core.clock import Clock
+from reconciler.core.errors import (
     AppMissing,
     NoSuchService,
     NotFound,
@@ -13,10 +13,10 @@ from reconciler.errors import (
     ReconcilerError,
     Unauthorized,
 )
-from reconciler.model import Observation
-from reconciler.reporter import Reporter
+from reconciler.core.model import Observation
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import PLATFORM, Read
 from reconciler.services import Services
-from reconciler.steps import PLATFORM, Read
 
 WORKERS = 16
 

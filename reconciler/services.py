@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from reconciler.errors import NoSuchService
-from reconciler.model import Observation
+from reconciler.core.errors import NoSuchService
+from reconciler.core.model import Observation
+from reconciler.core.steps import PLATFORM, Plan
 from reconciler.platform.outcome import Outcome
-from reconciler.steps import PLATFORM, Plan
 
 
 class Service(Protocol):

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from reconciler.diagnostics import Diagnostic, error
-from reconciler.errors import ManifestError, ReconcilerError
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.core.model import unpack_span
+from reconciler.core.steps import SecretRef
 from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
 from reconciler.manifests.problems import EXPECTED, Place, describe, did_you_mean, field_names, locate
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.naming import named
-from reconciler.model import unpack_span
-from reconciler.steps import SecretRef
 
 FILE_NAME = "reconcile.yaml"
 PRIVATE = ".reconcile"

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import anyio
 
-from reconciler.errors import Lost, NotSent, ReconcilerError, Refused, TooLarge
+from reconciler.core.errors import Lost, NotSent, ReconcilerError, Refused, TooLarge
 
 if TYPE_CHECKING:
     import ssl

@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parent.parent / PACKAGE
 
 # From the bottom up, by the longest name that fits. A module imports those of lower levels, and of its own
 # level only those of the same name.
-CORE = frozenset({"model", "steps", "diagnostics", "errors", "reporter", "clock", "transport", "signing"})
+CORE = frozenset({"core", "transport", "signing"})
 LAYERS = (
     {"wire", "explanations"},
     {"kinds"},
@@ -133,7 +133,7 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
     [
         ("kinds/volume.py", "from reconciler.platform.client import Platform", "1: kinds imports platform"),
         ("planning/match.py", "import reconciler.manifests.load", "1: planning imports manifests"),
-        ("model.py", "from reconciler.wire import volume", "1: model imports wire"),
+        ("core/model.py", "from reconciler.wire import volume", "1: core imports wire"),
         ("observe.py", "from reconciler import pipeline", "1: observe imports pipeline"),
         ("state/sqlite.py", "from ..execution import executor", "1: state imports execution"),
         ("sandbox/core.py", "from reconciler.kinds.base import Kind", "1: sandbox imports kinds"),
@@ -168,10 +168,14 @@ def test_a_planted_breach_is_found(tmp_path: Path, file: str, source: str, probl
 def test_what_the_design_allows_is_no_breach(tmp_path: Path) -> None:
     _plant(tmp_path, "__main__.py", "from reconciler.cli.main import main")
     _plant(tmp_path, "cli/main.py", "import click\nimport rich.console\nprint('from the cli')")
-    _plant(tmp_path, "cli/sandbox.py", "from reconciler.sandbox import serve\nfrom reconciler.model import X")
+    _plant(
+        tmp_path,
+        "cli/sandbox.py",
+        "from reconciler.sandbox import serve\nfrom reconciler.core.model import X",
+    )
     _plant(tmp_path, "sandbox/core.py", "import sqlite3\nimport fastapi\nfrom reconciler.wire import base")
     _plant(tmp_path, "execution/a.py", "from .b import c\nfrom reconciler.planning import match")
-    _plant(tmp_path, "transport.py", "import httpx\nfrom reconciler.errors import Lost")
+    _plant(tmp_path, "transport.py", "import httpx\nfrom reconciler.core.errors import Lost")
     assert breaches(tmp_path) == []
 
 

@@ -11,8 +11,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from reconciler.cli.options import ENVIRONMENT
-from reconciler.errors import ReconcilerError
-from reconciler.model import Address
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
 
 _MOST_FILES = 300  # more of them would take longer than somebody waits for a Tab
 _DEFAULTS: dict[str, Any] = {

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from reconciler.cli.options import ENVIRONMENT
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
 
 # Verbs that act on, or tell of, one environment's objects; the first ones also take --sandbox.
 _COMMAND = re.compile(

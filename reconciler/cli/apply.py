@@ -24,9 +24,9 @@ from reconciler.cli.failures import (
     report_interrupted,
     reports_failures,
 )
-from reconciler.errors import ReconcilerError
-from reconciler.model import Address
-from reconciler.steps import Plan
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
+from reconciler.core.steps import Plan
 
 if TYPE_CHECKING:
     from reconciler.pipeline.apply import Applied, PlanRefused

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from reconciler.diagnostics import Diagnostic, Severity, warning
+from reconciler.core.diagnostics import Diagnostic, Severity, warning
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.load import Loaded
 from reconciler.manifests.reading.compose import compose

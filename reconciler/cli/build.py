@@ -6,8 +6,8 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.failures import DONE, echo_diagnostics, echo_json, reports_failures
-from reconciler.diagnostics import has_errors
-from reconciler.errors import ManifestError
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.errors import ManifestError
 
 
 @click.command("build", short_help="Print the manifests as an environment has them.")

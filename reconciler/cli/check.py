@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from reconciler.extensions.check.catalog import Check
@@ -117,7 +117,7 @@ def _run(subject: "Subject", checks: Sequence["Check"], report: "Report", output
     from random import SystemRandom
 
     from reconciler.cli.signals import Interrupted, Watch, run_watched
-    from reconciler.clock import SystemClock
+    from reconciler.core.clock import SystemClock
     from reconciler.extensions.check.report import line
     from reconciler.extensions.check.run import run
 

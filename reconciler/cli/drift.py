@@ -19,10 +19,10 @@ from reconciler.cli.failures import (
     reports_failures,
 )
 from reconciler.cli.signals import run
-from reconciler.diagnostics import Diagnostic, has_errors
-from reconciler.model import Address
+from reconciler.core.diagnostics import Diagnostic, has_errors
+from reconciler.core.model import Address
+from reconciler.core.steps import Plan
 from reconciler.settings import Found
-from reconciler.steps import Plan
 
 if TYPE_CHECKING:
     from reconciler.pipeline.drift import Drift

@@ -11,7 +11,7 @@ from reconciler.cli import options
 from reconciler.cli.addresses import AddressType
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import run
-from reconciler.model import Address
+from reconciler.core.model import Address
 from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _with_providers(
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.project import load_policies, open_providers, secret_sources
     from reconciler.cli.sources import settings_here
-    from reconciler.clock import SystemClock
+    from reconciler.core.clock import SystemClock
     from reconciler.state import open_store
 
     found = settings_here()

@@ -12,8 +12,8 @@ from reconciler.cli.again import document_here, here, told_here
 from reconciler.cli.options import refuse_empty_options
 from reconciler.cli.signals import Interrupted
 from reconciler.cli.sources import read_line
-from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
-from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
+from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.documents import failure_document
 from reconciler.reports.visible import visible_lines

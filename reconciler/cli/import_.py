@@ -21,12 +21,12 @@ from reconciler.cli.failures import (
     report_failure,
     reports_failures,
 )
-from reconciler.diagnostics import has_errors
-from reconciler.errors import ReconcilerError
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.errors import ReconcilerError
 
 if TYPE_CHECKING:
+    from reconciler.core.model import Address
     from reconciler.manifests.load import Loaded
-    from reconciler.model import Address
     from reconciler.pipeline.importing import Planned, Unmanaged
     from reconciler.pipeline.searching import Wanted
     from reconciler.settings import Found
@@ -197,7 +197,7 @@ def _declared(
     told then.
     """
     from reconciler.cli.sources import given_paths, overlay_path
-    from reconciler.errors import ManifestError
+    from reconciler.core.errors import ManifestError
     from reconciler.manifests.load import load
     from reconciler.planning.moves import former_addresses
 

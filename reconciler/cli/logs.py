@@ -5,10 +5,10 @@ import sys
 
 import structlog
 
-from reconciler.model import Address
-from reconciler.reporter import Reporter
+from reconciler.core.model import Address
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Step
 from reconciler.secrets.redaction import redact_event
-from reconciler.steps import Step
 
 
 def log_to_stderr(*, debug: bool) -> None:

@@ -15,14 +15,14 @@ from reconciler.cli.sources import (
     refuse_unknown_environment,
     show_lines_of,
 )
-from reconciler.diagnostics import has_errors
-from reconciler.errors import ReconcilerError
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address, StateRecord
+from reconciler.core.reporter import Reporter
 from reconciler.kinds.moved import MovedSpec
 from reconciler.manifests.files import read_files
 from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.loader import Effective
-from reconciler.model import Address, StateRecord
-from reconciler.reporter import Reporter
 from reconciler.settings import Found
 
 if TYPE_CHECKING:

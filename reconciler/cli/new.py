@@ -46,7 +46,7 @@ def command(kind: str, name: str, app: str, out: Path | None, output: str) -> in
 
 def _write(out: Path, text: str) -> None:
     """Raises ReconcilerError, also when the file is there already."""
-    from reconciler.errors import ReconcilerError
+    from reconciler.core.errors import ReconcilerError
 
     try:
         with out.open("x", encoding="utf-8") as file:

@@ -21,9 +21,9 @@ from reconciler.cli.failures import (
     reports_failures,
 )
 from reconciler.cli.signals import run
-from reconciler.diagnostics import has_errors
-from reconciler.model import Action
-from reconciler.steps import Plan
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.model import Action
+from reconciler.core.steps import Plan
 
 
 @click.command("plan", short_help="Show what apply would do.")
@@ -92,7 +92,7 @@ def exit_code(plan: Plan, *, detailed: bool) -> int:
 
 
 def _save(plan: Plan, out: Path) -> None:
-    from reconciler.errors import ReconcilerError
+    from reconciler.core.errors import ReconcilerError
     from reconciler.planning.saved import dump_plan
 
     try:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.model import Address
-from reconciler.reporter import Reporter
+from reconciler.core.model import Address
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Step
 from reconciler.reports.visible import visible
-from reconciler.steps import Step
 
 if TYPE_CHECKING:
     from rich.console import Console

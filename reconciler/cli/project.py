@@ -18,16 +18,16 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from reconciler.clock import SystemClock
-from reconciler.diagnostics import has_errors
-from reconciler.errors import ManifestError, ReconcilerError
+from reconciler.core.clock import SystemClock
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.core.model import Resource
+from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
 from reconciler.extensions.client import ProviderClient
 from reconciler.kinds import find_kinds
-from reconciler.model import Resource
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
-from reconciler.reporter import Reporter
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.settings import Found, Settings

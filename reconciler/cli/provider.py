@@ -9,11 +9,11 @@ import click
 
 from reconciler.cli.failures import reports_failures
 from reconciler.cli.group import Group
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 
 if TYPE_CHECKING:
+    from reconciler.core.steps import SecretRef
     from reconciler.settings import SecretSource
-    from reconciler.steps import SecretRef
 
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 
@@ -151,7 +151,7 @@ def serve(
 
 def _parse_source(source: str) -> "SecretRef":
     """`env:NAME` or `file:PATH`. A file is looked for where the project's root is, as in reconcile.yaml."""
-    from reconciler.steps import SecretRef
+    from reconciler.core.steps import SecretRef
 
     kind, _, name = source.partition(":")
     if kind == "env" and name:

@@ -6,7 +6,7 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.signals import run
-from reconciler.model import Address
+from reconciler.core.model import Address
 
 
 @click.command("resolve", short_help="Say what became of a call whose outcome is unknown.")

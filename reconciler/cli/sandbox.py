@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reconciler.cli.failures import DONE, reports_failures
-from reconciler.errors import ManifestError, ReconcilerError
+from reconciler.core.errors import ManifestError, ReconcilerError
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

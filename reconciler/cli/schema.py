@@ -32,7 +32,7 @@ def command(out: Path | None) -> int:
 
 def _write(out: Path, schema: dict[str, Any]) -> None:
     """Replace an earlier schema of ours, and nothing else. Raises ReconcilerError."""
-    from reconciler.errors import ReconcilerError
+    from reconciler.core.errors import ReconcilerError
 
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:

@@ -13,8 +13,8 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import run
-from reconciler.errors import ReconcilerError
-from reconciler.model import Address
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
 
 if TYPE_CHECKING:
     from reconciler.pipeline.secret import Fingerprinted
@@ -141,7 +141,7 @@ def fingerprint(addresses: Sequence[Address], output: str, state_url: str | None
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.project import load_desired, secret_sources
     from reconciler.cli.sources import settings_here
-    from reconciler.clock import SystemClock
+    from reconciler.core.clock import SystemClock
     from reconciler.pipeline.secret import fingerprints
     from reconciler.state import open_store
 
@@ -181,7 +181,7 @@ def _document(each: "Fingerprinted") -> dict[str, str | None]:
 
 def _read_value() -> bytes:
     """What is to be encrypted. Raises ReconcilerError when no source could give it back as a value."""
-    from reconciler.errors import SecretUnavailable
+    from reconciler.core.errors import SecretUnavailable
     from reconciler.secrets.text import MAX_BYTES, as_value
 
     if sys.stdin.isatty():
@@ -199,7 +199,7 @@ def _read_value() -> bytes:
 
 def _refuse_other_files(out: Path) -> None:
     """Raises ReconcilerError where something else than an encrypted value stands: it would be lost."""
-    from reconciler.errors import SecretUnavailable
+    from reconciler.core.errors import SecretUnavailable
     from reconciler.secrets import age
     from reconciler.secrets.sources import read_bytes
 

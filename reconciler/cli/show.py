@@ -10,7 +10,7 @@ from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import run
 from reconciler.cli.state import document
-from reconciler.model import Address, owed_work
+from reconciler.core.model import Address, owed_work
 from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def command(address: Address, output: str, state_url: str | None, sandbox: bool)
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.project import Options, load_desired, load_policies, open_project
     from reconciler.cli.sources import settings_here
-    from reconciler.errors import ManifestError
+    from reconciler.core.errors import ManifestError
     from reconciler.pipeline.project import Desired
     from reconciler.pipeline.show import look_at
 

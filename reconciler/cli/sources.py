@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import ENVIRONMENT
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.reading.text import MOST_BYTES
 
 if TYPE_CHECKING:  # models take long to import, and `--help` and completion need none

@@ -12,12 +12,12 @@ from reconciler.cli.addresses import ADDRESS, DECLARABLE
 from reconciler.cli.again import here
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import prompting, run
-from reconciler.model import Address, StateRecord, owed_work
+from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.visible import visible, visible_lines
 from reconciler.state.store import JournalEntry, Restored, State, Store
 
 if TYPE_CHECKING:
-    from reconciler.clock import Clock
+    from reconciler.core.clock import Clock
 
 
 @click.group("state", short_help="Look after what is recorded.")
@@ -298,7 +298,7 @@ def _whoever() -> "tuple[Clock, str, str]":
     import uuid
 
     from reconciler.cli.project import holder
-    from reconciler.clock import SystemClock
+    from reconciler.core.clock import SystemClock
 
     return SystemClock(), holder(), uuid.uuid4().hex
 
@@ -314,7 +314,7 @@ def _with_store(
 ) -> Any:
     """What `work` returns. `environment`: whose state it is, instead of the chosen environment's."""
     from reconciler.cli.sources import settings_here
-    from reconciler.clock import SystemClock
+    from reconciler.core.clock import SystemClock
     from reconciler.state import open_store
 
     found = settings_here()
@@ -335,6 +335,6 @@ def _with_store(
 
 
 def _nothing(message: str) -> Exception:
-    from reconciler.errors import ReconcilerError
+    from reconciler.core.errors import ReconcilerError
 
     return ReconcilerError(message, help="`reconcile state list` shows what is")

@@ -6,7 +6,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.failures import DONE, FAILED, echo_diagnostics, echo_json, reports_failures
-from reconciler.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors
 
 
 @click.command("validate", short_help="Check manifests without asking the platform.")

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address, StateRecord
+from reconciler.core.steps import EACH_KEY, EACH_VALUE, ForEach, OutputRef, Step, Template
 from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.model import Address, StateRecord
 from reconciler.platform.answers import cleaned
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.steps import EACH_KEY, EACH_VALUE, ForEach, OutputRef, Step, Template
 
 KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose
 

@@ -9,8 +9,11 @@ from typing import Any, Literal
 
 import anyio
 
-from reconciler.clock import Clock
-from reconciler.errors import AppMissing, NotFound, PlatformError, ReconcilerError, StoreError
+from reconciler.core.clock import Clock
+from reconciler.core.errors import AppMissing, NotFound, PlatformError, ReconcilerError, StoreError
+from reconciler.core.model import Address, Obligation, Observation
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
 from reconciler.execution.each import calls_of, values_of
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
@@ -25,14 +28,11 @@ from reconciler.execution.values import (
     fill_record,
 )
 from reconciler.execution.waiting import wait_for
-from reconciler.model import Address, Obligation, Observation
 from reconciler.planning.match import possible
 from reconciler.platform.outcome import Outcome, Verdict
-from reconciler.reporter import Reporter
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services import Services
-from reconciler.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
 READ_LAG_S = 15  # a read may show the old size for 10 s. Source: platform notes, "Volumes"

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from reconciler.model import DELETION_SENT, Address, Lifecycle, StateRecord
-from reconciler.steps import PLATFORM, Read
+from reconciler.core.model import DELETION_SENT, Address, Lifecycle, StateRecord
+from reconciler.core.steps import PLATFORM, Read
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from reconciler.errors import StoreError
-from reconciler.reporter import Reporter
+from reconciler.core.errors import StoreError
+from reconciler.core.reporter import Reporter
 from reconciler.state.store import Lease, Store
 
 

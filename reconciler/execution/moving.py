@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from reconciler.core.model import Address, StateRecord
+from reconciler.core.steps import Move
 from reconciler.kinds import find_kinds
-from reconciler.model import Address, StateRecord
 from reconciler.planning.moves import carried_out
 from reconciler.state.store import Event, JournalEntry
-from reconciler.steps import Move
 
 
 def moved_records(

@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from reconciler.clock import Clock
-from reconciler.errors import StoreError
+from reconciler.core.clock import Clock
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Action, Address, Obligation, Owed, StateRecord, owed_work, owing
+from reconciler.core.steps import Binding, Plan, Step
 from reconciler.execution.intents import Intent
 from reconciler.execution.moving import moved_entry, moved_records
-from reconciler.model import Action, Address, Obligation, Owed, StateRecord, owed_work, owing
 from reconciler.state.store import Event, JournalEntry, Lease, Store
-from reconciler.steps import Binding, Plan, Step
 
 # When others made an adopted object does not matter: it was there when we took it.
 LONG_AGO = datetime.fromtimestamp(0, UTC)

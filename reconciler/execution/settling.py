@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from reconciler.clock import Clock
-from reconciler.errors import PlatformError
+from reconciler.core.clock import Clock
+from reconciler.core.errors import PlatformError
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.planning.match import matching, possible

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
-from reconciler.clock import Clock
-from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
-from reconciler.errors import PlatformError
+from reconciler.core.clock import Clock
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
+from reconciler.core.errors import PlatformError
+from reconciler.core.model import Address, Obligation, StateRecord, owing
+from reconciler.core.reporter import Reporter
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.settling import Settlement, candidates, judge, left_of_window, settle
-from reconciler.model import Address, Obligation, StateRecord, owing
-from reconciler.reporter import Reporter
 from reconciler.services import Services
 from reconciler.state.store import JournalEntry, State, Store
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.steps import OutputRef, SecretRef, Template
 from reconciler.kinds.base import segment
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.steps import OutputRef, SecretRef, Template
 
 SecretReader = Callable[[SecretRef, Callable[[OutputRef], Any]], Sensitive]
 

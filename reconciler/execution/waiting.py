@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from reconciler.clock import Clock
-from reconciler.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
+from reconciler.core.clock import Clock
+from reconciler.core.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
+from reconciler.core.steps import Condition, OutputRef, Wait
 from reconciler.execution.values import Outputs, dig, fill_path
 from reconciler.services import Services
-from reconciler.steps import Condition, OutputRef, Wait
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0

@@ -17,8 +17,8 @@ from urllib.parse import unquote
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from reconciler.clock import Clock
-from reconciler.errors import (
+from reconciler.core.clock import Clock
+from reconciler.core.errors import (
     NoSuchService,
     NotFound,
     PlatformError,
@@ -28,7 +28,7 @@ from reconciler.errors import (
     Unauthorized,
     Unreadable,
 )
-from reconciler.model import Observation
+from reconciler.core.model import Observation
 from reconciler.platform import paths
 from reconciler.platform.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
 from reconciler.platform.outcome import Outcome, Verdict, classify, unanswered

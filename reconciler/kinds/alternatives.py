@@ -7,8 +7,8 @@ take that away. The mistake is the overlay's, so what is said of it points there
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from reconciler.diagnostics import Diagnostic, Span
-from reconciler.model import Path
+from reconciler.core.diagnostics import Diagnostic, Span
+from reconciler.core.model import Path
 
 Locate = Callable[..., Span | None]  # `Kind.check` is called with one
 

@@ -13,10 +13,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
 
-from reconciler.diagnostics import Diagnostic, Span, error
-from reconciler.kinds.declared import Declared
-from reconciler.kinds.nested import nested_changes
-from reconciler.model import (
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.model import (
     Action,
     Address,
     Effect,
@@ -29,7 +27,9 @@ from reconciler.model import (
     Resource,
     StateRecord,
 )
-from reconciler.steps import PLATFORM, OutputRef, Read, SecretRef, Step, Template
+from reconciler.core.steps import PLATFORM, OutputRef, Read, SecretRef, Step, Template
+from reconciler.kinds.declared import Declared
+from reconciler.kinds.nested import nested_changes
 
 _ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
 

@@ -11,7 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Reference, StateRecord
+from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.kinds.alternatives import is_patched, point_at_patch
 from reconciler.kinds.base import (
     TEXT_PATTERN,
@@ -25,16 +27,6 @@ from reconciler.kinds.base import (
     segment,
 )
 from reconciler.kinds.declared import Declared, declared_fields
-from reconciler.model import (
-    Action,
-    Address,
-    Effect,
-    FieldChange,
-    Impact,
-    Reference,
-    StateRecord,
-)
-from reconciler.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 
 PLANS = ("basic", "starter", "launch", "scale", "Performance")
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"

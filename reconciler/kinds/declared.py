@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from reconciler.model import Path
+from reconciler.core.model import Path
 
 
 @dataclass(frozen=True, slots=True)

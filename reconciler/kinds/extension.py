@@ -19,10 +19,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Span, error
-from reconciler.kinds import secret
-from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, path_of, segment
-from reconciler.model import (
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.model import (
     Action,
     Address,
     Effect,
@@ -32,7 +30,7 @@ from reconciler.model import (
     Resource,
     StateRecord,
 )
-from reconciler.steps import (
+from reconciler.core.steps import (
     EACH_KEY,
     EACH_VALUE,
     Call,
@@ -44,6 +42,8 @@ from reconciler.steps import (
     Template,
     Wait,
 )
+from reconciler.kinds import secret
+from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, path_of, segment
 from reconciler.wire.extension import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
 
 KEPT_KEY = "config."

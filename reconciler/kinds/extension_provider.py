@@ -9,11 +9,11 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.model import Action, Resource
+from reconciler.core.steps import SecretRef
 from reconciler.kinds.base import Kind, Moves, Spec, Subject
 from reconciler.kinds.source import ValueSource, check_source, source_ref
-from reconciler.model import Action, Resource
-from reconciler.steps import SecretRef
 
 _CONTROL = r"\x00-\x1f\x7f"
 ID = "{id}"  # stands in `costs_path` for the extension's id

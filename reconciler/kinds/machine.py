@@ -13,21 +13,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Severity, error
+from reconciler.core.diagnostics import Diagnostic, Severity, error
+from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Path, Resource, StateRecord
+from reconciler.core.steps import Call, Condition, Read, Step, Wait
 from reconciler.kinds.base import Field, Kind, Moves, Power, Spec, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.restarts import RUNNING, STALE
-from reconciler.model import (
-    Action,
-    Address,
-    Effect,
-    FieldChange,
-    Impact,
-    Path,
-    Resource,
-    StateRecord,
-)
-from reconciler.steps import Call, Condition, Read, Step, Wait
 from reconciler.wire.base import parse_time
 
 UNKNOWN = "unknown"

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.model import Action, Address, Path, Relocation
 from reconciler.kinds.base import Kind, Moves, Spec, Subject
-from reconciler.model import Action, Address, Path, Relocation
 
 
 class MovedSpec(Spec):

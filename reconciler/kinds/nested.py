@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.model import Effect, FieldChange
+from reconciler.core.model import Effect, FieldChange
 
 
 def nested_changes(

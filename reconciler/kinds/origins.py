@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.model import Address, StateRecord
 from reconciler.kinds.alternatives import point_at_patch
 from reconciler.kinds.base import TEXT_PATTERN, Spec
-from reconciler.model import Address, StateRecord
 
 
 class Origin(Spec):

@@ -5,9 +5,9 @@ Suspend and resume does not do it: the machine has to stop. Source: platform not
 
 from collections.abc import Sequence
 
-from reconciler.diagnostics import Diagnostic, Severity
+from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.steps import Call, Condition, Read, Step, Wait
 from reconciler.kinds.base import Subject, segment
-from reconciler.steps import Call, Condition, Read, Step, Wait
 
 RUNNING = ("started", "running")  # two words for one state. Source: platform notes, "Machines"
 STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next start is a cold one

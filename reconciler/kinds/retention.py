@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
+from reconciler.core.model import Action, Path, Relocation, Resource
 from reconciler.kinds.base import Kind, Moves, Spec, Subject
-from reconciler.model import Action, Path, Relocation, Resource
 
 
 class Selector(Spec):

@@ -9,7 +9,20 @@ from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.model import (
+    SENSITIVE,
+    Action,
+    Address,
+    Effect,
+    FieldChange,
+    Path,
+    Reference,
+    Relocation,
+    Resource,
+    StateRecord,
+)
+from reconciler.core.steps import Call, OutputRef, Read, SecretRef, Step
 from reconciler.kinds.base import (
     PENDING_VALUE,
     Field,
@@ -23,19 +36,6 @@ from reconciler.kinds.base import (
 )
 from reconciler.kinds.declared import Declared
 from reconciler.kinds.source import ValueSource, check_source, source_ref
-from reconciler.model import (
-    SENSITIVE,
-    Action,
-    Address,
-    Effect,
-    FieldChange,
-    Path,
-    Reference,
-    Relocation,
-    Resource,
-    StateRecord,
-)
-from reconciler.steps import Call, OutputRef, Read, SecretRef, Step
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from reconciler.core.model import Address
+from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.kinds.base import Subject, path_of, segment
-from reconciler.model import Address
-from reconciler.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.wire.base import parse_time
 
 SNAPSHOT_SERVES = timedelta(hours=1)  # so long one taken before a call serves when the call is tried again

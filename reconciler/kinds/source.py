@@ -8,10 +8,10 @@ from typing import Annotated
 from pydantic import ConfigDict
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.steps import SecretRef
 from reconciler.kinds.alternatives import point_at_patch
 from reconciler.kinds.base import TEXT_PATTERN, Spec
-from reconciler.steps import SecretRef
 
 ARMOR = "-----BEGIN AGE ENCRYPTED FILE-----"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"

@@ -9,7 +9,18 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Tag
 from pydantic import Field as Describe
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.model import (
+    Action,
+    Address,
+    Deletion,
+    Effect,
+    FieldChange,
+    Impact,
+    Reference,
+    StateRecord,
+)
+from reconciler.core.steps import Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
 from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.origins import Origin, check_origin, may_be_from, renamed_origin, why_created
@@ -22,17 +33,6 @@ from reconciler.kinds.snapshots import (
     snapshot_step,
     volume_path,
 )
-from reconciler.model import (
-    Action,
-    Address,
-    Deletion,
-    Effect,
-    FieldChange,
-    Impact,
-    Reference,
-    StateRecord,
-)
-from reconciler.steps import Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
 from reconciler.wire.volume import GONE_STATES
 
 DEFAULT_SIZE_GB = 3

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.model import Path, Resource
 from reconciler.kinds.base import Kind
 from reconciler.manifests.problems import did_you_mean
-from reconciler.model import Path, Resource
 
 
 class Defaults:

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, create_model
 
+from reconciler.core.model import Deletion, Lifecycle
 from reconciler.kinds.base import ID_PATTERN, Kind, Spec
 from reconciler.manifests.ignores import Ignored
-from reconciler.model import Deletion, Lifecycle
 
 API_VERSION = "reconciler/v1"
 

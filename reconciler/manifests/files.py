@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.manifests.reading.text import MOST_BYTES
 
 STDIN = "<stdin>"

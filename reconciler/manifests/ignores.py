@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticKnownError
 
+from reconciler.core.model import Ignore
 from reconciler.kinds.base import Kind, Spec
-from reconciler.model import Ignore
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.model import Path
 from reconciler.kinds.base import Kind
 from reconciler.kinds.source import is_armored
 from reconciler.manifests.problems import Place
 from reconciler.manifests.reading.naming import VALUE_NAMES
-from reconciler.model import Path
 
 _FROM = "_from"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")

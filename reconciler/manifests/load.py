@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, Severity
+from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.model import Address, Resource
+from reconciler.core.reporter import Reporter
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.environments.overlays import PATTERN_SIGNS, Overlays
@@ -18,8 +20,6 @@ from reconciler.manifests.loader import Effective, Loader, Part
 from reconciler.manifests.moves import with_former
 from reconciler.manifests.problems import MOST_PROBLEMS
 from reconciler.manifests.second import can_fork, in_second_process
-from reconciler.model import Address, Resource
-from reconciler.reporter import Reporter
 
 FILES_FOR_TWO = 200  # below, a second process costs more than it saves
 

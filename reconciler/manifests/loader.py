@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from reconciler.diagnostics import Diagnostic, Severity, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, warning
+from reconciler.core.model import Address, Lifecycle, Relocation, Resource
 from reconciler.kinds.base import Kind
 from reconciler.kinds.moved import KIND as MOVED
 from reconciler.manifests.defaults import Defaults
@@ -35,7 +36,6 @@ from reconciler.manifests.problems import (
 from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.references import reference_cycles, unknown_references
-from reconciler.model import Address, Lifecycle, Relocation, Resource
 
 _DEFAULT_LIFECYCLE = Lifecycle()
 

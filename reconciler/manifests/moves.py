@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.model import Address, Relocation, Resource
 from reconciler.kinds.base import Kind
 from reconciler.kinds.moved import KIND as MOVED
 from reconciler.kinds.moved import MovedSpec, next_address
 from reconciler.manifests.problems import did_you_mean
-from reconciler.model import Address, Relocation, Resource
 
 
 def move_problems(

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from reconciler.core.model import Path
 from reconciler.kinds.base import Spec
 from reconciler.manifests.problems import locate
-from reconciler.model import Path
 
 
 def valid_part(value: Any, model: type[Spec]) -> Spec | None:

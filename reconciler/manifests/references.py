@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter
 
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.model import Address, Resource
 from reconciler.manifests.problems import nearest
-from reconciler.model import Address, Resource
 
 _MOST_CYCLES = 10
 _MOST_CANDIDATES = 1_000

@@ -12,8 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from reconciler.diagnostics import Diagnostic, Severity, Span
-from reconciler.errors import Refused
+from reconciler.core.diagnostics import Diagnostic, Severity, Span
+from reconciler.core.errors import Refused
+from reconciler.core.model import Address, Change, FieldChange, Resource
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.manifests.files import STDIN
@@ -22,7 +23,6 @@ from reconciler.manifests.reading.scalars import written
 from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
 from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
 from reconciler.manifests.writing.write import scalar
-from reconciler.model import Address, Change, FieldChange, Resource
 from reconciler.pipeline.drift import Drift, Drifted
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.sharing import Environments, patch, shared_values

@@ -8,8 +8,10 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from reconciler.diagnostics import Diagnostic, error, has_errors
-from reconciler.errors import NoSuchService, Refused, SecretUnavailable, StoreError
+from reconciler.core.diagnostics import Diagnostic, error, has_errors
+from reconciler.core.errors import NoSuchService, Refused, SecretUnavailable, StoreError
+from reconciler.core.model import Action, Address, Observation, Owed, StateRecord
+from reconciler.core.steps import Move, OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
 from reconciler.execution.leasing import leased
 from reconciler.execution.moving import moved_records
@@ -17,7 +19,6 @@ from reconciler.execution.recorder import Recorder
 from reconciler.execution.unsettled import describe, parse_intent, settle_open
 from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
-from reconciler.model import Action, Address, Observation, Owed, StateRecord
 from reconciler.pipeline.plan import PROVIDE_HELP, concerned_scopes, make_plan
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
@@ -26,7 +27,6 @@ from reconciler.planning.moves import carried_out
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services import providers_of
 from reconciler.state.store import Lease, State
-from reconciler.steps import Move, OutputRef, Plan, Read, Result, SecretRef
 
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
 

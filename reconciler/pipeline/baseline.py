@@ -12,14 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from reconciler.diagnostics import has_errors
-from reconciler.errors import ReconcilerError, Refused
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.errors import ReconcilerError, Refused
+from reconciler.core.model import Address, Change, Effect, FieldChange
+from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
 from reconciler.manifests.writing.replace import Replacement, replace_files
-from reconciler.model import Address, Change, Effect, FieldChange
 from reconciler.pipeline.drift import Drift
 from reconciler.planning.drift import change_of
-from reconciler.steps import Plan
 
 FILE_NAME = "drift-baseline.json"
 FORMAT_VERSION = "1"

@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, Severity, error
+from reconciler.core.diagnostics import Diagnostic, Severity, error
+from reconciler.core.model import Address, Change, Observation, Resource, StateRecord, owed_work
+from reconciler.core.steps import Plan, Read
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.envelope import holds_secrets
-from reconciler.model import Address, Change, Observation, Resource, StateRecord, owed_work
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
 from reconciler.planning.drift import drift_of
 from reconciler.planning.ignores import in_force
 from reconciler.planning.moves import follow_moves
-from reconciler.steps import Plan, Read
 
 
 @dataclass(frozen=True, slots=True)

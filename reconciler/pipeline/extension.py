@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.errors import NotFound, PlatformError, ReconcilerError
+from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
+from reconciler.core.model import Address, StateRecord
 from reconciler.extensions.client import ProviderClient
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.kinds.extension_provider import ID
-from reconciler.model import Address, StateRecord
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.state.store import Store
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from anyio.lowlevel import checkpoint
 
-from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error, warning
-from reconciler.errors import Refused
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error, warning
+from reconciler.core.errors import Refused
+from reconciler.core.model import Address
 from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.manifests.envelope import API_VERSION
@@ -18,7 +19,6 @@ from reconciler.manifests.load import Loaded
 from reconciler.manifests.writing.modeline import modeline
 from reconciler.manifests.writing.place import Change, prepare, put
 from reconciler.manifests.writing.write import Commented, comment, write
-from reconciler.model import Address
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.searching import Wanted, find_live
 from reconciler.planning.claims import Known, Live, Skipped

@@ -6,19 +6,19 @@ from typing import Any
 
 from anyio.lowlevel import checkpoint
 
-from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
-from reconciler.errors import SecretUnavailable
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
+from reconciler.core.errors import SecretUnavailable
+from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.steps import OutputRef, Plan
 from reconciler.execution.unsettled import overlay, parse_intent
 from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
-from reconciler.model import Address, Resource, StateRecord
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.moves import earlier_addresses, follow_moves
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
-from reconciler.steps import OutputRef, Plan
 
 PROVIDE_HELP = "provide it where apply runs"
 

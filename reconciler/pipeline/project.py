@@ -3,17 +3,17 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.clock import Clock
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.clock import Clock
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.model import Address, Observation, Resource, StateRecord
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Read
 from reconciler.execution.limits import Limits
-from reconciler.model import Address, Observation, Resource, StateRecord
 from reconciler.observe import observe
 from reconciler.platform.client import Platform
-from reconciler.reporter import Reporter
 from reconciler.secrets.sources import Sources
 from reconciler.services import Provider, Services
 from reconciler.state.store import Store
-from reconciler.steps import Read
 
 
 @dataclass(frozen=True, slots=True)

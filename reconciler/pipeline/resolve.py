@@ -4,8 +4,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-from reconciler.clock import Clock
-from reconciler.errors import PlatformError, ReconcilerError
+from reconciler.core.clock import Clock
+from reconciler.core.errors import PlatformError, ReconcilerError
+from reconciler.core.model import Address, StateRecord
+from reconciler.core.steps import PLATFORM, Move, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.moving import moved_entry, moved_records
@@ -14,11 +16,9 @@ from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.moved import next_address
 from reconciler.manifests.references import nearest_address
-from reconciler.model import Address, StateRecord
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
-from reconciler.steps import PLATFORM, Move, Read
 
 
 async def resolve_unknown(project: Project, address: Address, *, adopt: str | None) -> str:

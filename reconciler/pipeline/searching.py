@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from reconciler.diagnostics import Diagnostic, error
-from reconciler.errors import ReconcilerError
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address, Observation
+from reconciler.core.steps import Read
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import ID_PATTERN, Kind
-from reconciler.model import Address, Observation
 from reconciler.pipeline.project import Project, read_all
 from reconciler.planning.claims import Live
-from reconciler.steps import Read
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from reconciler.errors import ReconcilerError, SecretUnavailable
+from reconciler.core.errors import ReconcilerError, SecretUnavailable
+from reconciler.core.model import Address, Resource
+from reconciler.core.steps import OutputRef
 from reconciler.kinds import find_kinds
 from reconciler.manifests.problems import did_you_mean
-from reconciler.model import Address, Resource
 from reconciler.planning.moves import earlier_addresses, follow_moves
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sources import Sources
 from reconciler.state.store import Store
-from reconciler.steps import OutputRef
 
 Comparison = Literal["same", "differs", "not_set", "not_readable", "not_known"]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, warning
+from reconciler.core.diagnostics import Diagnostic, warning
+from reconciler.core.model import Address, Path, Resource
 from reconciler.manifests.writing.write import scalar
-from reconciler.model import Address, Path, Resource
 from reconciler.planning.acceptance import Accepted
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.errors import NotFound
+from reconciler.core.errors import NotFound
+from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
-from reconciler.model import Address, StateRecord
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.planning.moves import follow_moves

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
 from reconciler.manifests.references import nearest_address
-from reconciler.model import Address
 
 
 def not_recorded(address: Address, recorded: Collection[Address]) -> ReconcilerError:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, Span
-from reconciler.model import Address, Change
+from reconciler.core.diagnostics import Diagnostic, Span
+from reconciler.core.model import Address, Change
 
 
 @dataclass(frozen=True, slots=True)

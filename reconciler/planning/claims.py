@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.kinds.base import ID_PATTERN, Kind
 from reconciler.kinds.declared import Declared
-from reconciler.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.planning.match import possible
 from reconciler.planning.moves import former_addresses
 

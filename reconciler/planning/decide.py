@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reconciler.diagnostics import Diagnostic, Span, error, warning
-from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.model import (
+from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.model import (
     DELETION_SENT,
     Action,
     Address,
@@ -16,9 +15,10 @@ from reconciler.model import (
     Resource,
     StateRecord,
 )
+from reconciler.core.steps import Step
+from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.planning.ignores import ignored_fields, split_ignored
 from reconciler.planning.match import Matched
-from reconciler.steps import Step
 
 # A new object may be invisible to reads for a while. Source: DESIGN; platform notes.
 NOT_VISIBLE_YET = timedelta(seconds=180)

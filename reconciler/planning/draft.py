@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.model import Action, Address, Change, StateRecord
+from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.model import Action, Address, Change, StateRecord
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
 from reconciler.planning.sameness import LEFT
-from reconciler.steps import Binding, Expectation, Read, Step
 
 
 class Draft:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord
 from reconciler.kinds.base import Kind
-from reconciler.model import Action, Change, Effect, FieldChange, Resource, StateRecord
 from reconciler.planning.ignores import split_ignored
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 
-from reconciler.model import Address, Resource
+from reconciler.core.model import Address, Resource
 
 _PLAIN = re.compile(r"[A-Za-z0-9/._-]+")
 _LONGEST_NAME = 63

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.core.steps import Expectation
 from reconciler.planning.match import possible
-from reconciler.steps import Expectation
 
 
 def digest_object(live: Any, fields: Sequence[str]) -> str:

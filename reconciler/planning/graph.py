@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TypeVar
 
-from reconciler.model import Address, Resource
-from reconciler.steps import Plan, Step
+from reconciler.core.model import Address, Resource
+from reconciler.core.steps import Plan, Step
 
 Key = TypeVar("Key", Address, str)
 

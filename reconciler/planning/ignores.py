@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reconciler.diagnostics import Diagnostic, Severity, warning
-from reconciler.model import FieldChange, Ignore, Resource
+from reconciler.core.diagnostics import Diagnostic, Severity, warning
+from reconciler.core.model import FieldChange, Ignore, Resource
 
 
 def in_force(resource: Resource, now: datetime) -> tuple[Resource, list[Diagnostic]]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from reconciler.core.steps import OutputRef, Step, Template
 from reconciler.kinds.base import path_of, segment
-from reconciler.steps import OutputRef, Step, Template
 
 Known = Mapping[str, Mapping[str, Any]]
 

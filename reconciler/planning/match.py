@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
-from reconciler.model import Address, Resource, StateRecord
 
 
 @dataclass(frozen=True, slots=True)

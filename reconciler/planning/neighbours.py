@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from reconciler.diagnostics import Diagnostic, error
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind, Power
-from reconciler.model import Address, Resource, StateRecord
 
 Setters = Mapping[str | None, Mapping[str, Sequence[Address]]]  # of secrets, by app and name
 

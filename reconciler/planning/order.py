@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from graphlib import TopologicalSorter
 
-from reconciler.model import Address, Resource
-from reconciler.steps import Step
+from reconciler.core.model import Address, Resource
+from reconciler.core.steps import Step
 
 
 def referenced_first(resources: Sequence[Resource]) -> list[Resource]:

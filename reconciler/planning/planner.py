@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from reconciler.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
-from reconciler.kinds.base import PENDING_VALUE, Kind, Subject
-from reconciler.model import (
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
+from reconciler.core.model import (
     Action,
     Address,
     Change,
@@ -25,6 +24,8 @@ from reconciler.model import (
     StateRecord,
     owed_work,
 )
+from reconciler.core.steps import Plan, Read
+from reconciler.kinds.base import PENDING_VALUE, Kind, Subject
 from reconciler.planning.decide import (
     decide,
     decide_left,
@@ -43,7 +44,6 @@ from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.neighbours import secret_setters, taken_secrets, wanted_powers
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.planning.renames import find_renames
-from reconciler.steps import Plan, Read
 
 _NOBODY: Mapping[str, Sequence[Address]] = {}
 

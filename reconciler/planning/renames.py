@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.diagnostics import Diagnostic, error, warning
+from reconciler.core.diagnostics import Diagnostic, error, warning
+from reconciler.core.model import Action, Address, Change, Resource, StateRecord
 from reconciler.kinds.base import Kind
-from reconciler.model import Action, Address, Change, Resource, StateRecord
 from reconciler.planning.entries import entry, spec
 from reconciler.planning.pairing import pair_names
 from reconciler.planning.sameness import LEFT, Alias, Sameness, differing

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import BaseModel
 
+from reconciler.core.model import Address, Effect, Resource, StateRecord
 from reconciler.kinds.base import Field, Kind
-from reconciler.model import Address, Effect, Resource, StateRecord
 from reconciler.planning.moves import MOVED_FROM, another_name
 
 # The field of a record that an apply has seen leave the manifests: what comes later is not its other half.

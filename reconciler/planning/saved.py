@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
-from reconciler.errors import ReconcilerError
-from reconciler.steps import OutputRef, Plan, SecretRef, Step, Template
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template
 
 # 1: without the addresses of providers; 2: without moves and the secret sources that came later.
 FORMAT = "reconciler-plan-3"

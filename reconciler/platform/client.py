@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from reconciler.clock import Clock
-from reconciler.errors import (
+from reconciler.core.clock import Clock
+from reconciler.core.errors import (
     AppMissing,
     NotFound,
     NotYet,
@@ -20,7 +20,7 @@ from reconciler.errors import (
     Unauthorized,
     Unreadable,
 )
-from reconciler.model import Observation
+from reconciler.core.model import Observation
 from reconciler.platform import paths
 from reconciler.platform.answers import (
     cleaned,

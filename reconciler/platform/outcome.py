@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from reconciler.errors import NotSent, TransportError
+from reconciler.core.errors import NotSent, TransportError
 from reconciler.platform.answers import NOT_JSON, at_path, error_text, is_html, parsed, request_id
 from reconciler.platform.refusals import Refusal, recognise
 from reconciler.transport import Answer

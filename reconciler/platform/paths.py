@@ -3,7 +3,7 @@
 import re
 from urllib.parse import unquote
 
-from reconciler.errors import Refused
+from reconciler.core.errors import Refused
 
 _SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+"
 _QUERY = r"[A-Za-z0-9._~-]+=(?:[A-Za-z0-9._~:@,+-]|%[0-9A-Fa-f]{2})*"

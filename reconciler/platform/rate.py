@@ -1,6 +1,6 @@
 """A rate limit per action, on an injected clock (aiolimiter knows only the event loop's)."""
 
-from reconciler.clock import Clock
+from reconciler.core.clock import Clock
 
 
 class RateLimit:

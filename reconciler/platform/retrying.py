@@ -6,8 +6,8 @@ stamina knows neither an injected clock nor a budget over attempts whose pause t
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from reconciler.clock import Clock
-from reconciler.errors import PlatformError, TooLarge, TransportError
+from reconciler.core.clock import Clock
+from reconciler.core.errors import PlatformError, TooLarge, TransportError
 from reconciler.platform.answers import http_date
 from reconciler.transport import Answer
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from reconciler.model import SENSITIVE
+from reconciler.core.model import SENSITIVE
 from reconciler.platform.answers import NOT_JSON, parsed
 from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.transport import Answer

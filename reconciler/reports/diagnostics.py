@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, Severity, Span
+from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.reports.visible import visible
 
 _WIDEST = 100  # columns of a source line

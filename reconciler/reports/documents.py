@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic
-from reconciler.model import SENSITIVE, Action, Change, Owed
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.model import SENSITIVE, Action, Change, Owed
+from reconciler.core.steps import PLATFORM, OutputRef, Plan, Result, SecretRef, Step, Template
 from reconciler.reports.diagnostics import diagnostic_documents
-from reconciler.steps import PLATFORM, OutputRef, Plan, Result, SecretRef, Step, Template
 
 FORMAT_VERSION = "1"
 

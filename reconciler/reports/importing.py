@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
 from reconciler.planning.claims import Skipped
 from reconciler.planning.importing import Entry
 from reconciler.reports.diagnostics import diagnostic_documents

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.diagnostics import Severity, has_errors
-from reconciler.model import Action, Change, Effect, Owed
+from reconciler.core.diagnostics import Severity, has_errors
+from reconciler.core.model import Action, Change, Effect, Owed
+from reconciler.core.steps import PLATFORM, Plan, Result, Step
 from reconciler.reports.documents import shown, summarise
 from reconciler.reports.visible import visible
-from reconciler.steps import PLATFORM, Plan, Result, Step
 
 _MARKS = {
     Action.CREATE: "+",

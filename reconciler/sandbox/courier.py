@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler import signing
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.billing import ONE
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.delivery import DELIVERED, FAILED, Delivery, waiting

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.sandbox.catalog import KINDS
 from reconciler.sandbox.world import Thing, World
 

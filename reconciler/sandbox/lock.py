@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 
 _LOCK_NAP_S = 0.05
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox import fields
 from reconciler.sandbox.app import PERSONAL, register_organization
 from reconciler.sandbox.clock import rfc3339

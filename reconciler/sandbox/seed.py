@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.sandbox import control, provider
 from reconciler.sandbox.app import DEFAULT_REGION, PERSONAL, register, register_organization
 from reconciler.sandbox.clock import YEAR_ONE

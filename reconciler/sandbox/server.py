@@ -13,7 +13,7 @@ from typing import Any
 
 from uvicorn import Config, Server
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.courier import Courier
 from reconciler.sandbox.database import require_own

@@ -8,7 +8,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Union
 
-from reconciler.errors import ReconcilerError, SecretUnavailable
+from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.secrets.text import MAX_BYTES
 
 if TYPE_CHECKING:

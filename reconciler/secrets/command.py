@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reconciler.errors import SecretUnavailable
+from reconciler.core.errors import SecretUnavailable
 from reconciler.secrets.text import MAX_BYTES
 
 T = TypeVar("T")

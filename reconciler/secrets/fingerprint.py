@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 
-from reconciler.model import Address
+from reconciler.core.model import Address
 from reconciler.secrets.sensitive import Sensitive
 
 _DOMAIN = b"reconciler secret value 1"

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
-from reconciler.model import SENSITIVE
+from reconciler.core.model import SENSITIVE
+from reconciler.core.steps import OutputRef, SecretRef, Template
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.steps import OutputRef, SecretRef, Template
 
 # Lower case. `value`: a secret's request and reply; `config`: a provider's reply, set as secrets.
 # Source: platform API, 2.5, 2.8, 4.3, 5.1 and 5.3.

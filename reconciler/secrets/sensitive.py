@@ -2,7 +2,7 @@
 
 from typing import NoReturn, final
 
-from reconciler.model import SENSITIVE
+from reconciler.core.model import SENSITIVE
 
 
 @final

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reconciler.errors import SecretUnavailable
+from reconciler.core.errors import SecretUnavailable
+from reconciler.core.steps import OutputRef, SecretRef
 from reconciler.kinds.source import is_armored
 from reconciler.secrets import age, sops
 from reconciler.secrets.command import DEFAULT_TIMEOUT_S, ProgramFailed, Programs, side_by_side
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.text import MAX_BYTES, as_value
-from reconciler.steps import OutputRef, SecretRef
 
 if TYPE_CHECKING:
     from reconciler.secrets.age import Identity

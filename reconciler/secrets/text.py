@@ -1,6 +1,6 @@
 """From the bytes that a source gives to the text of a value."""
 
-from reconciler.errors import SecretUnavailable
+from reconciler.core.errors import SecretUnavailable
 
 MAX_BYTES = 1024 * 1024
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from reconciler.clock import Clock
-from reconciler.errors import StoreError
+from reconciler.core.clock import Clock
+from reconciler.core.errors import StoreError
 from reconciler.state.store import Store
 
 DEFAULT_URL = "sqlite:.reconcile/state.db"

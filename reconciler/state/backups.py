@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.state import checks, files, journal, records, schema
 from reconciler.state.database import Damaged, check_all_pages, connect_read_only, explained
 

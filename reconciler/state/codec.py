@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal
 
-from reconciler.model import Address, Deletion, Lifecycle, Obligation, StateRecord
+from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.state.store import Event, JournalEntry
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 
 # How long a writer waits for another process's transaction, which lasts one commit.
 _BUSY_TIMEOUT_S = 30

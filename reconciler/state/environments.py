@@ -8,7 +8,7 @@ import json
 import sqlite3
 from pathlib import Path
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.state.database import Damaged
 
 _KEY = "environment"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.state import database, schema
 
 KEY_BYTES = 32

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from reconciler.model import Address
+from reconciler.core.model import Address
 from reconciler.state.database import connect_read_only
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reconciler.model import Address, StateRecord
+from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.journal import CLOSING
 from reconciler.state.spool import Content, Kept, Line

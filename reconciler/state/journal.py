@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.state.checks import Checks
 from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.database import Damaged

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from reconciler.errors import Locked, StoreError
+from reconciler.core.errors import Locked, StoreError
 from reconciler.state import locks
 from reconciler.state.checks import LEASES, writing
 from reconciler.state.files import lock_path

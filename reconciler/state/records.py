@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from reconciler.errors import StoreError
-from reconciler.model import Address, StateRecord
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, StateRecord
 from reconciler.state.checks import Checks
 from reconciler.state.codec import decode_record
 from reconciler.state.database import Damaged

@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from reconciler.errors import Locked, StoreError
-from reconciler.model import Address, StateRecord
+from reconciler.core.errors import Locked, StoreError
+from reconciler.core.model import Address, StateRecord
 from reconciler.state import backups, checks, files, journal, leases, locks, records, schema
 from reconciler.state.checks import Checks
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.model import Address, StateRecord
+from reconciler.core.model import Address, StateRecord
 from reconciler.state import checks, journal, records
 from reconciler.state.codec import EntryColumns
 from reconciler.state.database import Damaged

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.state import checks, environments
 from reconciler.state.database import transaction, use_wal
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.model import Address, StateRecord
+from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.files import sync_directory
 

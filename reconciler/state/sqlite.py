@@ -15,9 +15,9 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
-from reconciler.clock import Clock
-from reconciler.errors import Locked, StoreError
-from reconciler.model import Address, StateRecord
+from reconciler.core.clock import Clock
+from reconciler.core.errors import Locked, StoreError
+from reconciler.core.model import Address, StateRecord
 from reconciler.state import (
     backups,
     checks,

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from reconciler.model import Address, StateRecord
+from reconciler.core.model import Address, StateRecord
 
 
 class Event(StrEnum):

@@ -125,8 +125,8 @@ def _record(
 ) -> None:
     import anyio
 
-    from reconciler.clock import SystemClock
-    from reconciler.model import Address, Lifecycle, StateRecord
+    from reconciler.core.clock import SystemClock
+    from reconciler.core.model import Address, Lifecycle, StateRecord
     from reconciler.state import open_store
 
     async def work() -> None:

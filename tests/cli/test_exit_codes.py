@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.cli.apply import exit_code
-from reconciler.model import Address
+from reconciler.core.model import Address
+from reconciler.core.steps import OutcomeWord, Plan, Result
 from reconciler.pipeline.apply import Applied
-from reconciler.steps import OutcomeWord, Plan, Result
 from tests.cli.harness import Project, Sandbox, volume
 
 

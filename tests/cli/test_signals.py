@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from reconciler.cli.signals import Interrupted, Watch, prompting, run_watched, until_interrupted
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, only, volume
 
 INTERRUPTED = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]

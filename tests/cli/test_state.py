@@ -15,8 +15,8 @@ import anyio
 import pytest
 
 from reconciler.cli import project as project_module
-from reconciler.clock import SystemClock
-from reconciler.model import Address
+from reconciler.core.clock import SystemClock
+from reconciler.core.model import Address
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.cli.harness import RECONCILE, Project, Sandbox, cluster, lines_with, secret, volume

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from reconciler.cli.progress import LiveReporter
-from reconciler.model import Address
-from reconciler.steps import Call, Step
+from reconciler.core.model import Address
+from reconciler.core.steps import Call, Step
 from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, lines_with, secret, volume
 
 ESCAPE = "\x1b"

@@ -8,11 +8,13 @@ from typing import Any
 
 import anyio
 
-from reconciler.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.model import Address, StateRecord
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Plan
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.manifests.load import load
-from reconciler.model import Address, StateRecord
 from reconciler.pipeline.accept import accept
 from reconciler.pipeline.drift import Drift, look_for_drift
 from reconciler.pipeline.plan import make_plan
@@ -20,10 +22,8 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.sharing import Environments
 from reconciler.planning.acceptance import Acceptance
 from reconciler.platform.client import Platform
-from reconciler.reporter import Reporter
 from reconciler.secrets.sources import Sources
 from reconciler.state.store import State
-from reconciler.steps import Plan
 from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform, ReadOnlyStore
 
 VOLUME = """\

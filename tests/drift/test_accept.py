@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from reconciler.cli.signals import until_interrupted
-from reconciler.diagnostics import error
-from reconciler.errors import ReconcilerError, Refused
+from reconciler.core.diagnostics import error
+from reconciler.core.errors import ReconcilerError, Refused
+from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Lifecycle, StateRecord
 from reconciler.manifests.load import load
 from reconciler.manifests.writing import replace as replacing
 from reconciler.manifests.writing import rewrite as rewriting
-from reconciler.model import Action, Address, Change, Effect, FieldChange, Lifecycle, StateRecord
 from reconciler.pipeline import accept as accepting
 from reconciler.pipeline.accept import accept
 from reconciler.pipeline.drift import Drift, Drifted

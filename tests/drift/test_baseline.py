@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ReconcilerError, Refused
-from reconciler.model import Action, Address, Change, Effect, FieldChange
+from reconciler.core.errors import ReconcilerError, Refused
+from reconciler.core.model import Action, Address, Change, Effect, FieldChange
 from reconciler.pipeline.baseline import load_baseline, only_new, save_baseline
 from tests.drift.stage import VOLUME, Stage
 from tests.kinds.case import play, read_case

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.errors import Refused
+from reconciler.core.errors import Refused
 from reconciler.extensions.client import ProviderClient
 from reconciler.pipeline import drift as drifting
 from reconciler.pipeline.project import read_all

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
 from tests.drift.stage import VOLUME, Stage
 
 SHARED = "manifests/main.yaml"

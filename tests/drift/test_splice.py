@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.core.model import Path, unpack_span
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.writing.splice import Scalar, find_tokens, splice
-from reconciler.model import Path, unpack_span
 
 
 def put(text: str, path: Path, value: Scalar, number: int = 0) -> str:

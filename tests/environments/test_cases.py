@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors
 from reconciler.manifests.load import load
 from tests.environments.case import Case, build_of, load_prod, read_case, report_of, write_project
 

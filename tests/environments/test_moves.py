@@ -10,14 +10,14 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.model import Address
+from reconciler.core.steps import Plan
 from reconciler.manifests.load import Loaded, load
-from reconciler.model import Address
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.planning.sameness import LEFT
 from reconciler.reports.documents import plan_document
-from reconciler.steps import Plan
 from tests.environments.case import build_of, load_prod, write_project
 from tests.inprocess import Command, volume
 from tests.kinds.case import NOW, LivePlatform, project_of

@@ -12,22 +12,22 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.lowlevel import checkpoint
 
-from reconciler.errors import Lost, StoreError
+from reconciler.core.errors import Lost, StoreError
+from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
-from reconciler.model import Address, Resource, StateRecord
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
-from reconciler.reporter import Reporter
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Lease, Restored, State, Store
-from reconciler.steps import Plan
 from reconciler.transport import Answer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.model import Address
+from reconciler.core.model import Address
 from tests.execution.stage import Stage, outcomes, volume
 
 pytestmark = pytest.mark.anyio

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from reconciler.core.model import Address
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Plan
 from reconciler.manifests.load import load
-from reconciler.model import Address
 from reconciler.pipeline.apply import Moved, PlanRefused, apply
 from reconciler.pipeline.project import Desired
-from reconciler.reporter import Reporter
 from reconciler.state.store import Event, JournalEntry
-from reconciler.steps import Plan
 from reconciler.transport import Answer
 from tests.execution.stage import Stage, cluster, loaded, outcomes, plan, volume
 

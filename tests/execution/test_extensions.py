@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reconciler.errors import Lost
+from reconciler.core.errors import Lost
+from reconciler.core.model import Address
+from reconciler.core.steps import Call, Step
 from reconciler.execution.recorder import Recorder
 from reconciler.extensions.client import ProviderClient
-from reconciler.model import Address
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.project import Desired
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.steps import Call, Step
 from reconciler.transport import Answer
 from tests.execution.stage import Stage, Time, loaded, outcomes
 

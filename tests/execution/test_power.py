@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 import reconciler.execution.executor as executor_module
-from reconciler.errors import Refused
+from reconciler.core.errors import Refused
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import run_saved
 from reconciler.sandbox.exchange import Request, Response

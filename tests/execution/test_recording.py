@@ -3,10 +3,10 @@
 import anyio
 import pytest
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Action
 from reconciler.execution import executor as executor_module
 from reconciler.execution.executor import Executor
-from reconciler.model import Action
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.state.store import Event
 from tests.execution.stage import Stage, cluster, outcomes, plan, volume

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.errors import ReconcilerError
-from reconciler.model import Address
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
 from reconciler.pipeline.resolve import resolve_unknown
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, outcomes, volume
 

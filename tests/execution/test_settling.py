@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.model import Address
+from reconciler.core.model import Address
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.pipeline.resolve import resolve_unknown
 from reconciler.transport import Answer

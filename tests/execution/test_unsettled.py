@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.errors import Locked, StoreError
-from reconciler.model import Action, Address
+from reconciler.core.errors import Locked, StoreError
+from reconciler.core.model import Action, Address
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.pipeline.resolve import forget
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, of_shop, outcomes, plan, volume

@@ -15,16 +15,16 @@ import pytest
 from reconciler.cli.failures import report_interrupted
 from reconciler.cli.main import run
 from reconciler.cli.signals import Interrupted
-from reconciler.diagnostics import Diagnostic, Severity
-from reconciler.errors import ManifestError, Refused
+from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.errors import ManifestError, Refused
+from reconciler.core.model import Address
+from reconciler.core.steps import Plan
 from reconciler.manifests.load import load
-from reconciler.model import Address
 from reconciler.pipeline.apply import run_saved
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.settings import find_settings
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, Lease, State
-from reconciler.steps import Plan
 from tests.explain import projects
 from tests.explain.pages import situation
 from tests.explain.projects import VOLUME, Act

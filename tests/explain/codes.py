@@ -20,7 +20,7 @@ def find_codes(root: Path = SOURCE) -> dict[str, str]:
     trees = {
         name: ast.parse(text)
         for name, text in texts.items()
-        if "reconciler.diagnostics import" in text and not name.startswith(OTHER_FORMS)
+        if "reconciler.core.diagnostics import" in text and not name.startswith(OTHER_FORMS)
     }
     constants = _constants([*trees.values(), *_diagnostics(root)])
     found: dict[str, str] = {}

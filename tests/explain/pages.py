@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
 from reconciler.explanations import read_explanation
 from reconciler.manifests.load import load
 from reconciler.reports.diagnostics import render

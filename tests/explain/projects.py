@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from reconciler.cli.manifests import read_manifests
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.model import Address
 from reconciler.manifests.load import load
-from reconciler.model import Address
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.settings import find_settings

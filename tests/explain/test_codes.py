@@ -7,7 +7,7 @@ import pytest
 
 from tests.explain.codes import find_codes
 
-IMPORTS = "from reconciler.diagnostics import UNKNOWN, Diagnostic, error, warning\n"
+IMPORTS = "from reconciler.core.diagnostics import UNKNOWN, Diagnostic, error, warning\n"
 
 
 def codes_in(folder: Path, source: str) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from reconciler.cli import failures
 from reconciler.cli.main import _VERBS, run
 from reconciler.cli.reference import cli_markdown
-from reconciler.diagnostics import Diagnostic, Severity, error, warning
+from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
 from reconciler.explanations import known_codes
 from reconciler.kinds import find_kinds
 from reconciler.pipeline.explain import all_explanations, all_kinds

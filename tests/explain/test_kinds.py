@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.model import Effect
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.authoring.reference import FieldPage, kind_page
 from reconciler.manifests.load import load
-from reconciler.model import Effect
 from reconciler.pipeline.explain import UnknownTopic, find_field
 
 KINDS = find_kinds()

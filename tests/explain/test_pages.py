@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.diagnostics import Severity
+from reconciler.core.diagnostics import Severity
 from reconciler.explanations import known_codes
 from tests.explain.acts import ACTS
 from tests.explain.codes import find_codes

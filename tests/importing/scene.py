@@ -8,19 +8,19 @@ from typing import Any
 
 import anyio
 
-from reconciler.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.model import Address, Lifecycle, StateRecord
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Plan
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import Loaded, load
-from reconciler.model import Address, Lifecycle, StateRecord
 from reconciler.pipeline.importing import Planned, Unmanaged, arrange, find_unmanaged, put_all
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.searching import Wanted
 from reconciler.platform.client import Platform
-from reconciler.reporter import Reporter
 from reconciler.secrets.sources import Sources
 from reconciler.state.store import JournalEntry, State
-from reconciler.steps import Plan
 from tests.kinds.case import BASE_URL, CaseClock, LivePlatform, ReadOnlyStore
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.errors import ReconcilerError, Refused
+from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.manifests.writing.place import Change, put
 from reconciler.pipeline import importing
 from reconciler.pipeline.importing import put_all

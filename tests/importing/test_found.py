@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import ReconcilerError, Unauthorized
+from reconciler.core.errors import ReconcilerError, Unauthorized
+from reconciler.core.model import Address, Lifecycle
 from reconciler.execution.intents import Intent
-from reconciler.model import Address, Lifecycle
 from reconciler.pipeline.searching import meaning
 from reconciler.planning.claims import Skipped
 from reconciler.reports.diagnostics import render

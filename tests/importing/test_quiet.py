@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.model import Action
+from reconciler.core.model import Action
 from tests.importing.scene import ALL, Scene, cluster, volume, volumes
 
 NAMES = st.sampled_from(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.core.model import Path
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.writing.write import Commented, write
-from reconciler.model import Path
 
 # What YAML 1.1, YAML 1.2 or a careless writer takes for something else than text.
 TRAPS = [

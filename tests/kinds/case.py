@@ -33,25 +33,25 @@ from typing import Any, NoReturn
 import anyio
 import yaml
 
-from reconciler.diagnostics import Diagnostic, has_errors
-from reconciler.errors import StoreError
+from reconciler.core.diagnostics import Diagnostic, has_errors
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, Resource, StateRecord
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Plan
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.extensions.client import ProviderClient
 from reconciler.manifests.load import load
-from reconciler.model import Address, Deletion, Lifecycle, Obligation, Resource, StateRecord
 from reconciler.pipeline.drift import find_drift
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
-from reconciler.reporter import Reporter
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import plan_document
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources
 from reconciler.state.store import Event, JournalEntry, Lease, Restored, State
-from reconciler.steps import Plan
 from reconciler.transport import Answer
 
 MANIFEST = "manifests.yaml"

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
+from reconciler.core.model import Path, unpack_span
 from reconciler.manifests.reading.compose import Composed, Document, compose
 from reconciler.manifests.reading.spans import SpanTable
-from reconciler.model import Path, unpack_span
 
 Place = tuple[int, int, int]  # line, column, end column
 

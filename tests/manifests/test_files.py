@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.core.reporter import Reporter
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.load import load
-from reconciler.reporter import Reporter
 from reconciler.settings import FILE_NAME
 from tests.manifests.conftest import LoadFiles, codes, volume
 

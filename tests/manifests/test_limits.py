@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
 from reconciler.manifests.problems import MOST_PROBLEMS as MOST_SHOWN
 from reconciler.manifests.reading import compose as composer
 from reconciler.manifests.reading.compose import compose

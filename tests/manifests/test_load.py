@@ -2,8 +2,8 @@
 
 import gc
 
-from reconciler.diagnostics import Span
-from reconciler.model import Address, Deletion, Lifecycle
+from reconciler.core.diagnostics import Span
+from reconciler.core.model import Address, Deletion, Lifecycle
 from tests.manifests.conftest import LoadFiles, codes, policy, volume
 
 DATA = Address("Volume", "data", "shop")

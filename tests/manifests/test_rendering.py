@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from reconciler.diagnostics import Diagnostic, Severity, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, warning
 from reconciler.reports.diagnostics import diagnostic_documents, render
 
 SHRINK = error(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.diagnostics import Severity
+from reconciler.core.diagnostics import Severity
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.authoring.skeleton import skeleton

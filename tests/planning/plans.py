@@ -4,7 +4,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from reconciler.steps import Plan, Step
+from reconciler.core.steps import Plan, Step
 from tests.kinds.case import case_name, find_cases, play, read_case
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reconciler
-from reconciler.model import Address
+from reconciler.core.model import Address
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True)
 kinds = st.from_regex(r"[A-Z][A-Za-z]{0,20}", fullmatch=True)

@@ -1,7 +1,7 @@
 """What a plan writes into records beside the outcomes of calls."""
 
-from reconciler.model import Deletion
-from reconciler.steps import Binding
+from reconciler.core.model import Deletion
+from reconciler.core.steps import Binding
 from tests.planning.plans import plan_of
 
 

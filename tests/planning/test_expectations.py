@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.core.steps import Expectation
 from reconciler.planning.fingerprint import digest_absence, digest_now, digest_object
-from reconciler.steps import Expectation
 from reconciler.wire.volume import Volume
 from tests.planning.plans import plan_of
 

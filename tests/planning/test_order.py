@@ -5,9 +5,9 @@ from graphlib import TopologicalSorter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import Address, Lifecycle, Reference, Resource
+from reconciler.core.model import Address, Lifecycle, Reference, Resource
+from reconciler.core.steps import Call, Find, Read, Step
 from reconciler.planning.order import order_steps, referenced_first
-from reconciler.steps import Call, Find, Read, Step
 
 Groups = list[list[Step]]
 References = dict[Address, list[Address]]

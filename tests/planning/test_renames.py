@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.model import Address
 from reconciler.kinds.moved import MovedSpec
-from reconciler.model import Address
 from tests.kinds.case import case_name, find_cases, play, read_case
 
 _ENTRIES = re.compile(r"^apiVersion:.*?^spec: [^\n]*$(?!\n---)", re.MULTILINE | re.DOTALL)

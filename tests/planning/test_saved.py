@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.planning.saved import dump_plan, load_plan
 from tests.planning.plans import plan_of
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from reconciler.clock import SystemClock
+from reconciler.core.clock import SystemClock
 from reconciler.platform.client import Platform
 from reconciler.transport import Transport
 

@@ -15,7 +15,7 @@ import anyio
 from uvicorn import Config, Server
 from vcr.record_mode import RecordMode  # type: ignore[import-untyped]  # vcrpy has no types
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.http import Connection, application
 from reconciler.transport import HttpxTransport

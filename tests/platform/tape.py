@@ -10,7 +10,7 @@ from typing import Any
 import vcr  # type: ignore[import-untyped]  # vcrpy has no types
 from vcr.request import Request  # type: ignore[import-untyped]
 
-from reconciler.model import SENSITIVE
+from reconciler.core.model import SENSITIVE
 
 BASE_URL = "http://localhost"
 

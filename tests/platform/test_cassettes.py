@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.errors import AppMissing
-from reconciler.model import SENSITIVE
+from reconciler.core.errors import AppMissing
+from reconciler.core.model import SENSITIVE
 from reconciler.platform.outcome import Verdict
 from reconciler.platform.refusals import Refusal
 from reconciler.transport import HttpxTransport

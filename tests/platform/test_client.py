@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from reconciler.errors import (
+from reconciler.core.errors import (
     AppMissing,
     Lost,
     NotFound,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Lost, NotSent
+from reconciler.core.errors import Lost, NotSent
 from reconciler.platform.outcome import Verdict, classify, unanswered
 from reconciler.platform.refusals import Refusal
 from reconciler.transport import Answer

@@ -6,7 +6,7 @@ import zlib
 import anyio
 import pytest
 
-from reconciler.errors import Lost, NotSent, ReconcilerError
+from reconciler.core.errors import Lost, NotSent, ReconcilerError
 from reconciler.transport import MAX_BODY, Answer, HttpxTransport, is_loopback
 from tests.platform.raw_server import (
     Behaviour,

@@ -26,8 +26,8 @@ from typing import Any
 
 import anyio
 
-from reconciler.clock import SystemClock
-from reconciler.errors import Locked, StoreError
+from reconciler.core.clock import SystemClock
+from reconciler.core.errors import Locked, StoreError
 from reconciler.state import database
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import anyio
 
-from reconciler.errors import StoreError
-from reconciler.model import Address
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry, State
 from tests.state.worlds import NOON, SimulatedClock, entry, record

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from reconciler.diagnostics import Span, error, warning
-from reconciler.model import SENSITIVE, Action, Address, Change, Effect, FieldChange, Impact, Owed
-from reconciler.steps import (
+from reconciler.core.diagnostics import Span, error, warning
+from reconciler.core.model import SENSITIVE, Action, Address, Change, Effect, FieldChange, Impact, Owed
+from reconciler.core.steps import (
     Call,
     Condition,
     OutputRef,

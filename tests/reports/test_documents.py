@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.model import Action
+from reconciler.core.model import Action
+from reconciler.core.steps import OutputRef, SecretRef, Template
 from reconciler.reports.documents import (
     apply_document,
     drift_document,
@@ -14,7 +15,6 @@ from reconciler.reports.documents import (
     shown,
     summarise,
 )
-from reconciler.steps import OutputRef, SecretRef, Template
 from tests.reports.plans import CHANGES, DIAGNOSTICS, EMPTY, OWED, PLAN, RESULTS
 
 SUMMARY = (

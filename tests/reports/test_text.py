@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.diagnostics import error, warning
-from reconciler.model import Action
+from reconciler.core.diagnostics import error, warning
+from reconciler.core.model import Action
 from reconciler.reports.text import render_drift, render_plan, render_results
 from tests.reports.plans import DRIFT, EMPTY, OWED, PLAN, RESULTS
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.core.model import Address, Lifecycle, Resource
 from reconciler.manifests.load import Loaded
 from reconciler.manifests.revisions.changed import changed
-from reconciler.model import Address, Lifecycle, Resource
 from tests.inprocess import Command, secret, volume
 from tests.revisions.repository import commit, git
 from tests.revisions.test_changed import branch, differing

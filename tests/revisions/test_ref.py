@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.revisions.git import find_repository
 from tests.inprocess import Command, volume
 from tests.revisions.repository import commit, git

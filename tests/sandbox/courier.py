@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import anyio
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.courier import Courier
 from reconciler.transport import Answer
 from tests.sandbox.platform import Platform

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.sandbox.clock import WorldClock
 from reconciler.sandbox.http import application
 from tests.sandbox.platform import NOON, Platform

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from tests.sandbox.platform import Platform
 
 # As version 2 left it, which marked its files by nothing else.

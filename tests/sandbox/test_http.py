@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox import running_at, serve
 from tests.sandbox.platform import BEARER
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.sandbox.provider import Provider
 from tests.sandbox.platform import Platform
 from tests.sandbox.test_page import shown

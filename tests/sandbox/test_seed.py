@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from tests.sandbox.platform import NOON, Platform
 
 VOLUMES = "/v1/apps/shop/volumes"

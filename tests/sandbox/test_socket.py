@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox import serve
 from reconciler.sandbox.exchange import Request
 from tests.sandbox.platform import BEARER, Platform

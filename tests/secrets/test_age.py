@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from reconciler.errors import ReconcilerError, SecretUnavailable
+from reconciler.core.errors import ReconcilerError, SecretUnavailable
+from reconciler.core.steps import OutputRef, SecretRef
 from reconciler.secrets import age
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.secrets.text import MAX_BYTES
-from reconciler.steps import OutputRef, SecretRef
 
 IDENTITY, RECIPIENT = age.generate()
 OTHER, OTHERS_RECIPIENT = age.generate()

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from reconciler.model import Address
+from reconciler.core.model import Address
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 

@@ -14,10 +14,10 @@ from typing import NoReturn
 
 import pytest
 
-from reconciler.errors import SecretUnavailable
+from reconciler.core.errors import SecretUnavailable
+from reconciler.core.steps import OutputRef, SecretRef
 from reconciler.secrets import age
 from reconciler.secrets.sources import Allowed, Sources
-from reconciler.steps import OutputRef, SecretRef
 from tests.cli.harness import PATIENCE_S
 
 FAKES = str(Path(__file__).parent)

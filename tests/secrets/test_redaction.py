@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.model import SENSITIVE, Address
+from reconciler.core.model import SENSITIVE, Address
+from reconciler.core.steps import OutputRef, SecretRef, Template
 from reconciler.secrets.redaction import redact, redact_event
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.steps import OutputRef, SecretRef, Template
 from reconciler.wire.secret import SecretReply
 
 VOLUME = Address("Volume", "data", "shop")

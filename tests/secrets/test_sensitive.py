@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.model import SENSITIVE
+from reconciler.core.model import SENSITIVE
 from reconciler.secrets.sensitive import Sensitive
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.project import secret_sources
-from reconciler.errors import ManifestError, ReconcilerError
+from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.core.steps import SecretRef
 from reconciler.manifests.authoring.schema import json_schema
 from reconciler.settings import Found, find_settings
-from reconciler.steps import SecretRef
 
 
 def settings(root: Path, text: str) -> Found:

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import pytest
 
-from reconciler.errors import SecretUnavailable
+from reconciler.core.errors import SecretUnavailable
+from reconciler.core.steps import OutputRef, SecretRef
 from reconciler.secrets.sources import Sources, read_bytes
 from reconciler.secrets.text import MAX_BYTES
-from reconciler.steps import OutputRef, SecretRef
 
 HOST = OutputRef("PostgresCluster/orders", "endpoints.primary.pooler.host")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import anyio
 
-from reconciler.clock import SystemClock
-from reconciler.errors import Locked
-from reconciler.model import Address
+from reconciler.core.clock import SystemClock
+from reconciler.core.errors import Locked
+from reconciler.core.model import Address
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event
 from tests.state.worlds import entry, record

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.clock import Clock
+from reconciler.core.clock import Clock
 from reconciler.state.sqlite import SqliteStore
 from tests.state.worlds import SimulatedClock
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import StoreError
-from reconciler.model import Address
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address
 from reconciler.state import backups
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.clock import Clock
-from reconciler.errors import StoreError
+from reconciler.core.clock import Clock
+from reconciler.core.errors import StoreError
 from reconciler.state import checks, schema
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.clock import Clock
-from reconciler.errors import StoreError
-from reconciler.model import Address
+from reconciler.core.clock import Clock
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address
 from reconciler.state import schema
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.state import checks
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event

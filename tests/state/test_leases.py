@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Locked, StoreError
+from reconciler.core.errors import Locked, StoreError
 from reconciler.state import locks
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Locked, StoreError
-from reconciler.model import Address
+from reconciler.core.errors import Locked, StoreError
+from reconciler.core.model import Address
 from reconciler.state import backups, checks
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import LOST_ROWS, Event, State

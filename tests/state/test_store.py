@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.errors import StoreError
-from reconciler.model import Address, Deletion, Lifecycle, Obligation, StateRecord
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.state import open_store
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Store

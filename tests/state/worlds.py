@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio.lowlevel
 
-from reconciler.model import Address, Lifecycle, StateRecord
+from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.state.store import Event, JournalEntry
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
-from reconciler.clock import Clock
-from reconciler.errors import TransportError
+from reconciler.core.clock import Clock
+from reconciler.core.errors import TransportError
 from reconciler.extensions.check import raw
 from reconciler.extensions.check.evidence import Exchange, parsed, values_of
 from reconciler.extensions.check.request import Draft, Request

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.errors import TransportError
+from reconciler.core.errors import TransportError
 from reconciler.extensions.check import raw
 from reconciler.extensions.check.bench import Bench, NotChecked, Unmet
 from reconciler.extensions.check.catalog import check

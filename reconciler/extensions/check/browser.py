@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urljoin, urlsplit
 
-from reconciler.errors import TransportError
+from reconciler.core.errors import TransportError
 from reconciler.extensions.check.bench import Bench, Unmet
 from reconciler.extensions.check.evidence import Exchange
 from reconciler.extensions.check.request import Request

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.abc import ByteStream
 
-from reconciler.errors import Lost, NotSent
+from reconciler.core.errors import Lost, NotSent
 from reconciler.extensions.check.request import Request
 from reconciler.signing import HEADER
 from reconciler.transport import Answer

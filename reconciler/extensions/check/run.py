@@ -8,7 +8,7 @@ from typing import Literal
 
 import anyio
 
-from reconciler.clock import Clock
+from reconciler.core.clock import Clock
 from reconciler.extensions.check import bounds, calls, events, refusals, repeats, sign_in
 from reconciler.extensions.check.bench import (
     GONE,

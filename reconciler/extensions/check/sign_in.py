@@ -3,7 +3,7 @@
 import json
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
-from reconciler.errors import TransportError
+from reconciler.core.errors import TransportError
 from reconciler.extensions.check.bench import Bench, NotChecked, Unmet, path_of
 from reconciler.extensions.check.browser import REDIRECTS, Browser
 from reconciler.extensions.check.catalog import check

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.signing import Encoding
 
 

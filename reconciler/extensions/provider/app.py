@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from reconciler.clock import Clock, SystemClock
+from reconciler.core.clock import Clock, SystemClock
 from reconciler.extensions.provider.events import Events, Handler
 from reconciler.extensions.provider.functions import Declined, Functions, Order
 from reconciler.extensions.provider.intake import Allowance, Intake, Refusal, unauthorized

@@ -13,7 +13,7 @@ from cloudevents.core.bindings.http import HTTPMessage, from_binary_event
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from reconciler.clock import Clock
+from reconciler.core.clock import Clock
 from reconciler.extensions.provider.functions import MachineEvent
 from reconciler.extensions.provider.intake import Intake, Refusal
 from reconciler.extensions.provider.store import Store

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from reconciler import signing
-from reconciler.clock import Clock
+from reconciler.core.clock import Clock
 from reconciler.extensions.provider.settings import ProviderSettings
 from reconciler.extensions.provider.store import Store
 

@@ -13,7 +13,7 @@ from authlib.oauth2.base import OAuth2Error  # type: ignore[import-untyped] # it
 from authlib.oauth2.client import OAuth2Client  # type: ignore[import-untyped] # it has no types
 from pydantic import ValidationError
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.extensions.provider.settings import SignInSettings
 from reconciler.transport import Answer, Transport
 from reconciler.wire.extension import TokenInfo

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.extensions.provider.functions import Cost, Declined, Provisioned, Report, Resource, Visitor
 
 PLAN = "standard"

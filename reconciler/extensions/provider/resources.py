@@ -17,7 +17,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from reconciler.clock import Clock
+from reconciler.core.clock import Clock
 from reconciler.extensions.provider.functions import (
     Cost,
     Declined,

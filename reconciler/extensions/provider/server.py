@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from uvicorn import Config, Server
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 
 _BACKLOG = 1024
 _END_S = 3

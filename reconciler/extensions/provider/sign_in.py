@@ -15,7 +15,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from reconciler.clock import Clock
+from reconciler.core.clock import Clock
 from reconciler.extensions.provider import pages
 from reconciler.extensions.provider.functions import Visitor
 from reconciler.extensions.provider.intake import Refusal

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 
 _APPLICATION_ID = 0x52637076  # "Rcpv"
 _BUSY_TIMEOUT_MS = 10_000

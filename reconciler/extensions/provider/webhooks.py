@@ -14,8 +14,8 @@ from typing import Any
 import structlog
 
 from reconciler import signing
-from reconciler.clock import Clock
-from reconciler.errors import ReconcilerError
+from reconciler.core.clock import Clock
+from reconciler.core.errors import ReconcilerError
 from reconciler.extensions.provider.settings import ProviderSettings
 from reconciler.extensions.provider.store import Store
 from reconciler.transport import Transport

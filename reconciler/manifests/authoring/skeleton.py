@@ -11,11 +11,11 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from reconciler.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.model import Path
 from reconciler.kinds.base import Kind
 from reconciler.manifests.envelope import API_VERSION, manifest_model
 from reconciler.manifests.reading.scalars import resolve, written
-from reconciler.model import Path
 
 _COLUMNS = 100
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@-]*")

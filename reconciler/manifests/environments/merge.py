@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.core.model import Path
 from reconciler.manifests.environments.written import Written
 from reconciler.manifests.reading.compose import Document
-from reconciler.model import Path
 
 
 class Merged:

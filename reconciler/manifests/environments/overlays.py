@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from reconciler.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.model import Address, Path, Relocation, unpack_span
 from reconciler.kinds.base import Kind
 from reconciler.manifests.envelope import holds_secrets
 from reconciler.manifests.environments.merge import Merged
@@ -19,7 +20,6 @@ from reconciler.manifests.environments.written import Written, read_positions
 from reconciler.manifests.problems import describe, did_you_mean
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.naming import named
-from reconciler.model import Address, Path, Relocation, unpack_span
 
 PATTERN_SIGNS = (b"*", b"?")
 

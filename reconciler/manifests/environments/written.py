@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from reconciler.diagnostics import Span
+from reconciler.core.diagnostics import Span
+from reconciler.core.model import Path, unpack_span
 from reconciler.manifests.envelope import LifecycleBlock
 from reconciler.manifests.reading.compose import Document
-from reconciler.model import Path, unpack_span
 
 # What is no secret in an entry for one. A mistake there, such as a value one level too high, may be.
 _PLAIN = {

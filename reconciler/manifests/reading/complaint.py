@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
 
 NO_DOCUMENT_START = "did not find expected <document start>"
 

@@ -23,7 +23,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from reconciler.diagnostics import Diagnostic, Span
+from reconciler.core.diagnostics import Diagnostic, Span
+from reconciler.core.model import Path
 from reconciler.manifests.reading.complaint import NO_DOCUMENT_START
 from reconciler.manifests.reading.limits import (
     MOST_DEPTH,
@@ -38,7 +39,6 @@ from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, reso
 from reconciler.manifests.reading.spans import PathNode, SpanTable, key_child
 from reconciler.manifests.reading.syntax import explain
 from reconciler.manifests.reading.text import decode
-from reconciler.model import Path
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})

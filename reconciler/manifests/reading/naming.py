@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from reconciler.diagnostics import Span
-from reconciler.model import Path
+from reconciler.core.diagnostics import Span
+from reconciler.core.model import Path
 
 # Lower case, without `_`: what people call a value, here or in Kubernetes.
 VALUE_NAMES = frozenset(

@@ -6,7 +6,8 @@ from typing import Any
 
 from yaml.events import Event
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.model import Path, pack_span, unpack_span
 from reconciler.manifests.reading.limits import (
     MOST_DEPTH,
     MOST_DOCUMENT_EVENTS,
@@ -14,7 +15,6 @@ from reconciler.manifests.reading.limits import (
     MOST_FILE_EVENTS,
 )
 from reconciler.manifests.reading.naming import may_be_a_value, stands_alone
-from reconciler.model import Path, pack_span, unpack_span
 
 _TAG = re.compile(r"!\S*")
 

@@ -8,8 +8,8 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reconciler.core.model import Path
 from reconciler.manifests.reading.scalars import is_text
-from reconciler.model import Path
 
 _MOST_NODES = 200_000
 _MOST_SHAPES = 2_000

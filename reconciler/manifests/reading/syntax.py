@@ -12,7 +12,7 @@ from yaml.tokens import (
     FlowSequenceStartToken,
 )
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.manifests.advice import lookalike
 from reconciler.manifests.reading.complaint import (
     NO_COLON,

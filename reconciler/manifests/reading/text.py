@@ -2,7 +2,7 @@
 
 import re
 
-from reconciler.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
 
 MOST_BYTES = 4 << 20
 LONGEST_LINE = 1_000_000  # characters: a position has 20 bits for its column

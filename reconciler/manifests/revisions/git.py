@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 
 TIMEOUT_S = 120
 # Whoever calls us (a hook, another tool) may have pointed git at another repository, index or work tree.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.diagnostics import Diagnostic, error, warning
-from reconciler.errors import ReconcilerError
+from reconciler.core.diagnostics import Diagnostic, error, warning
+from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of
 from reconciler.manifests.reading.text import MOST_BYTES
 from reconciler.manifests.revisions.git import Git

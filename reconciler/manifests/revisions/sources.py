@@ -16,11 +16,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from reconciler.core.model import Path as Place
+from reconciler.core.model import Resource
 from reconciler.kinds.source import ValueSource, is_armored, source_ref
 from reconciler.manifests.revisions.git import Git
 from reconciler.manifests.revisions.revision import Revision
-from reconciler.model import Path as Place
-from reconciler.model import Resource
 
 _CHUNK = 1 << 20
 

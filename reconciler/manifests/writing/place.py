@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.encrypted import is_of_sops
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.reading.compose import compose

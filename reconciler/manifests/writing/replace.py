@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 
 _UNCHANGED = "no file was changed"
 _AGAIN = "run the command again"

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from reconciler.core.model import Path
 from reconciler.manifests.reading.scalars import written
-from reconciler.model import Path
 
 INDENT = "  "
 _LONGEST_KEY = 1000  # characters, also of its escapes: longer ones need a mark of their own

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler import signing
-from reconciler.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError
 from reconciler.extensions.provider import ProviderSettings, intake
 from tests.extensions.provider.stage import PUBLIC_URL, SECRET, Counting, Stage, StageClock, run, staged, told
 from tests.extensions.serve import Reply, order

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import StoreError
+from reconciler.core.errors import StoreError
 from reconciler.extensions.provider import store as stores
 from reconciler.extensions.provider.store import Store
 

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler import signing
-from reconciler.errors import Lost
+from reconciler.core.errors import Lost
 from reconciler.extensions.provider import ProviderSettings, Report
 from reconciler.extensions.provider.store import Store
 from reconciler.extensions.provider.webhooks import Outbox

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import structlog.testing
 
-from reconciler.errors import (
+from reconciler.core.errors import (
     Lost,
     NoSuchService,
     NotFound,
@@ -20,12 +20,12 @@ from reconciler.errors import (
     Unauthorized,
     Unreadable,
 )
+from reconciler.core.steps import PLATFORM
 from reconciler.extensions.client import ProviderClient
 from reconciler.platform.outcome import Verdict
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services import Services
 from reconciler.signing import Signed, verify
-from reconciler.steps import PLATFORM
 from reconciler.transport import Answer
 from tests.platform.script import Script, SimulatedClock, platform, reply
 

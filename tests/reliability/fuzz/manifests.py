@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from reconciler.diagnostics import Diagnostic, has_errors
-from reconciler.errors import ManifestError, ReconcilerError
+from reconciler.core.diagnostics import Diagnostic, has_errors
+from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.manifests.load import Loaded, load
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project

@@ -214,7 +214,7 @@ def _call(method: str, path: str) -> str:
 
 
 def _wrap_clock(boundaries: Boundaries) -> None:
-    from reconciler.clock import SystemClock
+    from reconciler.core.clock import SystemClock
 
     sleeping = SystemClock.sleep
 
@@ -230,8 +230,8 @@ def _wrap_clock(boundaries: Boundaries) -> None:
 def _wrap_steps(boundaries: Boundaries) -> None:
     """Each step has a task of its own, whose boundaries bear its name from here on."""
     from reconciler.cli.progress import PlainReporter
+    from reconciler.core.steps import Step
     from reconciler.execution.executor import Executor
-    from reconciler.steps import Step
 
     starting, stopping = PlainReporter.step_started, Executor.stop
     stopped = threading.Event()

@@ -108,7 +108,7 @@ def _unknown_restart_forgotten() -> None:
 
 
 def _lease_outlives_its_holder() -> None:
-    from reconciler.errors import Locked
+    from reconciler.core.errors import Locked
     from reconciler.state import leases
 
     taking = leases.take

@@ -9,14 +9,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from reconciler.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.model import Address
+from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
-from reconciler.model import Address
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
-from reconciler.reporter import Reporter
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources

@@ -12,8 +12,9 @@ from random import Random
 from typing import Any
 
 from reconciler.cli.apply import exit_code
-from reconciler.errors import ManifestError, ReconcilerError, Refused
-from reconciler.model import Address, owed_work
+from reconciler.core.errors import ManifestError, ReconcilerError, Refused
+from reconciler.core.model import Address, owed_work
+from reconciler.core.steps import Plan
 from reconciler.pipeline.apply import Applied
 from reconciler.pipeline.drift import find_drift
 from reconciler.pipeline.plan import make_plan
@@ -23,7 +24,6 @@ from reconciler.planning.saved import dump_plan
 from reconciler.reports.diagnostics import diagnostic_documents, render
 from reconciler.reports.documents import apply_document, drift_document, plan_document
 from reconciler.reports.text import render_drift, render_plan, render_results
-from reconciler.steps import Plan
 from tests.reliability.responses.line import Exchange, Mutator, Recorded
 from tests.reliability.responses.mutation import Given, Kind
 from tests.reliability.responses.rules import (

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from reconciler.errors import Lost, NotSent, TransportError
+from reconciler.core.errors import Lost, NotSent, TransportError
 from reconciler.sandbox.exchange import Response
 from reconciler.transport import Answer
 from tests.reliability.simulation.scenario import Fault

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from reconciler.model import Address, StateRecord
+from reconciler.core.model import Address, StateRecord
 from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.machine import Machine

@@ -15,9 +15,10 @@ from typing import Any, cast
 from anyio import to_thread
 
 from reconciler.cli.apply import exit_code
-from reconciler.diagnostics import Diagnostic, Severity
-from reconciler.errors import Locked, ManifestError, ReconcilerError, Refused
-from reconciler.model import Action, Address, Deletion, StateRecord
+from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
+from reconciler.core.model import Action, Address, Deletion, StateRecord
+from reconciler.core.steps import Plan
 from reconciler.pipeline.apply import Applied, apply, run_saved
 from reconciler.pipeline.drift import find_drift
 from reconciler.pipeline.plan import make_plan
@@ -26,7 +27,6 @@ from reconciler.pipeline.resolve import forget, resolve_unknown, settle_restart
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import sqlite
-from reconciler.steps import Plan
 from tests.reliability.simulation import invariants, people, wishes
 from tests.reliability.simulation.faults import STALE_S
 from tests.reliability.simulation.ghost import CANARY, Ghost, Violation

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reconciler.model import Address, Deletion, StateRecord
+from reconciler.core.model import Address, Deletion, StateRecord
 from reconciler.sandbox.exchange import Response
 from reconciler.state.store import Event, JournalEntry, Lease, State
 from tests.reliability.simulation.faults import LAG_S, STALE_S

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from reconciler.errors import Lost, TransportError
+from reconciler.core.errors import Lost, TransportError
 from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request, Response

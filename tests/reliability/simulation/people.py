@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from reconciler.model import Address, StateRecord
+from reconciler.core.model import Address, StateRecord
 from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.exchange import Request
 from reconciler.sandbox.volume import Volume

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from reconciler.model import Resource
+from reconciler.core.model import Resource
 
 # What a machine may be after a run that wanted it so. That a start was accepted is enough.
 POWERS = {

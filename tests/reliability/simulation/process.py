@@ -8,14 +8,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from reconciler.core.model import Action, Address
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
-from reconciler.model import Action, Address
 from reconciler.pipeline.project import Desired, Project
 from reconciler.platform.client import Platform
-from reconciler.reporter import Reporter
 from reconciler.secrets.sources import Sources
-from reconciler.steps import Plan
 from reconciler.transport import Answer
 from tests.reliability.simulation.faults import Channel
 from tests.reliability.simulation.ghost import CANARY, Ghost, Opened

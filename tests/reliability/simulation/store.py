@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from reconciler.errors import StoreError
-from reconciler.model import Address, StateRecord
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, StateRecord
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants

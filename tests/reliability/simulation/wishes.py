@@ -7,9 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from reconciler.diagnostics import Severity
+from reconciler.core.diagnostics import Severity
+from reconciler.core.model import Address, Resource
 from reconciler.manifests.load import load
-from reconciler.model import Address, Resource
 from reconciler.sandbox.secret import Secret
 from tests.reliability.simulation.ghost import Ghost
 from tests.reliability.simulation.power import POWERS

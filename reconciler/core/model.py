@@ -13,7 +13,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from reconciler.diagnostics import Span
+from reconciler.core.diagnostics import Span
 
 Path = tuple[str | int, ...]  # keys and list indices from the document's root: ("spec", "size_gb")
 

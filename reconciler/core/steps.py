@@ -10,14 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from reconciler.diagnostics import Diagnostic
-from reconciler.model import (
-    SENSITIVE,
-    Address,
-    Change,
-    Lifecycle,
-    Owed,
-)
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.model import SENSITIVE, Address, Change, Lifecycle, Owed
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 

@@ -24,7 +24,7 @@ A mutation never raises for what the platform answered: its outcome is data
 
 from collections.abc import Sequence
 
-from reconciler.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic
 
 
 class ReconcilerError(Exception):

@@ -1,7 +1,7 @@
 """Progress, as events that a front end may show. Every method does nothing here."""
 
-from reconciler.model import Address
-from reconciler.steps import Step
+from reconciler.core.model import Address
+from reconciler.core.steps import Step
 
 
 class Reporter:

@@ -1,0 +1,1 @@
+"""What every other part names: the core data, diagnostics, errors, the clock and the reporter."""
