@@ -15,27 +15,27 @@ SOURCE = Path(__file__).parent.parent / PACKAGE
 
 # From the bottom up, by the longest name that fits. A module imports those of lower levels, and of its own
 # level only those of the same name.
-CORE = frozenset({"core", "transport", "signing"})
+CORE = frozenset({"core", "services.transport", "services.signing", "services.wire"})
 LAYERS = (
-    {"wire", "explanations"},
+    {"services.machines.wire", "services.providers.wire", "explanations"},
     {"kinds"},
     {"planning", "manifests"},
-    {"platform", "state", "secrets", "settings"},
-    {"extensions"},
+    {"state", "secrets", "settings"},
     {"services"},
-    {"observe"},
+    {"extensions"},
     {"execution", "reports"},
     {"pipeline"},
     {"cli", "controller"},
     {"__main__"},
 )
 LEVELS = {name: level for level, names in enumerate((CORE, *LAYERS)) for name in names}
+WIRE = LAYERS[0] - {"explanations"}
 SANDBOX = "sandbox"  # stands beside the layers: it knows the platform, and nothing of what drives it
 
 KIT = "extensions.provider"  # a service of its own, with a store and servers; only cli imports it
 
 HOMES = {
-    "httpx": {"transport"},
+    "httpx": {"services.transport"},
     "yaml": {"manifests"},
     "sqlite3": {"state", KIT, SANDBOX},
     "psycopg": {"state", KIT},
@@ -106,7 +106,7 @@ def _allowed(owner: str, imported: str) -> bool:
     if owner == imported or imported in CORE:
         return True
     if owner == SANDBOX:
-        return imported == "wire"
+        return imported in WIRE
     if imported == SANDBOX:
         return owner == "cli"
     if owner not in LEVELS or imported not in LEVELS:
@@ -131,16 +131,24 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
 @pytest.mark.parametrize(
     ("file", "source", "problem"),
     [
-        ("kinds/volume.py", "from reconciler.platform.client import Platform", "1: kinds imports platform"),
+        ("kinds/volume.py", "from reconciler.services.client import Platform", "1: kinds imports services"),
         ("planning/match.py", "import reconciler.manifests.load", "1: planning imports manifests"),
-        ("core/model.py", "from reconciler.wire import volume", "1: core imports wire"),
+        (
+            "core/model.py",
+            "from reconciler.services.machines.wire import volume",
+            "1: core imports services.machines.wire",
+        ),
         ("observe.py", "from reconciler import pipeline", "1: observe imports pipeline"),
         ("state/sqlite.py", "from ..execution import executor", "1: state imports execution"),
         ("sandbox/core.py", "from reconciler.kinds.base import Kind", "1: sandbox imports kinds"),
         ("pipeline/plan.py", "from reconciler.sandbox import serve", "1: pipeline imports sandbox"),
         ("cli/new.py", "import reconciler.unplaced", "1: cli imports unplaced"),
-        ("unplaced.py", "import reconciler.wire", "1: unplaced imports wire"),
-        ("platform/client.py", "import httpx", "1: platform imports httpx"),
+        (
+            "unplaced.py",
+            "import reconciler.services.machines.wire",
+            "1: unplaced imports services.machines.wire",
+        ),
+        ("services/client.py", "import httpx", "1: services imports httpx"),
         ("cli/state.py", "from sqlite3 import connect", "1: cli imports sqlite3"),
         ("settings.py", "import yaml", "1: settings imports yaml"),
         ("cli/secret.py", "import pyrage", "1: cli imports pyrage"),
@@ -150,13 +158,13 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
         ("execution/executor.py", "import sys\nsys.stderr.write('no')", "2: execution uses sys.stderr"),
         ("kinds/secret.py", "def late():\n    import httpx", "2: kinds imports httpx"),
         (
-            "wire/base.py",
+            "services/wire.py",
             """
             from typing import TYPE_CHECKING
             if TYPE_CHECKING:
                 from reconciler.kinds import base
             """,
-            "4: wire imports kinds",
+            "4: services.wire imports kinds",
         ),
     ],
 )
@@ -173,9 +181,13 @@ def test_what_the_design_allows_is_no_breach(tmp_path: Path) -> None:
         "cli/sandbox.py",
         "from reconciler.sandbox import serve\nfrom reconciler.core.model import X",
     )
-    _plant(tmp_path, "sandbox/core.py", "import sqlite3\nimport fastapi\nfrom reconciler.wire import base")
+    _plant(
+        tmp_path,
+        "sandbox/core.py",
+        "import sqlite3\nimport fastapi\nfrom reconciler.services.machines.wire import base",
+    )
     _plant(tmp_path, "execution/a.py", "from .b import c\nfrom reconciler.planning import match")
-    _plant(tmp_path, "transport.py", "import httpx\nfrom reconciler.core.errors import Lost")
+    _plant(tmp_path, "services/transport.py", "import httpx\nfrom reconciler.core.errors import Lost")
     assert breaches(tmp_path) == []
 
 

@@ -72,7 +72,7 @@ def command(
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.apply import PlanRefused, apply, run_saved
     from reconciler.pipeline.project import Desired
-    from reconciler.services import providers_of
+    from reconciler.services.registry import providers_of
 
     if plan_file is not None and paths:
         raise click.UsageError("--plan runs a saved plan; it takes no PATH")

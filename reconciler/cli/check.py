@@ -73,7 +73,7 @@ def command(
     """
     from reconciler.extensions.check.run import Report, selected
     from reconciler.extensions.check.subject import SignInSubject, Subject
-    from reconciler.transport import HttpxTransport
+    from reconciler.services.transport import HttpxTransport
 
     try:
         HttpxTransport(url)

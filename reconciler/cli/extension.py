@@ -15,8 +15,8 @@ from reconciler.core.model import Address
 from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
-    from reconciler.extensions.client import ProviderClient
     from reconciler.pipeline.extension import ShownExtension
+    from reconciler.services.providers.client import ProviderClient
     from reconciler.state.store import Store
 
 T = TypeVar("T")

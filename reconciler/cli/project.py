@@ -24,15 +24,15 @@ from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
-from reconciler.extensions.client import ProviderClient
 from reconciler.kinds import find_kinds
 from reconciler.pipeline.project import Desired, Project
-from reconciler.platform.client import Platform
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Allowed, Sources
+from reconciler.services.client import Platform
+from reconciler.services.providers.client import ProviderClient
+from reconciler.services.transport import HttpxTransport
 from reconciler.settings import Found, Settings
 from reconciler.state import open_store
-from reconciler.transport import HttpxTransport
 
 SANDBOX_TOKEN = "sandbox"  # noqa: S105 - the default of `reconcile sandbox`; it protects nothing
 SANDBOX_CLOCK = "x600"

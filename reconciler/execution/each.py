@@ -15,8 +15,8 @@ from reconciler.core.steps import EACH_KEY, EACH_VALUE, ForEach, OutputRef, Step
 from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.platform.answers import cleaned
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.services.answers import cleaned
 
 KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose
 

@@ -29,10 +29,10 @@ from reconciler.execution.values import (
 )
 from reconciler.execution.waiting import wait_for
 from reconciler.planning.match import possible
-from reconciler.platform.outcome import Outcome, Verdict
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services import Services
+from reconciler.services.outcome import Outcome, Verdict
+from reconciler.services.registry import Services
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
 READ_LAG_S = 15  # a read may show the old size for 10 s. Source: platform notes, "Volumes"

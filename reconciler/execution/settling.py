@@ -10,7 +10,7 @@ from reconciler.core.errors import PlatformError
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.planning.match import matching, possible
-from reconciler.services import Services
+from reconciler.services.registry import Services
 
 LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed
 

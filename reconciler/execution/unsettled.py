@@ -13,7 +13,7 @@ from reconciler.execution.leasing import leased
 from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.settling import Settlement, candidates, judge, left_of_window, settle
-from reconciler.services import Services
+from reconciler.services.registry import Services
 from reconciler.state.store import JournalEntry, State, Store
 
 

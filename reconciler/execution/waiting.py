@@ -9,7 +9,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
 from reconciler.core.steps import Condition, OutputRef, Wait
 from reconciler.execution.values import Outputs, dig, fill_path
-from reconciler.services import Services
+from reconciler.services.registry import Services
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0

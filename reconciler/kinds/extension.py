@@ -44,7 +44,7 @@ from reconciler.core.steps import (
 )
 from reconciler.kinds import secret
 from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, path_of, segment
-from reconciler.wire.extension import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
+from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
 
 KEPT_KEY = "config."
 POLL_S = 2.0  # between looks at a resource that is being provisioned. Source: platform notes

@@ -68,7 +68,7 @@ class ExtensionProviderKind(Kind):
             if problem:
                 yield error("invalid-value", f"`{name}` is not valid: {problem}", span("spec", name))
         if spec.base_url and spec.base_url.startswith("http:") and not wrong["base_url"]:
-            from reconciler.transport import is_loopback  # needs anyio: only where somebody asks
+            from reconciler.services.transport import is_loopback  # needs anyio: only where somebody asks
 
             if not is_loopback(spec.base_url):
                 yield error(

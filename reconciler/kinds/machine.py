@@ -19,7 +19,7 @@ from reconciler.core.steps import Call, Condition, Read, Step, Wait
 from reconciler.kinds.base import Field, Kind, Moves, Power, Spec, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.restarts import RUNNING, STALE
-from reconciler.wire.base import parse_time
+from reconciler.services.wire import parse_time
 
 UNKNOWN = "unknown"
 LARGEST_MB = 2048

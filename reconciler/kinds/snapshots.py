@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.kinds.base import Subject, path_of, segment
-from reconciler.wire.base import parse_time
+from reconciler.services.wire import parse_time
 
 SNAPSHOT_SERVES = timedelta(hours=1)  # so long one taken before a call serves when the call is tried again
 

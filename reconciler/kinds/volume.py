@@ -33,7 +33,7 @@ from reconciler.kinds.snapshots import (
     snapshot_step,
     volume_path,
 )
-from reconciler.wire.volume import GONE_STATES
+from reconciler.services.machines.wire.volume import GONE_STATES
 
 DEFAULT_SIZE_GB = 3
 MOST_GB = 100_000  # the document names no largest size; one in bytes is a mistake

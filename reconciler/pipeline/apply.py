@@ -25,7 +25,7 @@ from reconciler.planning.decide import inferred_warning
 from reconciler.planning.fingerprint import digest_now
 from reconciler.planning.moves import carried_out
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services import providers_of
+from reconciler.services.registry import providers_of
 from reconciler.state.store import Lease, State
 
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan

@@ -6,11 +6,11 @@ from typing import Any
 
 from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
 from reconciler.core.model import Address, StateRecord
-from reconciler.extensions.client import ProviderClient
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.kinds.extension_provider import ID
 from reconciler.pipeline.unrecorded import not_recorded
+from reconciler.services.providers.client import ProviderClient
 from reconciler.state.store import Store
 
 KIND = "Extension"

@@ -17,7 +17,7 @@ from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.moves import earlier_addresses, follow_moves
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.services import providers_of
+from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
 
 PROVIDE_HELP = "provide it where apply runs"

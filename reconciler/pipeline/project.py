@@ -9,10 +9,10 @@ from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Read
 from reconciler.execution.limits import Limits
-from reconciler.observe import observe
-from reconciler.platform.client import Platform
 from reconciler.secrets.sources import Sources
-from reconciler.services import Provider, Services
+from reconciler.services.client import Platform
+from reconciler.services.observe import observe
+from reconciler.services.registry import Provider, Services
 from reconciler.state.store import Store
 
 

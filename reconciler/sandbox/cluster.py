@@ -14,8 +14,8 @@ from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
-from reconciler.wire import cluster as wires
-from reconciler.wire.base import parse_time
+from reconciler.services.machines.wire import cluster as wires
+from reconciler.services.wire import parse_time
 
 # plan → (cpu_kind, cpus, memory_mb)
 PLANS: Mapping[str, tuple[str, int, int]] = {

@@ -33,8 +33,8 @@ from reconciler.sandbox.registration import (
 )
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, World
-from reconciler.wire import machine as wires
-from reconciler.wire.base import parse_time
+from reconciler.services.machines.wire import machine as wires
+from reconciler.services.wire import parse_time
 
 if TYPE_CHECKING:
     from reconciler.sandbox.core import Sandbox

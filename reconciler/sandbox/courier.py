@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from reconciler import signing
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.billing import ONE
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.delivery import DELIVERED, FAILED, Delivery, waiting
 from reconciler.sandbox.provider import Provider
-from reconciler.transport import HttpxTransport, Transport
+from reconciler.services import signing
+from reconciler.services.transport import HttpxTransport, Transport
 
 MOST_ATTEMPTS = 5
 DEADLINE_S = 10.0

@@ -21,7 +21,7 @@ from reconciler.sandbox.routing import Route
 from reconciler.sandbox.secret import Secret
 from reconciler.sandbox.volume import Volume
 from reconciler.sandbox.world import App, World
-from reconciler.wire.base import Wire
+from reconciler.services.wire import Wire
 
 if TYPE_CHECKING:
     from reconciler.sandbox.core import Sandbox

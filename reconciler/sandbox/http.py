@@ -20,7 +20,7 @@ from reconciler.sandbox.catalog import OPEN, ROUTES
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.description import VERSION, complete, described
 from reconciler.sandbox.exchange import Request, Response
-from reconciler.signing import MAX_SIGNED
+from reconciler.services.signing import MAX_SIGNED
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 SLOWEST_BODY_S = 10.0

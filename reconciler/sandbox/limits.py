@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reconciler.sandbox.exchange import Refusal, Request
 from reconciler.sandbox.world import World
-from reconciler.signing import MAX_SIGNED
+from reconciler.services.signing import MAX_SIGNED
 
 
 class Limit(NamedTuple):

@@ -14,7 +14,7 @@ from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.volume import Volume
 from reconciler.sandbox.world import Thing, Transitions, World
-from reconciler.wire import machine as wires
+from reconciler.services.machines.wire import machine as wires
 
 YEAR_ONE_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # stands for "not known"
 RUNNING = ("started", "running")  # two words for one state

@@ -11,7 +11,7 @@ from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.machine import RUNNING, YEAR_ONE_S, Machine, boot, mounted, required, shown_state
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Transition, Transitions, World
-from reconciler.wire import machine as wires
+from reconciler.services.machines.wire import machine as wires
 
 LARGEST_MB = 2048
 UPDATED_SINCE = datetime(2024, 6, 20, 20, tzinfo=UTC).timestamp()

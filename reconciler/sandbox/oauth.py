@@ -22,8 +22,8 @@ from reconciler.sandbox.exchange import Request, Response, reply
 from reconciler.sandbox.provider import Provider, User, by_client_id
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
-from reconciler.wire.base import Wire
-from reconciler.wire.extension import OAuthToken
+from reconciler.services.providers.wire import OAuthToken
+from reconciler.services.wire import Wire
 
 CODE_S = 600
 ACCESS_S = 7200

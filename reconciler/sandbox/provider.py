@@ -18,7 +18,7 @@ from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.registration import NAME
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transitions, World
-from reconciler.transport import HttpxTransport
+from reconciler.services.transport import HttpxTransport
 
 ENCODINGS = ("hex", "base64")
 ROLES = ("admin", "member")

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from reconciler.wire.base import Wire
+from reconciler.services.wire import Wire
 
 # What every client can put into a path.
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$"

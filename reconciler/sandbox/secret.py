@@ -13,7 +13,7 @@ from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Thing, Transitions, World
-from reconciler.wire import secret as wires
+from reconciler.services.machines.wire import secret as wires
 
 
 @dataclass

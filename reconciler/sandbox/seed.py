@@ -29,7 +29,7 @@ from reconciler.sandbox.seed_form import (
 )
 from reconciler.sandbox.volume import DAY_S, Snapshot, Volume, free_zone, settle_in
 from reconciler.sandbox.world import App, World
-from reconciler.wire.base import parse_time
+from reconciler.services.wire import parse_time
 
 _GB = 1000**3
 

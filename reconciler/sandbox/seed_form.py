@@ -11,9 +11,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from reconciler.sandbox.clock import LATEST_S, YEAR_ONE
 from reconciler.sandbox.fields import NOT_BLANK
 from reconciler.sandbox.registration import NAME
-from reconciler.wire.base import parse_time
-from reconciler.wire.cluster import PLANS
-from reconciler.wire.volume import LARGEST_GB
+from reconciler.services.machines.wire.cluster import PLANS
+from reconciler.services.machines.wire.volume import LARGEST_GB
+from reconciler.services.wire import parse_time
 
 CLUSTER_STATES = ("creating", "initializing", "ready", "failed", "error", "deleting", "deleted")
 # Source: platform notes, "Volumes", "Snapshots" and "Machines".

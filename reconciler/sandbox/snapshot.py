@@ -11,7 +11,7 @@ from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.volume import DAY_S, Snapshot, Volume, required
 from reconciler.sandbox.world import Transition, Transitions, World
-from reconciler.wire import volume as wires
+from reconciler.services.machines.wire import volume as wires
 
 SCHEDULED_S = 2
 RUNNING_S = 10

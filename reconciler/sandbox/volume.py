@@ -16,7 +16,7 @@ from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Thing, Transition, Transitions, World
-from reconciler.wire import volume as wires
+from reconciler.services.machines.wire import volume as wires
 
 DEFAULT_SIZE_GB = 3
 DEFAULT_RETENTION = 5

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler import signing
 from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.provider import DELETED, Provider, report
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transitions, World
-from reconciler.wire.base import Wire
-from reconciler.wire.extension import ACTIONS, ExtensionWebhook
+from reconciler.services import signing
+from reconciler.services.providers.wire import ACTIONS, ExtensionWebhook
+from reconciler.services.wire import Wire
 
 PREFIX = "/webhooks/"
 

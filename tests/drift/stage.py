@@ -21,8 +21,8 @@ from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.sharing import Environments
 from reconciler.planning.acceptance import Acceptance
-from reconciler.platform.client import Platform
 from reconciler.secrets.sources import Sources
+from reconciler.services.client import Platform
 from reconciler.state.store import State
 from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform, ReadOnlyStore
 

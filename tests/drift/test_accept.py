@@ -21,8 +21,8 @@ from reconciler.pipeline.accept import accept
 from reconciler.pipeline.drift import Drift, Drifted
 from reconciler.pipeline.project import Desired
 from reconciler.planning.acceptance import Acceptance
-from reconciler.wire.extension import Extension
-from reconciler.wire.volume import Volume
+from reconciler.services.machines.wire.volume import Volume
+from reconciler.services.providers.wire import Extension
 from tests.drift.stage import DATA, VOLUME, Stage
 from tests.reports.plans import EMPTY
 

@@ -9,14 +9,14 @@ import anyio
 import pytest
 
 from reconciler.core.errors import Refused
-from reconciler.extensions.client import ProviderClient
 from reconciler.pipeline import drift as drifting
 from reconciler.pipeline.project import read_all
-from reconciler.platform.client import Platform
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.transport import GetOnly
+from reconciler.services.client import Platform
+from reconciler.services.providers.client import ProviderClient
+from reconciler.services.transport import GetOnly
 from tests.drift.stage import VOLUME, Stage
-from tests.platform.script import Script, SimulatedClock, reply
+from tests.services.script import Script, SimulatedClock, reply
 
 URL = "https://platform.example/v1/apps/shop/volumes"
 

@@ -22,13 +22,13 @@ from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
-from reconciler.platform.client import Platform
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
+from reconciler.services.client import Platform
+from reconciler.services.transport import Answer
 from reconciler.state.sqlite import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Lease, Restored, State, Store
-from reconciler.transport import Answer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SETTLE_S = 60.0

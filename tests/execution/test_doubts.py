@@ -11,8 +11,8 @@ from reconciler.core.steps import Plan
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Moved, PlanRefused, apply
 from reconciler.pipeline.project import Desired
+from reconciler.services.transport import Answer
 from reconciler.state.store import Event, JournalEntry
-from reconciler.transport import Answer
 from tests.execution.stage import Stage, cluster, loaded, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio

@@ -12,11 +12,11 @@ from reconciler.core.errors import Lost
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Step
 from reconciler.execution.recorder import Recorder
-from reconciler.extensions.client import ProviderClient
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.project import Desired
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.transport import Answer
+from reconciler.services.providers.client import ProviderClient
+from reconciler.services.transport import Answer
 from tests.execution.stage import Stage, Time, loaded, outcomes
 
 pytestmark = pytest.mark.anyio

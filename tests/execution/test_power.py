@@ -11,7 +11,7 @@ from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import run_saved
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.machine import Machine
-from reconciler.wire.shapes import read_shape
+from reconciler.services.shapes import read_shape
 from tests.execution.stage import Stage, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio

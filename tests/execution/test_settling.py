@@ -7,7 +7,7 @@ import pytest
 from reconciler.core.model import Address
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.pipeline.resolve import resolve_unknown
-from reconciler.transport import Answer
+from reconciler.services.transport import Answer
 from tests.execution.stage import SETTLE_S, Stage, outcomes, volume
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reconciler import signing
+from reconciler.services import signing
 from tests.extensions.postgres import Postgres
 
 SIGNING_SECRET = "signing-secret-of-the-tests"

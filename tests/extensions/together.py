@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.signing import Encoding
+from reconciler.services.signing import Encoding
 from tests.cli.harness import Sandbox, serving
 from tests.extensions.postgres import Postgres
 from tests.extensions.serve import (

@@ -18,8 +18,8 @@ from reconciler.pipeline.importing import Planned, Unmanaged, arrange, find_unma
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.searching import Wanted
-from reconciler.platform.client import Platform
 from reconciler.secrets.sources import Sources
+from reconciler.services.client import Platform
 from reconciler.state.store import JournalEntry, State
 from tests.kinds.case import BASE_URL, CaseClock, LivePlatform, ReadOnlyStore
 

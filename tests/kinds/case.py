@@ -40,19 +40,19 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
-from reconciler.extensions.client import ProviderClient
 from reconciler.manifests.load import load
 from reconciler.pipeline.drift import find_drift
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
-from reconciler.platform.client import Platform
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import plan_document
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources
+from reconciler.services.client import Platform
+from reconciler.services.providers.client import ProviderClient
+from reconciler.services.transport import Answer
 from reconciler.state.store import Event, JournalEntry, Lease, Restored, State
-from reconciler.transport import Answer
 
 MANIFEST = "manifests.yaml"
 KEY = bytes(range(32))

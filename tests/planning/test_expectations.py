@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.steps import Expectation
 from reconciler.planning.fingerprint import digest_absence, digest_now, digest_object
-from reconciler.wire.volume import Volume
+from reconciler.services.machines.wire.volume import Volume
 from tests.planning.plans import plan_of
 
 # The volume of kinds/volume/grow_and_change_retention, as that case lists it.

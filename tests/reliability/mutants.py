@@ -56,7 +56,7 @@ def _mutant(name: str, file: str, old: str, new: str) -> Mutant:
     return Mutant(name, (Change(file, old, new),))
 
 
-OUTCOME = "platform/outcome.py"
+OUTCOME = "services/outcome.py"
 EXECUTOR = "execution/executor.py"
 SETTLING = "execution/settling.py"
 UNSETTLED = "execution/unsettled.py"
@@ -69,7 +69,7 @@ RESTARTS = "kinds/restarts.py"
 DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
 PLANNER = "planning/planner.py"
-CLIENT = "platform/client.py"
+CLIENT = "services/client.py"
 JOURNAL = "state/journal.py"
 LEASES = "state/leases.py"
 
@@ -119,7 +119,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the 404 of an app is taken as that of the object, so that a delete counts as done",
-        "platform/refusals.py",
+        "services/refusals.py",
         '    _row(Refusal.APP_MISSING, (404,), r"could not find app\\b"),\n',
         "",
     ),

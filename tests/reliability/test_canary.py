@@ -12,8 +12,6 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.platform.calls import TOKEN as RECORDED_TOKEN
-from tests.platform.calls import VALUE as RECORDED_VALUE
 from tests.reliability.canary.forms import FORMS, Scanner
 from tests.reliability.canary.runs import (
     ENV,
@@ -27,6 +25,8 @@ from tests.reliability.canary.runs import (
 )
 from tests.reliability.canary.scenarios import SCENARIOS
 from tests.reliability.canary.victim import LEAKS
+from tests.services.calls import TOKEN as RECORDED_TOKEN
+from tests.services.calls import VALUE as RECORDED_VALUE
 
 VALUE = ENV
 RAW = VALUE.encode()

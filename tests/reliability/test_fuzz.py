@@ -19,9 +19,9 @@ from reconciler.execution.settling import Settlement
 from reconciler.manifests import loader as loading
 from reconciler.manifests.reading import complaint
 from reconciler.pipeline.project import Project
-from reconciler.platform import client, outcome
-from reconciler.platform.client import Platform
-from reconciler.platform.outcome import Outcome, Verdict
+from reconciler.services import client, outcome
+from reconciler.services.client import Platform
+from reconciler.services.outcome import Outcome, Verdict
 from tests.reliability.fuzz import campaign, manifests
 from tests.reliability.fuzz.campaign import Report, run
 from tests.reliability.fuzz.mutation import Files

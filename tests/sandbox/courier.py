@@ -8,7 +8,7 @@ import anyio
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.courier import Courier
-from reconciler.transport import Answer
+from reconciler.services.transport import Answer
 from tests.sandbox.platform import Platform
 
 

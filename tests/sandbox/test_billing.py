@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler import signing
 from reconciler.sandbox.billing import LEAST_S
 from reconciler.sandbox.volume import DAY_S
+from reconciler.services import signing
 from tests.sandbox.courier import Played, Sent
 from tests.sandbox.platform import NOON, Platform
 from tests.sandbox.receiver import receiving

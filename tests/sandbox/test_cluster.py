@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.wire.cluster import Cluster
+from reconciler.services.machines.wire.cluster import Cluster
 from tests.sandbox.platform import Platform
 
 PROVISIONING_S = 150

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from reconciler.sandbox.catalog import ROUTES
-from reconciler.wire.base import parse_time
-from tests.platform.calls import CASSETTES, WORLD
+from reconciler.services.wire import parse_time
 from tests.sandbox.platform import Platform
+from tests.services.calls import CASSETTES, WORLD
 
 RECORDED = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
 

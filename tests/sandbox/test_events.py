@@ -10,10 +10,10 @@ import httpx
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_binary_event
 
-from reconciler import signing
 from reconciler.core.errors import Lost, NotSent
 from reconciler.sandbox import delivery
 from reconciler.sandbox.plugin import RunningSandbox
+from reconciler.services import signing
 from tests.sandbox.courier import Played, Sent
 from tests.sandbox.platform import Platform
 from tests.sandbox.receiver import Received, receiving

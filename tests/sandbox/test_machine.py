@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.wire.machine import Machine
-from reconciler.wire.shapes import read_shape
+from reconciler.services.machines.wire.machine import Machine
+from reconciler.services.shapes import read_shape
 from tests.sandbox.platform import Platform
 
 MACHINES = "/v1/apps/shop/machines"

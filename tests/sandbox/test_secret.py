@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.wire.secret import SecretReply
+from reconciler.services.machines.wire.secret import SecretReply
 from tests.sandbox.platform import Platform
 
 SECRETS = "/v1/apps/shop/secrets"

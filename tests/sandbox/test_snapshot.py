@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.wire.volume import Snapshot
+from reconciler.services.machines.wire.volume import Snapshot
 from tests.sandbox.platform import Platform
 
 VOLUMES = "/v1/apps/shop/volumes"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.wire.volume import Volume
+from reconciler.services.machines.wire.volume import Volume
 from tests.sandbox.platform import Platform
 
 VOLUMES = "/v1/apps/shop/volumes"

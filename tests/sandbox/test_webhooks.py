@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from reconciler import signing
 from reconciler.sandbox import http
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.limits import WEBHOOKS
 from reconciler.sandbox.plugin import RunningSandbox
+from reconciler.services import signing
 from tests.sandbox.platform import NOON, Platform
 from tests.sandbox.test_http import served
 

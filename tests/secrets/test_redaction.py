@@ -7,7 +7,7 @@ from reconciler.core.model import SENSITIVE, Address
 from reconciler.core.steps import OutputRef, SecretRef, Template
 from reconciler.secrets.redaction import redact, redact_event
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.wire.secret import SecretReply
+from reconciler.services.machines.wire.secret import SecretReply
 
 VOLUME = Address("Volume", "data", "shop")
 

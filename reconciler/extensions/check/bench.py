@@ -13,9 +13,9 @@ from reconciler.extensions.check import raw
 from reconciler.extensions.check.evidence import Exchange, parsed, values_of
 from reconciler.extensions.check.request import Draft, Request
 from reconciler.extensions.check.subject import Subject
-from reconciler.signing import HEADER
-from reconciler.transport import Answer, Transport
-from reconciler.wire.extension import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
+from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
+from reconciler.services.signing import HEADER
+from reconciler.services.transport import Answer, Transport
 
 POLL_S = 2.0
 GONE = (404, 410)

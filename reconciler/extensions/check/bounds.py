@@ -11,7 +11,7 @@ from reconciler.extensions.check.catalog import check
 from reconciler.extensions.check.events import PATH
 from reconciler.extensions.check.evidence import Exchange
 from reconciler.extensions.check.request import Request
-from reconciler.signing import MAX_SIGNED
+from reconciler.services.signing import MAX_SIGNED
 
 _CAPS = "this project's rule for providers (docs/provider-check.md); the API document names no limit"
 

@@ -9,7 +9,7 @@ from reconciler.core.errors import TransportError
 from reconciler.extensions.check.bench import Bench, Unmet
 from reconciler.extensions.check.evidence import Exchange
 from reconciler.extensions.check.request import Request
-from reconciler.transport import Answer
+from reconciler.services.transport import Answer
 
 REDIRECTS = (301, 302, 303, 307, 308)
 _NEXT_COOKIE = re.compile(r", (?=[^;,=\s]+=)")  # the transport joins equal headers; a date has no `=`

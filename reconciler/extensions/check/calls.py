@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.extensions.check.bench import GONE, POLL_S, Bench, NotChecked, Unmet, object_of, path_of, same
 from reconciler.extensions.check.catalog import check
 from reconciler.extensions.check.evidence import Exchange
-from reconciler.wire.extension import FAILED_STATUSES, GONE_STATUSES
+from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNKNOWN = "check-there-is-no-such-resource"

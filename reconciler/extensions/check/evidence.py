@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reconciler.extensions.check.request import Request
-from reconciler.signing import HEADER
-from reconciler.transport import Answer
+from reconciler.services.signing import HEADER
+from reconciler.services.transport import Answer
 
 MASK = "(sensitive)"
 _MOST = 400  # characters of a body

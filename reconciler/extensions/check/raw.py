@@ -1,6 +1,6 @@
 """Requests that no HTTP client sends: one header twice, a body that ends too early or never.
 
-`reconciler.transport` takes one value for each header and sends whole bodies only, as it should; so these
+`services.transport` takes one value for each header and sends whole bodies only, as it should; so these
 few go over a plain socket. Proxies are not used for them.
 """
 
@@ -17,8 +17,8 @@ from anyio.abc import ByteStream
 
 from reconciler.core.errors import Lost, NotSent
 from reconciler.extensions.check.request import Request
-from reconciler.signing import HEADER
-from reconciler.transport import Answer
+from reconciler.services.signing import HEADER
+from reconciler.services.transport import Answer
 
 _MOST = 1024 * 1024
 

@@ -9,7 +9,7 @@ from reconciler.extensions.check.catalog import Check, add, check
 from reconciler.extensions.check.evidence import parsed
 from reconciler.extensions.check.forgeries import FORGERIES, Forgery
 from reconciler.extensions.check.request import Draft, Request
-from reconciler.transport import Answer
+from reconciler.services.transport import Answer
 
 _DEMAND = "it is answered 401, in the same words as every other refusal, and changes nothing"
 _NONCE = "platform API, 2.7: a nonce is unique per request; 5.2 rule 2"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from reconciler.signing import Encoding, signature
+from reconciler.services.signing import Encoding, signature
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from reconciler.extensions.check.bench import (
 from reconciler.extensions.check.catalog import CHECKS, Check
 from reconciler.extensions.check.evidence import came, sent
 from reconciler.extensions.check.subject import Subject
-from reconciler.transport import HttpxTransport, Transport
+from reconciler.services.transport import HttpxTransport, Transport
 
 # Importing these fills the table; the order of the run is the order here.
 GROUPS = {

@@ -9,7 +9,7 @@ from reconciler.extensions.check.browser import REDIRECTS, Browser
 from reconciler.extensions.check.catalog import check
 from reconciler.extensions.check.evidence import parsed
 from reconciler.extensions.check.subject import SignInSubject
-from reconciler.transport import Answer
+from reconciler.services.transport import Answer
 
 _AUTHORIZE = "/oauth/authorize"
 _NOTES = "notes, Extension providers: `state` single-use and bound to the session, PKCE S256"

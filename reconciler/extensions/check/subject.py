@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.signing import Encoding
+from reconciler.services.signing import Encoding
 
 
 @dataclass(frozen=True, slots=True)

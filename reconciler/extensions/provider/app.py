@@ -28,8 +28,8 @@ from reconciler.extensions.provider.settings import CALLBACK_PATH, EVENTS_PATH, 
 from reconciler.extensions.provider.sign_in import SignIn
 from reconciler.extensions.provider.store import Store
 from reconciler.extensions.provider.webhooks import Outbox
-from reconciler.signing import NotAuthentic
-from reconciler.transport import HttpxTransport, Transport
+from reconciler.services.signing import NotAuthentic
+from reconciler.services.transport import HttpxTransport, Transport
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 _WATCH_EVERY_S = 60.0

@@ -9,10 +9,10 @@ import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from reconciler import signing
 from reconciler.core.clock import Clock
 from reconciler.extensions.provider.settings import ProviderSettings
 from reconciler.extensions.provider.store import Store
+from reconciler.services import signing
 
 BODY_S = 10.0
 _BURST_S = 2.0

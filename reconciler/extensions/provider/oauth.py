@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.extensions.provider.settings import SignInSettings
-from reconciler.transport import Answer, Transport
-from reconciler.wire.extension import TokenInfo
+from reconciler.services.providers.wire import TokenInfo
+from reconciler.services.transport import Answer, Transport
 
 _DEADLINE_S = 10.0
 

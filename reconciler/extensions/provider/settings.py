@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.signing import Encoding
-from reconciler.transport import is_loopback
+from reconciler.services.signing import Encoding
+from reconciler.services.transport import is_loopback
 
 EVENTS_PATH = "/extensions/events"
 CALLBACK_PATH = "/sign-in/callback"

@@ -24,7 +24,7 @@ from reconciler.extensions.provider.resources import Resources
 from reconciler.extensions.provider.settings import CALLBACK_PATH, ProviderSettings
 from reconciler.extensions.provider.store import Store
 from reconciler.extensions.provider.webhooks import Outbox
-from reconciler.transport import Transport
+from reconciler.services.transport import Transport
 
 STATE_S = 600
 LONGEST_SESSION_S = 8 * 3600

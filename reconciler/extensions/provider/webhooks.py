@@ -13,12 +13,12 @@ from typing import Any
 
 import structlog
 
-from reconciler import signing
 from reconciler.core.clock import Clock
 from reconciler.core.errors import ReconcilerError
 from reconciler.extensions.provider.settings import ProviderSettings
 from reconciler.extensions.provider.store import Store
-from reconciler.transport import Transport
+from reconciler.services import signing
+from reconciler.services.transport import Transport
 
 FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 900.0

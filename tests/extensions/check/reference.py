@@ -1,6 +1,6 @@
 """A small provider of the tests' own, which does all that is demanded; each defect breaks one thing.
 
-It shares no code with the kit that `reconcile provider serve` is built with, nor with `reconciler.signing`:
+It shares no code with the kit that `reconcile provider serve` is built with, nor with `services.signing`:
 what the check finds in it says something about the check.
 """
 

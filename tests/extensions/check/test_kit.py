@@ -12,7 +12,6 @@ import anyio
 import pytest
 from starlette.requests import Request
 
-from reconciler import signing
 from reconciler.extensions.check.subject import SignInSubject, Subject
 from reconciler.extensions.provider import (
     Cost,
@@ -29,6 +28,7 @@ from reconciler.extensions.provider import Report as Status
 from reconciler.extensions.provider.intake import Intake, Refusal
 from reconciler.extensions.provider.oauth import OAuth
 from reconciler.extensions.provider.resources import Resources
+from reconciler.services import signing
 from tests.extensions.check.bout import HastyClock, checked, failed
 from tests.extensions.check.reference import SIGNING, USER, WEBHOOK, listening
 

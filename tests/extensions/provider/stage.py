@@ -14,7 +14,6 @@ import anyio
 from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
 
-from reconciler import signing
 from reconciler.extensions.provider import (
     Cost,
     Kit,
@@ -25,7 +24,8 @@ from reconciler.extensions.provider import (
     Visitor,
     create_app,
 )
-from reconciler.transport import Transport
+from reconciler.services import signing
+from reconciler.services.transport import Transport
 from tests.extensions.serve import Platform, Reply, order
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

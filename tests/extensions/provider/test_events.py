@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler import signing
 from reconciler.extensions.provider import MachineEvent
+from reconciler.services import signing
 from tests.extensions.provider.stage import SECRET, Counting, Stage, run, staged, told
 from tests.extensions.serve import Reply
 

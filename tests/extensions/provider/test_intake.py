@@ -9,9 +9,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler import signing
 from reconciler.core.errors import ReconcilerError
 from reconciler.extensions.provider import ProviderSettings, intake
+from reconciler.services import signing
 from tests.extensions.provider.stage import PUBLIC_URL, SECRET, Counting, Stage, StageClock, run, staged, told
 from tests.extensions.serve import Reply, order
 

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.extensions.provider import SignInSettings
-from reconciler.transport import Answer
+from reconciler.services.transport import Answer
 from tests.extensions.provider.stage import PUBLIC_URL, Counting, Stage, StageClock, run, staged
 from tests.extensions.serve import Reply
 

@@ -10,12 +10,12 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler import signing
 from reconciler.core.errors import Lost
 from reconciler.extensions.provider import ProviderSettings, Report
 from reconciler.extensions.provider.store import Store
 from reconciler.extensions.provider.webhooks import Outbox
-from reconciler.transport import Answer
+from reconciler.services import signing
+from reconciler.services.transport import Answer
 from tests.extensions.provider.stage import PUBLIC_URL, SECRET, Counting, StageClock, run, settle, staged
 
 URL = "https://platform.example.com/webhooks/databases?token=part-of-the-address"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from reconciler.signing import HEADER, Encoding, NotAuthentic, Signed, verify
+from reconciler.services.signing import HEADER, Encoding, NotAuthentic, Signed, verify
 from tests.cli.harness import PATIENCE_S
 
 SIGNING_SECRET = "a-signing-secret-3f7c1b9e"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.core.steps import Plan, Read
-from reconciler.services import providers_of
+from reconciler.services.registry import providers_of
 from tests.extensions.provisioning.conftest import Scene
 from tests.extensions.provisioning.provider import FakeProvider, serving_provider
 

@@ -21,13 +21,13 @@ from reconciler.core.errors import (
     Unreadable,
 )
 from reconciler.core.steps import PLATFORM
-from reconciler.extensions.client import ProviderClient
-from reconciler.platform.outcome import Verdict
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services import Services
-from reconciler.signing import Signed, verify
-from reconciler.transport import Answer
-from tests.platform.script import Script, SimulatedClock, platform, reply
+from reconciler.services.outcome import Verdict
+from reconciler.services.providers.client import ProviderClient
+from reconciler.services.registry import Services
+from reconciler.services.signing import Signed, verify
+from reconciler.services.transport import Answer
+from tests.services.script import Script, SimulatedClock, platform, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""What `reconciler.signing` makes of the vectors, beside what it should."""
+"""What `reconciler.services.signing` makes of the vectors, beside what it should."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -8,7 +8,7 @@ from itertools import zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 
-from reconciler.signing import NotAuthentic, Signed, verify, verify_event, verify_webhook
+from reconciler.services.signing import NotAuthentic, Signed, verify, verify_event, verify_webhook
 from tests.extensions.vectors.claims import Claim, shared_claim
 from tests.extensions.vectors.vector import Delivery, How, Vector
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler import signing
+from reconciler.services import signing
 from tests.extensions.vectors import COSTLY_ROUNDS, vectors
 from tests.extensions.vectors.judge import judge
 from tests.extensions.vectors.scene import CASES, COSTLY

@@ -30,9 +30,9 @@ BUGS = {
     "value": ("reconciler.secrets.sources", None, "as_value"),
     "fingerprint": ("reconciler.pipeline.apply", None, "_unreadable_sources"),
     "body": ("reconciler.execution.executor", None, "fill_body"),
-    "send": ("reconciler.platform.client", "Platform", "_request"),
-    "transport": ("reconciler.transport", None, "_exchange"),
-    "classify": ("reconciler.platform.client", None, "classify"),
+    "send": ("reconciler.services.client", "Platform", "_request"),
+    "transport": ("reconciler.services.transport", None, "_exchange"),
+    "classify": ("reconciler.services.client", None, "classify"),
     "record": ("reconciler.execution.recorder", "Recorder", "done"),
     "report": ("reconciler.reports.documents", None, "apply_document"),
 }

@@ -174,7 +174,7 @@ class Effects:
 def _wrap_transport(boundaries: Boundaries, effects: Effects) -> None:
     import httpx
 
-    from reconciler.transport import HttpxTransport
+    from reconciler.services.transport import HttpxTransport
 
     requesting, handling = HttpxTransport.request, httpx.AsyncHTTPTransport.handle_async_request
 

@@ -29,7 +29,7 @@ def plant(name: str) -> None:
 
 def _intent_after_the_call() -> None:
     from reconciler.execution.recorder import Recorder
-    from reconciler.platform.client import Platform
+    from reconciler.services.client import Platform
 
     due: contextvars.ContextVar[Callable[[], Awaitable[None]] | None] = contextvars.ContextVar("due")
     intending, sending = Recorder.intent, Platform.send

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Literal
 
-from reconciler.wire.base import parse_time
-from reconciler.wire.volume import GONE_STATES
+from reconciler.services.machines.wire.volume import GONE_STATES
+from reconciler.services.wire import parse_time
 from tests.cli.harness import MUTATIONS, Ran
 from tests.reliability.kills import scenario
 from tests.reliability.kills.boundaries import LATE

@@ -11,7 +11,7 @@ import httpx
 
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
-from reconciler.transport import HttpxTransport
+from reconciler.services.transport import HttpxTransport
 from tests.reliability.responses.mutation import Given, Kind, mutated
 
 PIECE = 1 << 20

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
 
-from reconciler.transport import MAX_BODY
+from reconciler.services.transport import MAX_BODY
 
 # extra: all that was there still is, and can be read. odd: the managed values are as they were, or missing.
 # broken: no answer, or one that nobody can read. lying: it can be read, and is not true.

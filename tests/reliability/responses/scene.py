@@ -16,10 +16,10 @@ from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.project import Desired, Project
-from reconciler.platform.client import Platform
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
+from reconciler.services.client import Platform
 from reconciler.settings import EXTENDED
 from reconciler.state.sqlite import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Time

@@ -7,7 +7,7 @@ from typing import Literal
 
 from reconciler.core.errors import Lost, NotSent, TransportError
 from reconciler.sandbox.exchange import Response
-from reconciler.transport import Answer
+from reconciler.services.transport import Answer
 from tests.reliability.simulation.scenario import Fault
 
 HTML = b"<html><body><h1>Bad Gateway</h1></body></html>"

@@ -10,8 +10,8 @@ from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.machine import Machine
 from reconciler.sandbox.volume import Snapshot, Volume
+from reconciler.services.machines.wire import machine as wires
 from reconciler.state.store import Event, JournalEntry, Lease
-from reconciler.wire import machine as wires
 from tests.reliability.simulation.tally import Tally
 from tests.reliability.simulation.timeline import Timeline
 

@@ -14,7 +14,7 @@ from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.volume import Snapshot, Volume
 from reconciler.sandbox.world import Thing
-from reconciler.transport import Answer
+from reconciler.services.transport import Answer
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.faults import (
     COURSES,

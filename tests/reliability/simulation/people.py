@@ -8,7 +8,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.exchange import Request
 from reconciler.sandbox.volume import Volume
-from reconciler.wire.machine import GONE_STATES
+from reconciler.services.machines.wire.machine import GONE_STATES
 from tests.reliability.simulation.ghost import Ghost, Touch
 from tests.reliability.simulation.power import shall_sleep
 from tests.reliability.simulation.scenario import Edit

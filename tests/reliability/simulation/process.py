@@ -14,9 +14,9 @@ from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.project import Desired, Project
-from reconciler.platform.client import Platform
 from reconciler.secrets.sources import Sources
-from reconciler.transport import Answer
+from reconciler.services.client import Platform
+from reconciler.services.transport import Answer
 from tests.reliability.simulation.faults import Channel
 from tests.reliability.simulation.ghost import CANARY, Ghost, Opened
 from tests.reliability.simulation.network import Network

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from reconciler.platform.client import Platform
-from reconciler.transport import Answer
+from reconciler.services.client import Platform
+from reconciler.services.transport import Answer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

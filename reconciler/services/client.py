@@ -21,23 +21,16 @@ from reconciler.core.errors import (
     Unreadable,
 )
 from reconciler.core.model import Observation
-from reconciler.platform import paths
-from reconciler.platform.answers import (
-    cleaned,
-    error_text,
-    first_difference,
-    is_html,
-    parsed,
-    request_id,
-)
-from reconciler.platform.outcome import Outcome, classify, unanswered
-from reconciler.platform.rate import RateLimit
-from reconciler.platform.refusals import Refusal, recognise
-from reconciler.platform.retrying import answer_to_get, time_of
-from reconciler.platform.secrecy import harmless, without_token, without_values
-from reconciler.platform.trace import trace
-from reconciler.transport import Answer, GetOnly, Transport, is_loopback
-from reconciler.wire.shapes import read_shape
+from reconciler.services.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
+from reconciler.services.machines import paths
+from reconciler.services.outcome import Outcome, classify, unanswered
+from reconciler.services.rate import RateLimit
+from reconciler.services.redaction import harmless, without_token, without_values
+from reconciler.services.refusals import Refusal, recognise
+from reconciler.services.retry import answer_to_get, time_of
+from reconciler.services.shapes import read_shape
+from reconciler.services.trace import trace
+from reconciler.services.transport import Answer, GetOnly, Transport, is_loopback
 
 
 class Platform:

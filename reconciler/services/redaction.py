@@ -12,9 +12,9 @@ from typing import Any
 from pydantic_core import to_json
 
 from reconciler.core.model import SENSITIVE
-from reconciler.platform.answers import NOT_JSON, parsed
-from reconciler.platform.outcome import Outcome, Verdict
-from reconciler.transport import Answer
+from reconciler.services.answers import NOT_JSON, parsed
+from reconciler.services.outcome import Outcome, Verdict
+from reconciler.services.transport import Answer
 
 _KEPT = ("name", "digest", "version", "Version", "created_at", "updated_at")
 _SHORTEST = 6  # characters: what is shorter may stand in a digest by chance

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from reconciler.core.errors import NoSuchService
 from reconciler.core.model import Observation
 from reconciler.core.steps import PLATFORM, Plan
-from reconciler.platform.outcome import Outcome
+from reconciler.services.outcome import Outcome
 
 
 class Service(Protocol):

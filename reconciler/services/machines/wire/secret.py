@@ -1,6 +1,6 @@
 """App secrets as the platform sends them. Source: platform API, 2.5 and 4.3."""
 
-from reconciler.wire.base import Wire
+from reconciler.services.wire import Wire
 
 
 class SecretSet(Wire):

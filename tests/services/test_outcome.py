@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from reconciler.core.errors import Lost, NotSent
-from reconciler.platform.outcome import Verdict, classify, unanswered
-from reconciler.platform.refusals import Refusal
-from reconciler.transport import Answer
+from reconciler.services.outcome import Verdict, classify, unanswered
+from reconciler.services.refusals import Refusal
+from reconciler.services.transport import Answer
 
 HTML = {"content-type": "text/html; charset=utf-8"}
 JSON = {"content-type": "application/json"}

@@ -20,10 +20,10 @@ from reconciler.core.errors import (
     Unauthorized,
     Unreadable,
 )
-from reconciler.platform.outcome import Verdict
-from reconciler.transport import Answer
-from reconciler.wire.base import parse_time
-from tests.platform.script import START, Script, platform, reply
+from reconciler.services.outcome import Verdict
+from reconciler.services.transport import Answer
+from reconciler.services.wire import parse_time
+from tests.services.script import START, Script, platform, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import PlatformError, TooLarge, TransportError
-from reconciler.platform.answers import http_date
-from reconciler.transport import Answer
+from reconciler.services.answers import http_date
+from reconciler.services.transport import Answer
 
 READ_BUDGET_S = 20.0  # for one GET with all its attempts
 ATTEMPT_S = 10.0  # for one attempt: a hung connection leaves time for a second one

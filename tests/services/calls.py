@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.core.clock import SystemClock
-from reconciler.platform.client import Platform
-from reconciler.transport import Transport
+from reconciler.services.client import Platform
+from reconciler.services.transport import Transport
 
 CASSETTES = Path(__file__).parents[2] / "cassettes"
 

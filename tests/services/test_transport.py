@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from reconciler.core.errors import Lost, NotSent, ReconcilerError
-from reconciler.transport import MAX_BODY, Answer, HttpxTransport, is_loopback
-from tests.platform.raw_server import (
+from reconciler.services.transport import MAX_BODY, Answer, HttpxTransport, is_loopback
+from tests.services.raw_server import (
     Behaviour,
     answer,
     closes,

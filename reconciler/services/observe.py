@@ -16,7 +16,7 @@ from reconciler.core.errors import (
 from reconciler.core.model import Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, Read
-from reconciler.services import Services
+from reconciler.services.registry import Services
 
 WORKERS = 16
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from reconciler.wire.base import Wire
+from reconciler.services.wire import Wire
 
 
 class Organization(Wire):

@@ -1,4 +1,4 @@
-"""Record the cassettes anew from the sandbox: `python -m tests.platform.record`.
+"""Record the cassettes anew from the sandbox: `python -m tests.services.record`.
 
 Each call meets a fresh sandbox with the same world, a clock that stands still and a
 fixed seed for its ids, so recording twice gives the same files.
@@ -18,9 +18,9 @@ from vcr.record_mode import RecordMode  # type: ignore[import-untyped]  # vcrpy 
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.http import Connection, application
-from reconciler.transport import HttpxTransport
-from tests.platform.calls import CALLS, CASSETTES, TOKEN, VALUE, WORLD, client
-from tests.platform.tape import TAPE
+from reconciler.services.transport import HttpxTransport
+from tests.services.calls import CALLS, CASSETTES, TOKEN, VALUE, WORLD, client
+from tests.services.tape import TAPE
 
 _SINCE_S = 1767312000.0  # 2026-01-02T00:00:00Z
 

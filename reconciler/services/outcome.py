@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Any
 
 from reconciler.core.errors import NotSent, TransportError
-from reconciler.platform.answers import NOT_JSON, at_path, error_text, is_html, parsed, request_id
-from reconciler.platform.refusals import Refusal, recognise
-from reconciler.transport import Answer
+from reconciler.services.answers import NOT_JSON, at_path, error_text, is_html, parsed, request_id
+from reconciler.services.refusals import Refusal, recognise
+from reconciler.services.transport import Answer
 
 
 class Verdict(StrEnum):

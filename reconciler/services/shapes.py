@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from reconciler.wire.cluster import ClusterBackupList, ClusterList, ClusterReply
-from reconciler.wire.extension import Extension, ExtensionCosts
-from reconciler.wire.machine import Machine, MachineWaited
-from reconciler.wire.secret import SecretList
-from reconciler.wire.volume import Snapshot, Volume
+from reconciler.services.machines.wire.cluster import ClusterBackupList, ClusterList, ClusterReply
+from reconciler.services.machines.wire.machine import Machine, MachineWaited
+from reconciler.services.machines.wire.secret import SecretList
+from reconciler.services.machines.wire.volume import Snapshot, Volume
+from reconciler.services.providers.wire import Extension, ExtensionCosts
 
 _SHAPES: dict[str, tuple[Any, Callable[[Any], Sequence[Any]]]] = {
     "cluster": (ClusterReply, lambda reply: [reply.data]),

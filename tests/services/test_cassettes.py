@@ -10,12 +10,12 @@ import yaml
 
 from reconciler.core.errors import AppMissing
 from reconciler.core.model import SENSITIVE
-from reconciler.platform.outcome import Verdict
-from reconciler.platform.refusals import Refusal
-from reconciler.transport import HttpxTransport
-from reconciler.wire.base import parse_time
-from tests.platform.calls import CALLS, CASSETTES, TOKEN, VALUE, client
-from tests.platform.tape import BASE_URL, TAPE
+from reconciler.services.outcome import Verdict
+from reconciler.services.refusals import Refusal
+from reconciler.services.transport import HttpxTransport
+from reconciler.services.wire import parse_time
+from tests.services.calls import CALLS, CASSETTES, TOKEN, VALUE, client
+from tests.services.tape import BASE_URL, TAPE
 
 pytestmark = pytest.mark.anyio
 

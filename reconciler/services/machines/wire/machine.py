@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.wire.base import Wire
+from reconciler.services.wire import Wire
 
 GONE_STATES = frozenset({"destroying", "destroyed"})
 

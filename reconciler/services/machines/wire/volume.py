@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from reconciler.wire.base import Wire, parse_time
+from reconciler.services.wire import Wire, parse_time
 
 # Soft-deleted volumes stay listed for a day in these states. Source: platform notes, "Volumes".
 GONE_STATES = frozenset(

@@ -29,17 +29,17 @@ from reconciler.core.errors import (
     Unreadable,
 )
 from reconciler.core.model import Observation
-from reconciler.platform import paths
-from reconciler.platform.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
-from reconciler.platform.outcome import Outcome, Verdict, classify, unanswered
-from reconciler.platform.retrying import answer_to_get, time_of
-from reconciler.platform.trace import trace
 from reconciler.secrets.redaction import SECRET_FIELDS, redact
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.signing import HEADER, Encoding, sign
-from reconciler.transport import Answer, GetOnly, Transport
-from reconciler.wire.extension import SETTLED_STATUSES, Extension
-from reconciler.wire.shapes import read_shape
+from reconciler.services.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
+from reconciler.services.machines import paths
+from reconciler.services.outcome import Outcome, Verdict, classify, unanswered
+from reconciler.services.providers.wire import SETTLED_STATUSES, Extension
+from reconciler.services.retry import answer_to_get, time_of
+from reconciler.services.shapes import read_shape
+from reconciler.services.signing import HEADER, Encoding, sign
+from reconciler.services.trace import trace
+from reconciler.services.transport import Answer, GetOnly, Transport
 
 _WITH_VALUES = ("POST", "PATCH")  # their answers hold `config`, and their refusals may repeat it
 _TEXTS = ("name", "platform_app_name")

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from reconciler.transport import Answer
+from reconciler.services.transport import Answer
 
 MAX_TEXT = 500  # characters of an error text that are kept
 

@@ -1,1 +1,0 @@
-"""The client of the platform's /v1 API: requests, what their answers mean, and nothing of any kind."""

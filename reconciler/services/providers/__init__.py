@@ -1,0 +1,1 @@
+"""Extension providers, as the platform calls them."""
