@@ -19,6 +19,7 @@ CORE = frozenset({"core", "services.transport", "services.signing", "services.wi
 LAYERS = (
     {"services.machines.wire", "services.providers.wire", "explanations"},
     {"kinds"},
+    {"policies"},
     {"planning", "manifests"},
     {"state", "secrets", "settings"},
     {"services"},
@@ -131,7 +132,11 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
 @pytest.mark.parametrize(
     ("file", "source", "problem"),
     [
-        ("kinds/volume.py", "from reconciler.services.client import Platform", "1: kinds imports services"),
+        (
+            "kinds/volume/kind.py",
+            "from reconciler.services.client import Platform",
+            "1: kinds imports services",
+        ),
         ("planning/match.py", "import reconciler.manifests.load", "1: planning imports manifests"),
         (
             "core/model.py",

@@ -19,10 +19,10 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.reporter import Reporter
-from reconciler.kinds.moved import MovedSpec
 from reconciler.manifests.files import read_files
 from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.loader import Effective
+from reconciler.policies.moved import MovedSpec
 from reconciler.settings import Found
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, warning
 from reconciler.core.model import Address, Lifecycle, Relocation, Resource
 from reconciler.kinds.base import Kind
-from reconciler.kinds.moved import KIND as MOVED
 from reconciler.manifests.defaults import Defaults
 from reconciler.manifests.encrypted import holds_patches, is_of_sops
 from reconciler.manifests.envelope import API_VERSION, holds_secrets, manifest_models
@@ -36,6 +35,7 @@ from reconciler.manifests.problems import (
 from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.references import reference_cycles, unknown_references
+from reconciler.policies.moved import KIND as MOVED
 
 _DEFAULT_LIFECYCLE = Lifecycle()
 

@@ -7,9 +7,9 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Relocation, Resource
 from reconciler.kinds.base import Kind
-from reconciler.kinds.moved import KIND as MOVED
-from reconciler.kinds.moved import MovedSpec, next_address
 from reconciler.manifests.problems import did_you_mean
+from reconciler.policies.moved import KIND as MOVED
+from reconciler.policies.moved import MovedSpec, next_address
 
 
 def move_problems(

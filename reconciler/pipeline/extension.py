@@ -8,8 +8,8 @@ from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.kinds.extension_provider import ID
 from reconciler.pipeline.unrecorded import not_recorded
+from reconciler.policies.provider import ID
 from reconciler.services.providers.client import ProviderClient
 from reconciler.state.store import Store
 

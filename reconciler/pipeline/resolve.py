@@ -14,10 +14,10 @@ from reconciler.execution.moving import moved_entry, moved_records
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
-from reconciler.kinds.moved import next_address
 from reconciler.manifests.references import nearest_address
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
+from reconciler.policies.moved import next_address
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 
 

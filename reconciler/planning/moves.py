@@ -7,7 +7,7 @@ from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Move
 from reconciler.kinds.base import Kind
-from reconciler.kinds.moved import MovedSpec, next_address
+from reconciler.policies.moved import MovedSpec, next_address
 
 # The field of a record with its earlier addresses: a secret's fingerprint was made with one of them.
 MOVED_FROM = "moved from"

@@ -11,7 +11,7 @@ import yaml
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address
-from reconciler.kinds.moved import MovedSpec
+from reconciler.policies.moved import MovedSpec
 from tests.kinds.case import case_name, find_cases, play, read_case
 
 _ENTRIES = re.compile(r"^apiVersion:.*?^spec: [^\n]*$(?!\n---)", re.MULTILINE | re.DOTALL)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from reconciler.core.model import Address, Resource
-from reconciler.kinds.moved import MovedSpec
 from reconciler.manifests.load import Loaded
+from reconciler.policies.moved import MovedSpec
 
 # Where things stand, and labels, which matter only through the policies that select by them.
 _NOT_MEANT = frozenset({"address", "file", "spans", "inherited", "base", "labels"})

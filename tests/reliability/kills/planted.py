@@ -123,7 +123,7 @@ def _lease_outlives_its_holder() -> None:
 
 
 def _snapshot_not_taken() -> None:
-    from reconciler.kinds.volume import VolumeKind
+    from reconciler.kinds.volume.kind import VolumeKind
 
     removing = VolumeKind.remove
 

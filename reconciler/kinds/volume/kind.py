@@ -23,9 +23,9 @@ from reconciler.core.model import (
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
 from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
-from reconciler.kinds.origins import Origin, check_origin, may_be_from, renamed_origin, why_created
 from reconciler.kinds.restarts import machine_reads, restart_remarks, restart_steps, settled_by_a_stop
-from reconciler.kinds.snapshots import (
+from reconciler.kinds.volume.origins import Origin, check_origin, may_be_from, renamed_origin, why_created
+from reconciler.kinds.volume.snapshots import (
     await_snapshot,
     listed_snapshots,
     snapshot_before,
