@@ -55,7 +55,7 @@ class DeclarableType(AddressType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
         from reconciler.kinds import find_kinds
-        from reconciler.manifests.advice import pattern_help
+        from reconciler.manifests.suggestions import pattern_help
 
         address = super().convert(value, param, ctx)
         kind, why = find_kinds().get(address.kind), ""
@@ -90,7 +90,7 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from reconciler.kinds import find_kinds
-        from reconciler.manifests.problems import did_you_mean
+        from reconciler.manifests.validation.problems import did_you_mean
 
         known = list(find_kinds())
         if value not in known:
@@ -109,7 +109,7 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
 def other_kind(text: str) -> str:
     """A hint for `volume/shop/data`, or ""."""
     from reconciler.kinds import find_kinds
-    from reconciler.manifests.problems import nearest
+    from reconciler.manifests.validation.problems import nearest
 
     kind, slash, rest = text.partition("/")
     near = nearest(kind, list(find_kinds())) if slash else ""

@@ -34,7 +34,7 @@ def command(paths: Sequence[str], ref: str | None, changed_since: str | None, ou
         shown = [each.value for each in manifests.effective]
         echo_json({"format_version": FORMAT_VERSION, "manifests": shown})
     else:
-        from reconciler.manifests.environments.build import build
+        from reconciler.manifests.overlays.build import build
 
         click.echo(build(manifests.effective), nl=False)
     return DONE

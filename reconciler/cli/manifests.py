@@ -21,7 +21,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.manifests.files import read_files
 from reconciler.manifests.load import Loaded, load
-from reconciler.manifests.loader import Effective
+from reconciler.manifests.validation.loader import Effective
 from reconciler.policies.moved import MovedSpec
 from reconciler.settings import Found
 

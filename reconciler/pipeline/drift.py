@@ -10,7 +10,7 @@ from reconciler.core.model import Address, Change, Observation, Resource, StateR
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.manifests.envelope import holds_secrets
+from reconciler.manifests.validation.envelope import holds_secrets
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
 from reconciler.planning.drift import drift_of

@@ -14,7 +14,7 @@ from reconciler.execution.moving import moved_entry, moved_records
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
-from reconciler.manifests.references import nearest_address
+from reconciler.manifests.validation.references import nearest_address
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.moved import next_address

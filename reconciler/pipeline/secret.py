@@ -8,7 +8,7 @@ from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address, Resource
 from reconciler.core.steps import OutputRef
 from reconciler.kinds import find_kinds
-from reconciler.manifests.problems import did_you_mean
+from reconciler.manifests.validation.problems import did_you_mean
 from reconciler.planning.moves import earlier_addresses, follow_moves
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sources import Sources

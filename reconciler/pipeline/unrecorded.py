@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
-from reconciler.manifests.references import nearest_address
+from reconciler.manifests.validation.references import nearest_address
 
 
 def not_recorded(address: Address, recorded: Collection[Address]) -> ReconcilerError:

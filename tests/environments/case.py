@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.manifests.environments.build import build
+from reconciler.manifests.overlays.build import build
 from reconciler.manifests.load import Loaded, load
 from reconciler.reports.diagnostics import render
 

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.manifests.problems import MOST_PROBLEMS as MOST_SHOWN
+from reconciler.manifests.validation.problems import MOST_PROBLEMS as MOST_SHOWN
 from reconciler.manifests.reading import compose as composer
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.limits import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS, MOST_PROBLEMS

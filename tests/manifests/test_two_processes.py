@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.manifests import load as module
 from reconciler.manifests.load import Loaded, load
-from reconciler.manifests.second import in_second_process
+from reconciler.manifests.parallel import in_second_process
 
 GOOD = (
     "{{apiVersion: reconciler/v1, kind: Volume, "

@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Path
 from reconciler.kinds.base import Kind
-from reconciler.manifests.envelope import API_VERSION, manifest_model
+from reconciler.manifests.validation.envelope import (API_VERSION, manifest_model)
 from reconciler.manifests.reading.scalars import resolve, written
 
 _COLUMNS = 100

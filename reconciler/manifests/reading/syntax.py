@@ -13,7 +13,7 @@ from yaml.tokens import (
 )
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
-from reconciler.manifests.advice import lookalike
+from reconciler.manifests.suggestions import lookalike
 from reconciler.manifests.reading.complaint import (
     NO_COLON,
     NO_DOCUMENT_START,

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Path, Resource
 from reconciler.kinds.base import Kind
-from reconciler.manifests.problems import did_you_mean
+from reconciler.manifests.validation.problems import did_you_mean
 
 
 class Defaults:

@@ -14,10 +14,10 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, Path, Relocation, unpack_span
 from reconciler.kinds.base import Kind
-from reconciler.manifests.envelope import holds_secrets
-from reconciler.manifests.environments.merge import Merged
-from reconciler.manifests.environments.written import Written, read_positions
-from reconciler.manifests.problems import describe, did_you_mean
+from reconciler.manifests.validation.envelope import holds_secrets
+from reconciler.manifests.overlays.merge import Merged
+from reconciler.manifests.overlays.written import (Written, read_positions)
+from reconciler.manifests.validation.problems import (describe, did_you_mean)
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.naming import named
 

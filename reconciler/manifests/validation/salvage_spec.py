@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.core.model import Path
 from reconciler.kinds.base import Spec
-from reconciler.manifests.problems import locate
+from reconciler.manifests.validation.problems import locate
 
 
 def valid_part(value: Any, model: type[Spec]) -> Spec | None:

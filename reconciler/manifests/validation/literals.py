@@ -9,7 +9,7 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Path
 from reconciler.kinds.base import Kind
 from reconciler.kinds.source import is_armored
-from reconciler.manifests.problems import Place
+from reconciler.manifests.validation.problems import Place
 from reconciler.manifests.reading.naming import VALUE_NAMES
 
 _FROM = "_from"

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, create_model
 
 from reconciler.core.model import Deletion, Lifecycle
 from reconciler.kinds.base import ID_PATTERN, Kind, Spec
-from reconciler.manifests.ignores import Ignored
+from reconciler.manifests.validation.ignores import Ignored
 
 API_VERSION = "reconciler/v1"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reconciler.manifests.loader import Effective
+from reconciler.manifests.validation.loader import Effective
 from reconciler.manifests.writing.write import Commented, write
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.core.model import Path
-from reconciler.manifests.environments.written import Written
+from reconciler.manifests.overlays.written import Written
 from reconciler.manifests.reading.compose import Document
 
 
