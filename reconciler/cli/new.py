@@ -22,8 +22,8 @@ def command(kind: str, name: str, app: str, out: Path | None, output: str) -> in
     from reconciler.cli.sources import settings_here
     from reconciler.kinds import find_kinds
     from reconciler.kinds.base import Kind
-    from reconciler.manifests.suggestions import pattern_help
     from reconciler.manifests.authoring.skeleton import skeleton
+    from reconciler.manifests.suggestions import pattern_help
     from reconciler.manifests.writing.modeline import modeline
 
     chosen = find_kinds()[kind]

@@ -14,19 +14,12 @@ from reconciler.core.errors import AppMissing, NotFound, PlatformError, Reconcil
 from reconciler.core.model import Address, Obligation, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
-from reconciler.execution.each import calls_of, values_of
+from reconciler.execution.for_each import calls_of, values_of
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
+from reconciler.execution.outputs import Outputs, SecretReader, dig, fill_body, fill_path, fill_record
 from reconciler.execution.recorder import Recorder, Unrecorded
 from reconciler.execution.settling import Settlement, left_of_window, settle
-from reconciler.execution.values import (
-    Outputs,
-    SecretReader,
-    dig,
-    fill_body,
-    fill_path,
-    fill_record,
-)
 from reconciler.execution.waiting import wait_for
 from reconciler.planning.match import possible
 from reconciler.secrets.fingerprint import fingerprint

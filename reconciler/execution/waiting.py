@@ -8,7 +8,7 @@ from typing import Any, Literal
 from reconciler.core.clock import Clock
 from reconciler.core.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
 from reconciler.core.steps import Condition, OutputRef, Wait
-from reconciler.execution.values import Outputs, dig, fill_path
+from reconciler.execution.outputs import Outputs, dig, fill_path
 from reconciler.services.registry import Services
 
 FIRST_PAUSE_S = 0.1

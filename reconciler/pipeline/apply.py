@@ -15,9 +15,9 @@ from reconciler.core.steps import Move, OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
 from reconciler.execution.leasing import leased
 from reconciler.execution.moving import moved_records
+from reconciler.execution.open_intents import describe, parse_intent, settle_open
+from reconciler.execution.outputs import Outputs
 from reconciler.execution.recorder import Recorder
-from reconciler.execution.unsettled import describe, parse_intent, settle_open
-from reconciler.execution.values import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.pipeline.plan import PROVIDE_HELP, concerned_scopes, make_plan
 from reconciler.pipeline.project import Desired, Project, read_all

@@ -11,13 +11,13 @@ from anyio.lowlevel import checkpoint
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error, warning
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address
-from reconciler.execution.unsettled import parse_intent
+from reconciler.execution.open_intents import parse_intent
 from reconciler.kinds import find_kinds
-from reconciler.manifests.validation.envelope import API_VERSION
 from reconciler.manifests.files import name_of
 from reconciler.manifests.load import Loaded
+from reconciler.manifests.validation.envelope import API_VERSION
+from reconciler.manifests.writing.insert import Change, prepare, put
 from reconciler.manifests.writing.modeline import modeline
-from reconciler.manifests.writing.insert import (Change, prepare, put)
 from reconciler.manifests.writing.write import Commented, comment, write
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.searching import Wanted, find_live

@@ -10,8 +10,8 @@ from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warn
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import OutputRef, Plan
-from reconciler.execution.unsettled import overlay, parse_intent
-from reconciler.execution.values import Outputs
+from reconciler.execution.open_intents import overlay, parse_intent
+from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.moves import earlier_addresses, follow_moves

@@ -11,8 +11,8 @@ from reconciler.core.steps import PLATFORM, Move, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.moving import moved_entry, moved_records
+from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.recorder import Recorder
-from reconciler.execution.unsettled import parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.manifests.validation.references import nearest_address
 from reconciler.pipeline.project import Project

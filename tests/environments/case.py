@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.manifests.overlays.build import build
 from reconciler.manifests.load import Loaded, load
+from reconciler.manifests.overlays.build import build
 from reconciler.reports.diagnostics import render
 
 _HEADER = re.compile(r"^=== (\S+)\n", re.MULTILINE)

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from reconciler.core.errors import ReconcilerError, Refused
-from reconciler.manifests.writing.insert import (Change, put)
+from reconciler.manifests.writing.insert import Change, put
 from reconciler.pipeline import importing
 from reconciler.pipeline.importing import put_all
 from reconciler.reports.diagnostics import render

@@ -9,8 +9,8 @@ from reconciler.core.diagnostics import Severity
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.authoring.skeleton import skeleton
-from reconciler.manifests.validation.envelope import manifest_model
 from reconciler.manifests.load import load
+from reconciler.manifests.validation.envelope import manifest_model
 from reconciler.manifests.validation.problems import field_names
 from reconciler.manifests.writing.modeline import SCHEMA_FILE, modeline
 

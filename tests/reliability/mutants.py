@@ -59,7 +59,7 @@ def _mutant(name: str, file: str, old: str, new: str) -> Mutant:
 OUTCOME = "services/outcome.py"
 EXECUTOR = "execution/executor.py"
 SETTLING = "execution/settling.py"
-UNSETTLED = "execution/unsettled.py"
+OPEN_INTENTS = "execution/open_intents.py"
 RECORDER = "execution/recorder.py"
 INTENTS = "execution/intents.py"
 APPLY = "pipeline/apply.py"
@@ -256,7 +256,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an undecided call of an earlier run is closed",
-        UNSETTLED,
+        OPEN_INTENTS,
         '    elif settlement.kind == "not_landed":\n',
         "    else:\n",
     ),
@@ -311,7 +311,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a dead process's extend owes nothing",
-        UNSETTLED,
+        OPEN_INTENTS,
         "    if after is None or not intent.owes:\n",
         "    if True:\n",
     ),

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from reconciler.execution import executor, settling
 from reconciler.execution.settling import Settlement
-from reconciler.manifests.validation import loader as loading
 from reconciler.manifests.reading import complaint
+from reconciler.manifests.validation import loader as loading
 from reconciler.pipeline.project import Project
 from reconciler.services import client, outcome
 from reconciler.services.client import Platform

@@ -12,7 +12,7 @@ import yaml
 from reconciler.core.model import Effect
 from reconciler.kinds.base import TEXT_PATTERN, Field, Kind
 from reconciler.manifests.authoring.schema import kind_schema
-from reconciler.manifests.validation.envelope import (API_VERSION, LifecycleBlock)
+from reconciler.manifests.validation.envelope import API_VERSION, LifecycleBlock
 
 _TYPES = {"integer": "integer", "string": "text", "boolean": "true or false", "number": "number"}
 _EFFECTS = {

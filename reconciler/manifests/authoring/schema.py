@@ -8,7 +8,7 @@ from pydantic_core import core_schema
 
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.manifests.validation.envelope import (API_VERSION, manifest_model, manifest_models)
+from reconciler.manifests.validation.envelope import API_VERSION, manifest_model, manifest_models
 
 
 class _Written(GenerateJsonSchema):

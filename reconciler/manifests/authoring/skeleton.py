@@ -14,8 +14,8 @@ from pydantic_core import PydanticUndefined
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Path
 from reconciler.kinds.base import Kind
-from reconciler.manifests.validation.envelope import (API_VERSION, manifest_model)
 from reconciler.manifests.reading.scalars import resolve, written
+from reconciler.manifests.validation.envelope import API_VERSION, manifest_model
 
 _COLUMNS = 100
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@-]*")

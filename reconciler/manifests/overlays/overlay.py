@@ -14,12 +14,12 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, Path, Relocation, unpack_span
 from reconciler.kinds.base import Kind
-from reconciler.manifests.validation.envelope import holds_secrets
 from reconciler.manifests.overlays.merge import Merged
-from reconciler.manifests.overlays.written import (Written, read_positions)
-from reconciler.manifests.validation.problems import (describe, did_you_mean)
+from reconciler.manifests.overlays.written import Written, read_positions
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.naming import named
+from reconciler.manifests.validation.envelope import holds_secrets
+from reconciler.manifests.validation.problems import describe, did_you_mean
 
 PATTERN_SIGNS = (b"*", b"?")
 

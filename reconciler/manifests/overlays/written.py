@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from reconciler.core.diagnostics import Span
 from reconciler.core.model import Path, unpack_span
-from reconciler.manifests.validation.envelope import LifecycleBlock
 from reconciler.manifests.reading.compose import Document
+from reconciler.manifests.validation.envelope import LifecycleBlock
 
 # What is no secret in an entry for one. A mistake there, such as a value one level too high, may be.
 _PLAIN = {

@@ -13,7 +13,6 @@ from yaml.tokens import (
 )
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
-from reconciler.manifests.suggestions import lookalike
 from reconciler.manifests.reading.complaint import (
     NO_COLON,
     NO_DOCUMENT_START,
@@ -24,6 +23,7 @@ from reconciler.manifests.reading.complaint import (
     STRAY_COLON,
     Complaint,
 )
+from reconciler.manifests.suggestions import lookalike
 
 _OF_TAGS = frozenset(
     {

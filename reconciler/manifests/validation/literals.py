@@ -9,8 +9,8 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Path
 from reconciler.kinds.base import Kind
 from reconciler.kinds.source import is_armored
-from reconciler.manifests.validation.problems import Place
 from reconciler.manifests.reading.naming import VALUE_NAMES
+from reconciler.manifests.validation.problems import Place
 
 _FROM = "_from"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")

@@ -12,20 +12,29 @@ from pydantic import BaseModel, ValidationError
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, warning
 from reconciler.core.model import Address, Lifecycle, Relocation, Resource
 from reconciler.kinds.base import Kind
-from reconciler.manifests.validation.defaults import Defaults
 from reconciler.manifests.encrypted import holds_patches, is_of_sops
-from reconciler.manifests.validation.envelope import (API_VERSION, holds_secrets, manifest_models)
+from reconciler.manifests.moves import ends_outside, move_problems
 from reconciler.manifests.overlays.merge import with_values
 from reconciler.manifests.overlays.overlay import Overlays
-from reconciler.manifests.validation.ignores import (context, ignores_of)
-from reconciler.manifests.validation.literals import take_out_literals
-from reconciler.manifests.moves import ends_outside, move_problems
-from reconciler.manifests.validation.nulls import mark_nulls
-from reconciler.manifests.validation.salvage_spec import valid_part
-from reconciler.manifests.validation.problems import (MOST_PROBLEMS, Place, describe, did_you_mean, explain, no_kind, surprises, wrong_type)
 from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.spans import SpanTable
-from reconciler.manifests.validation.references import (reference_cycles, unknown_references)
+from reconciler.manifests.validation.defaults import Defaults
+from reconciler.manifests.validation.envelope import API_VERSION, holds_secrets, manifest_models
+from reconciler.manifests.validation.ignores import context, ignores_of
+from reconciler.manifests.validation.literals import take_out_literals
+from reconciler.manifests.validation.nulls import mark_nulls
+from reconciler.manifests.validation.problems import (
+    MOST_PROBLEMS,
+    Place,
+    describe,
+    did_you_mean,
+    explain,
+    no_kind,
+    surprises,
+    wrong_type,
+)
+from reconciler.manifests.validation.references import reference_cycles, unknown_references
+from reconciler.manifests.validation.salvage_spec import valid_part
 from reconciler.policies.moved import KIND as MOVED
 
 _DEFAULT_LIFECYCLE = Lifecycle()

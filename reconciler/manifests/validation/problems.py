@@ -14,10 +14,10 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Path, unpack_span
-from reconciler.manifests.suggestions import (NULL_HELP, as_pair, clip, lookalike, pattern_help, retype)
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.naming import may_be_a_value
 from reconciler.manifests.reading.scalars import resolve, written
+from reconciler.manifests.suggestions import NULL_HELP, as_pair, clip, lookalike, pattern_help, retype
 
 EXPECTED = {
     "bool_type": "true or false",

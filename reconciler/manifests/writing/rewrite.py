@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error
 from reconciler.core.model import Path, Resource, unpack_span
 from reconciler.kinds.base import Kind
-from reconciler.manifests.validation.problems import describe
 from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.scalars import written
 from reconciler.manifests.reading.text import decode
-from reconciler.manifests.writing.edit import (Place, Scalar, Token, find_tokens, splice)
+from reconciler.manifests.validation.problems import describe
+from reconciler.manifests.writing.edit import Place, Scalar, Token, find_tokens, splice
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NAMES: Sequence[Path] = (("kind",), ("metadata", "name"), ("metadata", "app"))

@@ -59,13 +59,13 @@ def _open_intents_forgotten() -> None:
 
 
 def _silence_means_not_landed() -> None:
-    from reconciler.execution import executor, unsettled
+    from reconciler.execution import executor, open_intents
     from reconciler.execution.settling import Settlement
 
     async def settle(*arguments: Any, **named: Any) -> Settlement:
         return Settlement("not_landed")
 
-    executor.settle = unsettled.settle = settle  # type: ignore[attr-defined]
+    executor.settle = open_intents.settle = settle  # type: ignore[attr-defined]
 
 
 def _outcome_not_recorded() -> None:
@@ -80,10 +80,10 @@ def _outcome_not_recorded() -> None:
 
 def _lost_call_rolled_back() -> None:
     """What a lost create made is deleted, to be created again."""
-    from reconciler.execution import unsettled
+    from reconciler.execution import open_intents
     from reconciler.execution.settling import Settlement
 
-    settling = unsettled.settle  # type: ignore[attr-defined]
+    settling = open_intents.settle  # type: ignore[attr-defined]
 
     async def settle(intent: Any, *arguments: Any, services: Any, **named: Any) -> Settlement:
         settlement: Settlement = await settling(intent, *arguments, services=services, **named)
@@ -93,7 +93,7 @@ def _lost_call_rolled_back() -> None:
             return Settlement("not_landed")
         return settlement
 
-    unsettled.settle = settle  # type: ignore[attr-defined]
+    open_intents.settle = settle  # type: ignore[attr-defined]
 
 
 def _unknown_restart_forgotten() -> None:

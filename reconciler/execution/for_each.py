@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import EACH_KEY, EACH_VALUE, ForEach, OutputRef, Step, Template
-from reconciler.execution.values import Outputs
+from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.secrets.sensitive import Sensitive
