@@ -11,18 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.model import unpack_span
+from reconciler.core.nearest import did_you_mean
 from reconciler.core.steps import SecretRef
 from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.naming import named
-from reconciler.manifests.validation.problems import (
-    EXPECTED,
-    Place,
-    describe,
-    did_you_mean,
-    field_names,
-    locate,
-)
+from reconciler.manifests.validation.problems import EXPECTED, Place, describe, field_names, locate
 
 FILE_NAME = "reconcile.yaml"
 PRIVATE = ".reconcile"

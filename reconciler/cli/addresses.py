@@ -89,8 +89,8 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
     name = "kind"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from reconciler.core.nearest import did_you_mean
         from reconciler.kinds import find_kinds
-        from reconciler.manifests.validation.problems import did_you_mean
 
         known = list(find_kinds())
         if value not in known:
@@ -108,8 +108,8 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
 
 def other_kind(text: str) -> str:
     """A hint for `volume/shop/data`, or ""."""
+    from reconciler.core.nearest import nearest
     from reconciler.kinds import find_kinds
-    from reconciler.manifests.validation.problems import nearest
 
     kind, slash, rest = text.partition("/")
     near = nearest(kind, list(find_kinds())) if slash else ""

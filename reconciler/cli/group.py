@@ -49,7 +49,7 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-"):
-            from reconciler.manifests.validation.problems import did_you_mean
+            from reconciler.core.nearest import did_you_mean
 
             hint = did_you_mean(args[0], names)
             ctx.fail(f"no such command `{args[0]}`{hint and f'; {hint}'}")

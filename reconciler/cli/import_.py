@@ -199,7 +199,7 @@ def _declared(
     from reconciler.cli.sources import given_paths, overlay_path
     from reconciler.core.errors import ManifestError
     from reconciler.manifests.load import load
-    from reconciler.planning.moves import former_addresses
+    from reconciler.moves.records import former_addresses
 
     _refuse_overlay_of_another(found, folder)
     chosen = "manifests" in found.settings.model_fields_set

@@ -4,7 +4,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import click
 
 from reconciler.cli.options import ENVIRONMENT
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.nearest import did_you_mean
 from reconciler.manifests.reading.text import MOST_BYTES
 
 if TYPE_CHECKING:  # models take long to import, and `--help` and completion need none
@@ -91,11 +91,11 @@ def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, w
     """Raises ReconcilerError when `name` is not `known`. `overlays`: the folder that holds theirs."""
     if name in known:
         return
-    near = get_close_matches(name, known, n=1)
+    hint = did_you_mean(name, known)
     there = f"environments are {', '.join(known)}" if known else "there are none"
     raise ReconcilerError(
         f"there is no environment `{name}`{where}",
-        help=f"{f'did you mean `{near[0]}`? ' if near else ''}{there}; one is a folder such as "
+        help=f"{f'{hint} ' if hint else ''}{there}; one is a folder such as "
         f"{overlays}/{name} beside reconcile.yaml, or a section of its `environments`",
     )
 

@@ -10,7 +10,7 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Action, Address, Obligation, Owed, StateRecord, owed_work, owing
 from reconciler.core.steps import Binding, Plan, Step
 from reconciler.execution.intents import Intent
-from reconciler.execution.moving import moved_entry, moved_records
+from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.state.store import Event, JournalEntry, Lease, Store
 
 # When others made an adopted object does not matter: it was there when we took it.

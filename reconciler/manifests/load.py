@@ -15,11 +15,11 @@ from reconciler.core.reporter import Reporter
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.files import OVERLAYS, name_of, read_files
-from reconciler.manifests.moves import with_former
 from reconciler.manifests.overlays.overlay import PATTERN_SIGNS, Overlays
 from reconciler.manifests.parallel import can_fork, in_second_process
 from reconciler.manifests.validation.loader import Effective, Loader, Part
 from reconciler.manifests.validation.problems import MOST_PROBLEMS
+from reconciler.moves.follow import with_former
 
 FILES_FOR_TWO = 200  # below, a second process costs more than it saves
 

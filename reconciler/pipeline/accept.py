@@ -15,11 +15,11 @@ from pydantic import BaseModel
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Change, FieldChange, Resource
+from reconciler.core.nearest import did_you_mean
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.manifests.files import STDIN
 from reconciler.manifests.reading.scalars import written
-from reconciler.manifests.validation.problems import did_you_mean
 from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
 from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
 from reconciler.manifests.writing.write import scalar

@@ -14,16 +14,16 @@ from reconciler.core.model import Action, Address, Observation, Owed, StateRecor
 from reconciler.core.steps import Move, OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
 from reconciler.execution.leasing import leased
-from reconciler.execution.moving import moved_records
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
+from reconciler.moves.carry_out import moved_records
+from reconciler.moves.records import carried_out
 from reconciler.pipeline.plan import PROVIDE_HELP, concerned_scopes, make_plan
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.fingerprint import digest_now
-from reconciler.planning.moves import carried_out
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.registry import providers_of
 from reconciler.state.store import Lease, State

@@ -11,11 +11,11 @@ from reconciler.core.steps import Plan, Read
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.validation.envelope import holds_secrets
+from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
 from reconciler.planning.drift import drift_of
 from reconciler.planning.ignores import in_force
-from reconciler.planning.moves import follow_moves
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ Kinds are imported only for topics that are no codes: that takes longer than all
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.nearest import did_you_mean, nearest
 from reconciler.explanations import Explanation, known_codes, read_explanation
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def find_field(page: "KindPage", path: str) -> "FieldPage":
         found = fields.get(full) or (parent if parent is not None and parent.names else None)
         if found is not None:
             return found
-    near = _nearest(wanted, [*fields, *(name.removeprefix(_ROOT) for name in fields)])
+    near = nearest(wanted, [*fields, *(name.removeprefix(_ROOT) for name in fields)])
     raise UnknownTopic(
         f"{page.name} has no field `{path}`",
         help=f"did you mean `{page.name}.{near}`?" if near else f"see `reconcile explain {page.name}`",
@@ -91,17 +91,10 @@ def all_kinds() -> "list[KindPage]":
 
 def _nearest_topic(topic: str, codes: Iterable[str]) -> str:
     pages = all_kinds()
-    near = _nearest(topic, [*(page.name for page in pages), *codes])
-    if near:
-        return f"did you mean `{near}`?"
+    if hint := did_you_mean(topic, [*(page.name for page in pages), *codes]):
+        return hint
     for page in pages:
         for field in page.all_fields():
             if field.path.rpartition(".")[2] == topic:
                 return f"did you mean the field `{page.name}.{field.path}`?"
     return "`reconcile explain` lists the kinds, `reconcile explain --codes` the codes"
-
-
-def _nearest(word: str, candidates: Iterable[str]) -> str:
-    by_lower = {candidate.lower(): candidate for candidate in candidates}
-    near = get_close_matches(word.lower(), by_lower, n=1)
-    return by_lower[near[0]] if near else ""

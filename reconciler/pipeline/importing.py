@@ -19,11 +19,11 @@ from reconciler.manifests.validation.envelope import API_VERSION
 from reconciler.manifests.writing.insert import Change, prepare, put
 from reconciler.manifests.writing.modeline import modeline
 from reconciler.manifests.writing.write import Commented, comment, write
+from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.searching import Wanted, find_live
 from reconciler.planning.claims import Known, Live, Skipped
 from reconciler.planning.importing import Entry, file_stem, sort_out
-from reconciler.planning.moves import follow_moves
 from reconciler.state.store import State
 
 _HEAD = (

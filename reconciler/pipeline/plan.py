@@ -13,8 +13,8 @@ from reconciler.core.steps import OutputRef, Plan
 from reconciler.execution.open_intents import overlay, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
+from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.project import Desired, Project, read_all
-from reconciler.planning.moves import earlier_addresses, follow_moves
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import providers_of

@@ -10,11 +10,11 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import PLATFORM, Move, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
-from reconciler.execution.moving import moved_entry, moved_records
 from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.manifests.validation.references import nearest_address
+from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.moved import next_address

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address, Resource
+from reconciler.core.nearest import did_you_mean
 from reconciler.core.steps import OutputRef
 from reconciler.kinds import find_kinds
-from reconciler.manifests.validation.problems import did_you_mean
-from reconciler.planning.moves import earlier_addresses, follow_moves
+from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sources import Sources
 from reconciler.state.store import Store

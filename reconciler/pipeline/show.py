@@ -7,9 +7,9 @@ from typing import Any
 from reconciler.core.errors import NotFound
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
+from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.unrecorded import not_recorded
-from reconciler.planning.moves import follow_moves
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, StateRecord
 from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.moves.compare import LEFT
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
-from reconciler.planning.sameness import LEFT
 
 
 class Draft:

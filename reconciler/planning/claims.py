@@ -9,8 +9,8 @@ from typing import Any, Literal
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.kinds.base import ID_PATTERN, Kind
 from reconciler.kinds.declared import Declared
+from reconciler.moves.records import former_addresses
 from reconciler.planning.match import possible
-from reconciler.planning.moves import former_addresses
 
 DISAGREEMENT = object()  # what two policies give that differ
 

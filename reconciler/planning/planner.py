@@ -26,6 +26,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Kind, Subject
+from reconciler.moves.detect import find_renames
 from reconciler.planning.builder import Draft
 from reconciler.planning.conflicts import secret_setters, taken_secrets, wanted_powers
 from reconciler.planning.decide import (
@@ -42,7 +43,6 @@ from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.ignores import in_force
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.order import order_steps, referenced_first
-from reconciler.planning.renames import find_renames
 from reconciler.planning.substitute import fill_known
 
 _NOBODY: Mapping[str, Sequence[Address]] = {}

@@ -14,9 +14,9 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.steps import Plan
 from reconciler.manifests.load import Loaded, load
+from reconciler.moves.compare import LEFT
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
-from reconciler.planning.sameness import LEFT
 from reconciler.reports.documents import plan_document
 from tests.environments.case import build_of, load_prod, write_project
 from tests.inprocess import Command, volume

@@ -8,18 +8,18 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, Path, Relocation, unpack_span
+from reconciler.core.nearest import did_you_mean, nearest
 from reconciler.kinds.base import Kind
 from reconciler.manifests.overlays.merge import Merged
 from reconciler.manifests.overlays.written import Written, read_positions
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.naming import named
 from reconciler.manifests.validation.envelope import holds_secrets
-from reconciler.manifests.validation.problems import describe, did_you_mean
+from reconciler.manifests.validation.problems import describe
 
 PATTERN_SIGNS = (b"*", b"?")
 
@@ -346,4 +346,4 @@ def _nearest(patch: Patch, known: Sequence[str]) -> str:
 def _part(part: str, choices: Collection[str]) -> str:
     if "*" in part or "?" in part or part in choices:
         return part
-    return next(iter(get_close_matches(part, choices, n=1)), part)
+    return nearest(part, sorted(choices)) or part

@@ -9,10 +9,10 @@ import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.nearest import did_you_mean
 
 TIMEOUT_S = 120
 # Whoever calls us (a hook, another tool) may have pointed git at another repository, index or work tree.
@@ -135,8 +135,8 @@ class Git:
         if not _NAME.fullmatch(ref) or ".." in ref:
             return "name one commit, by a branch, a tag or an id; `git rev-parse` shows what a name means"
         names = self.text("for-each-ref", "--format=%(refname:short)").splitlines()
-        near = get_close_matches(ref, names, n=1)
-        meant = f"did you mean `{near[0]}`? " if near else ""
+        hint = did_you_mean(ref, names)
+        meant = f"{hint} " if hint else ""
         if self.is_shallow():
             return (
                 f"{meant}this clone was fetched in part: fetch the other branch too (`fetch-depth: 0` in CI)"

@@ -6,8 +6,8 @@ from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Path, Resource
+from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
-from reconciler.manifests.validation.problems import did_you_mean
 
 
 class Defaults:

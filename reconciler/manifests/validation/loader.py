@@ -11,9 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, warning
 from reconciler.core.model import Address, Lifecycle, Relocation, Resource
+from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.manifests.encrypted import holds_patches, is_of_sops
-from reconciler.manifests.moves import ends_outside, move_problems
 from reconciler.manifests.overlays.merge import with_values
 from reconciler.manifests.overlays.overlay import Overlays
 from reconciler.manifests.reading.compose import Document, compose
@@ -27,7 +27,6 @@ from reconciler.manifests.validation.problems import (
     MOST_PROBLEMS,
     Place,
     describe,
-    did_you_mean,
     explain,
     no_kind,
     surprises,
@@ -35,6 +34,7 @@ from reconciler.manifests.validation.problems import (
 )
 from reconciler.manifests.validation.references import reference_cycles, unknown_references
 from reconciler.manifests.validation.salvage_spec import valid_part
+from reconciler.moves.follow import ends_outside, move_problems
 from reconciler.policies.moved import KIND as MOVED
 
 _DEFAULT_LIFECYCLE = Lifecycle()

@@ -6,14 +6,13 @@ Values of kinds that hold secrets are described ("text") and never repeated.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, get_args
-from unicodedata import normalize
 
 from pydantic import BaseModel, ValidationError
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Path, unpack_span
+from reconciler.core.nearest import did_you_mean
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.naming import may_be_a_value
 from reconciler.manifests.reading.scalars import resolve, written
@@ -146,19 +145,6 @@ def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnos
                     else f'write `{reading}`, or "{text}" with quotes to mean the text',
                 )
             )
-
-
-def did_you_mean(word: str, candidates: Sequence[str]) -> str:
-    """A help text naming the candidate nearest to `word`, or ""."""
-    near = nearest(word, candidates)
-    return f"did you mean `{near}`?" if near else ""
-
-
-def nearest(word: str, candidates: Sequence[str]) -> str:
-    """The candidate that `word` may be a misspelling of, or "". Letter case and width do not matter."""
-    by_lower = {candidate.lower(): candidate for candidate in candidates}
-    near = get_close_matches(normalize("NFKC", word).lower(), by_lower, n=1)
-    return by_lower[near[0]] if near else ""
 
 
 def describe(value: Any, *, secret: bool = False) -> str:

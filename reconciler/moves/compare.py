@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from reconciler.core.model import Address, Effect, Resource, StateRecord
 from reconciler.kinds.base import Field, Kind
-from reconciler.planning.moves import MOVED_FROM, another_name
+from reconciler.moves.records import MOVED_FROM, another_name
 
 # The field of a record that an apply has seen leave the manifests: what comes later is not its other half.
 LEFT = "left the manifests"

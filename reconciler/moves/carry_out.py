@@ -7,7 +7,7 @@ from datetime import datetime
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import Move
 from reconciler.kinds import find_kinds
-from reconciler.planning.moves import carried_out
+from reconciler.moves.records import carried_out
 from reconciler.state.store import Event, JournalEntry
 
 

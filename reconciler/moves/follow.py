@@ -6,8 +6,8 @@ from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Relocation, Resource
+from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
-from reconciler.manifests.validation.problems import did_you_mean
 from reconciler.policies.moved import KIND as MOVED
 from reconciler.policies.moved import MovedSpec, next_address
 

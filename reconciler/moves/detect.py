@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Action, Address, Change, Resource, StateRecord
 from reconciler.kinds.base import Kind
-from reconciler.planning.entries import entry, spec
-from reconciler.planning.pairing import pair_names
-from reconciler.planning.sameness import LEFT, Alias, Sameness, differing
+from reconciler.moves.advice import entry, spec
+from reconciler.moves.compare import LEFT, Alias, Sameness, differing
+from reconciler.moves.pair import pair_names
 
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
 _LEAVES = (Action.RETAIN, Action.DELETE, Action.FORGET, Action.REFUSED)
