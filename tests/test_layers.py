@@ -25,9 +25,11 @@ LAYERS = (
     {"state", "secrets", "settings"},
     {"services"},
     {"extensions"},
-    {"moves.carry_out"},
+    {"moves.carry_out", "importing.ownership", "drift.acceptance"},
+    {"importing.arrange", "drift.compare"},
     {"execution", "reports"},
     {"pipeline"},
+    {"importing", "drift"},
     {"cli", "controller"},
     {"__main__"},
 )

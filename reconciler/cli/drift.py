@@ -25,7 +25,7 @@ from reconciler.core.steps import Plan
 from reconciler.settings import Found
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.drift import Drift
+    from reconciler.drift.find import Drift
     from reconciler.pipeline.project import Desired
 
 
@@ -102,7 +102,7 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
 
 def _look(found: Found, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None) -> "Drift":
     from reconciler.cli.project import Options, open_project
-    from reconciler.pipeline.drift import Drift, look_for_drift
+    from reconciler.drift.find import Drift, look_for_drift
 
     async def work() -> Drift:
         chosen = Options(sandbox, state_url, read_only=True)
@@ -138,8 +138,8 @@ def _accept(
 ) -> int:
     from dataclasses import replace
 
-    from reconciler.pipeline.accept import accept
-    from reconciler.pipeline.sharing import Environments
+    from reconciler.drift.accept import accept
+    from reconciler.drift.sharing import Environments
     from reconciler.reports.drift import acceptance_document, render_acceptance
 
     shared = Environments(found.env, found.settings.overlays) if found.environments() else None
@@ -159,7 +159,7 @@ def _accept(
 
 def _save(plan: Plan, part: "Desired | None", found: Found, output: str) -> int:
     """`part`: the manifests given, if those are not all: what is known of others stays known."""
-    from reconciler.pipeline.baseline import FILE_NAME, load_baseline, save_baseline
+    from reconciler.drift.baseline import FILE_NAME, load_baseline, save_baseline
 
     file = found.private / FILE_NAME
     before = load_baseline(file, plan.lineage) if part is not None else None
@@ -171,7 +171,7 @@ def _save(plan: Plan, part: "Desired | None", found: Found, output: str) -> int:
 
 
 def _only_new(drift: "Drift", found: Found, output: str) -> int:
-    from reconciler.pipeline.baseline import FILE_NAME, load_baseline, only_new
+    from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 
     file = found.private / FILE_NAME
     baseline = load_baseline(file, drift.plan.lineage)

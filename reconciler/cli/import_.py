@@ -26,9 +26,9 @@ from reconciler.core.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from reconciler.core.model import Address
+    from reconciler.importing.run import Planned, Unmanaged
+    from reconciler.importing.search import Wanted
     from reconciler.manifests.load import Loaded
-    from reconciler.pipeline.importing import Planned, Unmanaged
-    from reconciler.pipeline.searching import Wanted
     from reconciler.settings import Found
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
@@ -73,7 +73,7 @@ def command(
     from reconciler.cli.project import Options, open_project
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here
-    from reconciler.pipeline.importing import arrange, find_unmanaged, put_all
+    from reconciler.importing.run import arrange, find_unmanaged, put_all
 
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
     found, reporter = settings_here(), make_reporter()
@@ -114,7 +114,7 @@ def _wanted(
     machines: bool,
 ) -> "Wanted":
     """What the command line names. Raises click.UsageError for what names nothing."""
-    from reconciler.pipeline.searching import Wanted, meaning
+    from reconciler.importing.search import Wanted, meaning
 
     if not (words or organizations or apps or clusters):
         raise click.UsageError("name what to import: apps, ids, or --org SLUG")

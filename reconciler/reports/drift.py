@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reconciler.core.model import Address
-from reconciler.planning.acceptance import Acceptance, Accepted, Refusal
+from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.visible import visible
 

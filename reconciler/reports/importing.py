@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.planning.claims import Skipped
-from reconciler.planning.importing import Entry
+from reconciler.importing.arrange import Entry
+from reconciler.importing.ownership import Skipped
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import FORMAT_VERSION
 from reconciler.reports.visible import visible

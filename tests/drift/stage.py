@@ -12,15 +12,15 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
+from reconciler.drift.accept import accept
+from reconciler.drift.acceptance import Acceptance
+from reconciler.drift.find import Drift, look_for_drift
+from reconciler.drift.sharing import Environments
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.manifests.load import load
-from reconciler.pipeline.accept import accept
-from reconciler.pipeline.drift import Drift, look_for_drift
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
-from reconciler.pipeline.sharing import Environments
-from reconciler.planning.acceptance import Acceptance
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Platform
 from reconciler.state.store import State

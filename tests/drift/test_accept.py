@@ -13,14 +13,14 @@ from reconciler.cli.signals import until_interrupted
 from reconciler.core.diagnostics import error
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Lifecycle, StateRecord
+from reconciler.drift import accept as accepting
+from reconciler.drift.accept import accept
+from reconciler.drift.acceptance import Acceptance
+from reconciler.drift.find import Drift, Drifted
 from reconciler.manifests.load import load
 from reconciler.manifests.writing import replace as replacing
 from reconciler.manifests.writing import rewrite as rewriting
-from reconciler.pipeline import accept as accepting
-from reconciler.pipeline.accept import accept
-from reconciler.pipeline.drift import Drift, Drifted
 from reconciler.pipeline.project import Desired
-from reconciler.planning.acceptance import Acceptance
 from reconciler.services.machines.wire.volume import Volume
 from reconciler.services.providers.wire import Extension
 from tests.drift.stage import DATA, VOLUME, Stage

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange
-from reconciler.pipeline.baseline import load_baseline, only_new, save_baseline
+from reconciler.drift.baseline import load_baseline, only_new, save_baseline
 from tests.drift.stage import VOLUME, Stage
 from tests.kinds.case import play, read_case
 from tests.reports.plans import EMPTY

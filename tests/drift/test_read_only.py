@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from reconciler.core.errors import Refused
-from reconciler.pipeline import drift as drifting
+from reconciler.drift import find as drifting
 from reconciler.pipeline.project import read_all
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.client import Platform

@@ -87,7 +87,7 @@ def test_a_resource_that_the_overlay_moves_into_another_app_is_accepted(stage: S
 
 
 def test_a_file_that_now_holds_another_app_is_refused_also_when_the_overlay_moves_it(stage: Stage) -> None:
-    from reconciler.pipeline.accept import accept
+    from reconciler.drift.accept import accept
 
     file = stage.write(VOLUME)
     stage.write('"*/shop/*": {metadata: {app: shop-prod}}\n', "overlays/prod/p.yaml")

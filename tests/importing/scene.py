@@ -13,11 +13,11 @@ from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.execution.limits import Limits
+from reconciler.importing.run import Planned, Unmanaged, arrange, find_unmanaged, put_all
+from reconciler.importing.search import Wanted
 from reconciler.manifests.load import Loaded, load
-from reconciler.pipeline.importing import Planned, Unmanaged, arrange, find_unmanaged, put_all
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
-from reconciler.pipeline.searching import Wanted
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Platform
 from reconciler.state.store import JournalEntry, State

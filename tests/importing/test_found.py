@@ -8,8 +8,8 @@ import pytest
 from reconciler.core.errors import ReconcilerError, Unauthorized
 from reconciler.core.model import Address, Lifecycle
 from reconciler.execution.intents import Intent
-from reconciler.pipeline.searching import meaning
-from reconciler.planning.claims import Skipped
+from reconciler.importing.ownership import Skipped
+from reconciler.importing.search import meaning
 from reconciler.reports.diagnostics import render
 from reconciler.reports.importing import render_import
 from reconciler.state.store import Event, JournalEntry

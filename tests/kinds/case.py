@@ -38,10 +38,10 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
+from reconciler.drift.find import find_drift
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
-from reconciler.pipeline.drift import find_drift
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.reports.diagnostics import diagnostic_documents

@@ -15,8 +15,8 @@ from reconciler.cli.apply import exit_code
 from reconciler.core.errors import ManifestError, ReconcilerError, Refused
 from reconciler.core.model import Address, owed_work
 from reconciler.core.steps import Plan
+from reconciler.drift.find import find_drift
 from reconciler.pipeline.apply import Applied
-from reconciler.pipeline.drift import find_drift
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.resolve import resolve_unknown
 from reconciler.pipeline.show import look_at

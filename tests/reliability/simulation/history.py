@@ -19,8 +19,8 @@ from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
 from reconciler.core.model import Action, Address, Deletion, StateRecord
 from reconciler.core.steps import Plan
+from reconciler.drift.find import find_drift
 from reconciler.pipeline.apply import Applied, apply, run_saved
-from reconciler.pipeline.drift import find_drift
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.resolve import forget, resolve_unknown, settle_restart

@@ -8,13 +8,13 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Change, Observation, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
+from reconciler.drift.compare import drift_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.validation.envelope import holds_secrets
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
-from reconciler.planning.drift import drift_of
 from reconciler.planning.ignores import in_force
 
 

@@ -16,10 +16,10 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, Change, Effect, FieldChange
 from reconciler.core.steps import Plan
+from reconciler.drift.compare import change_of
+from reconciler.drift.find import Drift
 from reconciler.kinds import find_kinds
 from reconciler.manifests.writing.replace import Replacement, replace_files
-from reconciler.pipeline.drift import Drift
-from reconciler.planning.drift import change_of
 
 FILE_NAME = "drift-baseline.json"
 FORMAT_VERSION = "1"

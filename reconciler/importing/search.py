@@ -9,10 +9,10 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Observation
 from reconciler.core.steps import Read
+from reconciler.importing.ownership import Live
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import ID_PATTERN, Kind
 from reconciler.pipeline.project import Project, read_all
-from reconciler.planning.claims import Live
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from reconciler.core.model import Address, Path
+from reconciler.importing.ownership import DISAGREEMENT, Known, Live, Skipped
 from reconciler.kinds.base import ID_PATTERN, Kind
 from reconciler.kinds.declared import Declared
-from reconciler.planning.claims import DISAGREEMENT, Known, Live, Skipped
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 63

@@ -12,6 +12,9 @@ from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, e
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address
 from reconciler.execution.open_intents import parse_intent
+from reconciler.importing.arrange import Entry, file_stem, sort_out
+from reconciler.importing.ownership import Known, Live, Skipped
+from reconciler.importing.search import Wanted, find_live
 from reconciler.kinds import find_kinds
 from reconciler.manifests.files import name_of
 from reconciler.manifests.load import Loaded
@@ -21,9 +24,6 @@ from reconciler.manifests.writing.modeline import modeline
 from reconciler.manifests.writing.write import Commented, comment, write
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Project
-from reconciler.pipeline.searching import Wanted, find_live
-from reconciler.planning.claims import Known, Live, Skipped
-from reconciler.planning.importing import Entry, file_stem, sort_out
 from reconciler.state.store import State
 
 _HEAD = (

@@ -7,8 +7,8 @@ from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.model import Address, Path, Resource
+from reconciler.drift.acceptance import Accepted
 from reconciler.manifests.writing.write import scalar
-from reconciler.planning.acceptance import Accepted
 
 
 @dataclass(frozen=True, slots=True)

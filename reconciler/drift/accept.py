@@ -16,6 +16,10 @@ from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Change, FieldChange, Resource
 from reconciler.core.nearest import did_you_mean
+from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
+from reconciler.drift.compare import drift_of
+from reconciler.drift.find import Drift, Drifted
+from reconciler.drift.sharing import Environments, patch, shared_values
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.manifests.files import STDIN
@@ -23,11 +27,7 @@ from reconciler.manifests.reading.scalars import written
 from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
 from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
 from reconciler.manifests.writing.write import scalar
-from reconciler.pipeline.drift import Drift, Drifted
 from reconciler.pipeline.project import Desired
-from reconciler.pipeline.sharing import Environments, patch, shared_values
-from reconciler.planning.acceptance import Acceptance, Accepted, Refusal
-from reconciler.planning.drift import drift_of
 
 
 def accept(

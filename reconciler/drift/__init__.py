@@ -1,0 +1,1 @@
+"""What moved without us: found, compared with a baseline, or written into the manifests."""

@@ -1,0 +1,1 @@
+"""From live objects to manifests: which ones nobody declares yet, and the files that declare them."""
