@@ -148,7 +148,7 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
             "1: core imports services.machines.wire",
         ),
         ("observe.py", "from reconciler import pipeline", "1: observe imports pipeline"),
-        ("state/sqlite.py", "from ..execution import executor", "1: state imports execution"),
+        ("state/sqlite/store.py", "from ..execution import executor", "1: state imports execution"),
         ("sandbox/core.py", "from reconciler.kinds.base import Kind", "1: sandbox imports kinds"),
         ("pipeline/plan.py", "from reconciler.sandbox import serve", "1: pipeline imports sandbox"),
         ("cli/new.py", "import reconciler.unplaced", "1: cli imports unplaced"),

@@ -180,7 +180,7 @@ def _address(manifest: Any) -> Address | None:
 
 
 def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
-    from reconciler.state.glance import recorded_addresses
+    from reconciler.state.sqlite.glance import recorded_addresses
 
     root = _root()
     url = state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state")

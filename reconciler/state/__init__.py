@@ -31,7 +31,7 @@ def open_store(
             f"no state backend for scheme `{scheme}`" if rest else "the state's URL names no place",
             help=f"backends are sqlite:PATH, such as {DEFAULT_URL}",
         )
-    from reconciler.state.sqlite import SqliteStore
+    from reconciler.state.sqlite.store import SqliteStore
 
     # Resolved, so that a link and what it points to are one state, with one key and one lock.
     return SqliteStore((root / rest).resolve(), clock, tell=tell, environment=environment)

@@ -9,7 +9,7 @@ import sqlite3
 from pathlib import Path
 
 from reconciler.core.errors import StoreError
-from reconciler.state.database import Damaged
+from reconciler.state.sqlite.database import Damaged
 
 _KEY = "environment"
 

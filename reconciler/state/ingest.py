@@ -6,8 +6,8 @@ from datetime import datetime
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_entry
-from reconciler.state.journal import CLOSING
 from reconciler.state.spool import Content, Kept, Line
+from reconciler.state.sqlite.journal import CLOSING
 from reconciler.state.store import Event, JournalEntry, State
 
 IntentKey = tuple[str, str, int]  # run, step, attempt

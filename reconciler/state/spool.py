@@ -18,7 +18,7 @@ from pathlib import Path
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_record
-from reconciler.state.files import sync_directory
+from reconciler.state.sqlite.files import sync_directory
 
 RESERVE_BYTES = 64 * 1024
 _TEMPORARY_PLACES = 4  # one that another process is writing at this moment is left to it

@@ -17,7 +17,7 @@ import pytest
 from reconciler.cli import project as project_module
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.cli.harness import RECONCILE, Project, Sandbox, cluster, lines_with, secret, volume
 from tests.cli.test_terminal import on_a_terminal

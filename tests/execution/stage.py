@@ -27,7 +27,7 @@ from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Platform
 from reconciler.services.transport import Answer
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Lease, Restored, State, Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

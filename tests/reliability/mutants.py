@@ -70,8 +70,8 @@ DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
 PLANNER = "planning/planner.py"
 CLIENT = "services/client.py"
-JOURNAL = "state/journal.py"
-LEASES = "state/leases.py"
+JOURNAL = "state/sqlite/journal.py"
+LEASES = "state/sqlite/leases.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     # --- what an answer means ---
@@ -520,7 +520,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "two processes hold one lease",
-        "state/locks.py",
+        "state/sqlite/locks.py",
         "taken = bool(file.held) if number == ALL else bool(file.held & {number, ALL})",
         "taken = False",
     ),
@@ -532,7 +532,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what was kept aside is never taken in",
-        "state/sqlite.py",
+        "state/sqlite/store.py",
         "            self._ingest(connection, lease)\n",
         "",
     ),

@@ -28,8 +28,8 @@ import anyio
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state import database
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite import database
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 
 SCOPE = "shop"

@@ -25,7 +25,7 @@ import anyio
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry, State
 from tests.state.worlds import NOON, SimulatedClock, entry, record
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.state import leases, locks
+from reconciler.state.sqlite import leases, locks
 from tests.reliability.rivals import Tally, pauses, races
 
 

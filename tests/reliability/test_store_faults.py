@@ -2,7 +2,8 @@
 
 import pytest
 
-from reconciler.state import checks, spool
+from reconciler.state import spool
+from reconciler.state.sqlite import checks
 from tests.reliability.store_faults import run
 
 

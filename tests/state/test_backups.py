@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state import backups
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite import backups
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.conftest import OpenStore
 from tests.state.test_files import fill

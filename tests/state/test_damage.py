@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
-from reconciler.state import checks, schema
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite import checks, schema
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.state.conftest import OpenStore
 from tests.state.test_files import execute, fill

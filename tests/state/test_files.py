@@ -14,8 +14,8 @@ import pytest
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state import schema
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite import schema
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, NOON, entry, record

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state import checks
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite import checks
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.conftest import OpenStore
 from tests.state.test_files import fill

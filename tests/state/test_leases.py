@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state import locks
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite import locks
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.conftest import OpenStore
 from tests.state.worlds import SimulatedClock, entry

@@ -10,8 +10,8 @@ import pytest
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
-from reconciler.state import backups, checks
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite import backups, checks
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, Event, State
 from tests.state.conftest import OpenStore
 from tests.state.test_files import execute, fill

@@ -13,7 +13,7 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state import spool
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, Lease, State
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, entry, record

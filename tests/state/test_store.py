@@ -11,7 +11,7 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.state import open_store
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Store
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record

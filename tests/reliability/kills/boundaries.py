@@ -96,7 +96,7 @@ def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
 
 
 def _wrap_store(boundaries: Boundaries) -> None:
-    from reconciler.state.sqlite import SqliteStore
+    from reconciler.state.sqlite.store import SqliteStore
 
     for name in _STORE:
         if hasattr(SqliteStore, name):
@@ -126,7 +126,7 @@ def _labelled(name: str, arguments: tuple[Any, ...]) -> str:
 
 
 def _wrap_locks(boundaries: Boundaries) -> None:
-    from reconciler.state import locks
+    from reconciler.state.sqlite import locks
 
     taking, giving = locks.try_lock, locks.unlock
 

@@ -48,7 +48,7 @@ def _intent_after_the_call() -> None:
 
 
 def _open_intents_forgotten() -> None:
-    from reconciler.state.sqlite import SqliteStore
+    from reconciler.state.sqlite.store import SqliteStore
 
     loading = SqliteStore.load
 
@@ -109,7 +109,7 @@ def _unknown_restart_forgotten() -> None:
 
 def _lease_outlives_its_holder() -> None:
     from reconciler.core.errors import Locked
-    from reconciler.state import leases
+    from reconciler.state.sqlite import leases
 
     taking = leases.take
 

@@ -21,7 +21,7 @@ from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Platform
 from reconciler.settings import EXTENDED
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Time
 from tests.reliability.responses.line import Exchange, MutatingTransport, Mutator, Recorded
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state.sqlite import SqliteStore
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY

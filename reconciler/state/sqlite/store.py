@@ -18,23 +18,11 @@ from anyio import to_thread
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import (
-    backups,
-    checks,
-    environments,
-    files,
-    ingest,
-    journal,
-    leases,
-    locks,
-    records,
-    restore,
-    schema,
-    spool,
-)
-from reconciler.state.checks import Checks
+from reconciler.state import environments, ingest, spool
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
-from reconciler.state.database import Damaged, check_pages, connect, explained, transaction, use_wal
+from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, restore, schema
+from reconciler.state.sqlite.checks import Checks
+from reconciler.state.sqlite.database import Damaged, check_pages, connect, explained, transaction, use_wal
 from reconciler.state.store import Event, JournalEntry, Lease, Restored, State
 
 _POLL_S = 0.2  # how often a held lease is asked for again

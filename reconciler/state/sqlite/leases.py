@@ -11,9 +11,9 @@ from datetime import datetime
 from pathlib import Path
 
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state import locks
-from reconciler.state.checks import LEASES, writing
-from reconciler.state.files import lock_path
+from reconciler.state.sqlite import locks
+from reconciler.state.sqlite.checks import LEASES, writing
+from reconciler.state.sqlite.files import lock_path
 from reconciler.state.store import Lease
 
 UNNAMED = "another process"

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from reconciler.core.errors import StoreError
-from reconciler.state import database, schema
+from reconciler.state.sqlite import database, schema
 
 KEY_BYTES = 32
 

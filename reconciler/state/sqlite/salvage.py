@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import checks, journal, records
 from reconciler.state.codec import EntryColumns
-from reconciler.state.database import Damaged
+from reconciler.state.sqlite import checks, journal, records
+from reconciler.state.sqlite.database import Damaged
 
 Row = tuple[Any, ...]
 

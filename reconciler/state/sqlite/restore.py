@@ -17,11 +17,11 @@ from typing import Literal
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import backups, checks, files, journal, leases, locks, records, schema
-from reconciler.state.checks import Checks
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
-from reconciler.state.database import connect, explained
-from reconciler.state.salvage import Salvage, salvage
+from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, schema
+from reconciler.state.sqlite.checks import Checks
+from reconciler.state.sqlite.database import connect, explained
+from reconciler.state.sqlite.salvage import Salvage, salvage
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, Restored
 
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reconciler.core.errors import StoreError
-from reconciler.state import checks, files, journal, records, schema
-from reconciler.state.database import Damaged, check_all_pages, connect_read_only, explained
+from reconciler.state.sqlite import checks, files, journal, records, schema
+from reconciler.state.sqlite.database import Damaged, check_all_pages, connect_read_only, explained
 
 KEPT = 5
 _AT = "%Y%m%dT%H%M%SZ"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reconciler.core.errors import StoreError
-from reconciler.state.checks import Checks
 from reconciler.state.codec import EntryColumns, decode_entry
-from reconciler.state.database import Damaged
+from reconciler.state.sqlite.checks import Checks
+from reconciler.state.sqlite.database import Damaged
 from reconciler.state.store import Event, JournalEntry
 
 # PENDING closes too: the call succeeded, and only its wait is not over.

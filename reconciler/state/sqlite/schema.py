@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.core.errors import StoreError
-from reconciler.state import checks, environments
-from reconciler.state.database import transaction, use_wal
+from reconciler.state import environments
+from reconciler.state.sqlite import checks
+from reconciler.state.sqlite.database import transaction, use_wal
 
 APPLICATION_ID = 0x52636E63  # "Rcnc": tells our file from any other SQLite database
 

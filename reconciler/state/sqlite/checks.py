@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.state.database import Damaged, transaction
+from reconciler.state.sqlite.database import Damaged, transaction
 
 LEASES = ("leases", "sqlite_sequence")
 SMALL_TABLES = ("open_intents", "plans_run", "unclaimed", *LEASES)

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from reconciler.core.model import Address
-from reconciler.state.database import connect_read_only
+from reconciler.state.sqlite.database import connect_read_only
 
 
 def recorded_addresses(url: str, root: Path) -> list[Address]:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state.checks import Checks
 from reconciler.state.codec import decode_record
-from reconciler.state.database import Damaged
+from reconciler.state.sqlite.checks import Checks
+from reconciler.state.sqlite.database import Damaged
 
 # The text as bytes: what a flipped bit made of it need not be UTF-8.
 SELECT = "SELECT kind, name, app, ordinal, serial, CAST(body AS BLOB), digest FROM records"
