@@ -24,7 +24,6 @@ LAYERS = (
     {"planning", "manifests"},
     {"state", "secrets", "settings"},
     {"services"},
-    {"extensions"},
     {"moves.carry_out", "importing.ownership", "drift.acceptance"},
     {"importing.arrange", "drift.compare"},
     {"execution", "reports"},
@@ -35,9 +34,10 @@ LAYERS = (
 )
 LEVELS = {name: level for level, names in enumerate((CORE, *LAYERS)) for name in names}
 WIRE = LAYERS[0] - {"explanations"}
-SANDBOX = "sandbox"  # stands beside the layers: it knows the platform, and nothing of what drives it
 
-KIT = "extensions.provider"  # a service of its own, with a store and servers; only cli imports it
+# Houses of their own beside the layers: each knows the core and what is spoken, and only cli opens its door.
+SANDBOX, KIT, CHECK = "sandbox", "providers.kit", "providers.check"
+HOUSES = {SANDBOX, KIT, CHECK}
 
 HOMES = {
     "httpx": {"services.transport"},
@@ -53,7 +53,7 @@ HOMES = {
     "uvicorn": {KIT, SANDBOX},
     "authlib": {KIT},
     "cloudevents": {KIT, SANDBOX},
-    "junitparser": {"extensions.check"},
+    "junitparser": {CHECK},
     "jinja2": {KIT, SANDBOX, "reports.svg"},  # the drawn graph: a template is escaped, a format string not
 }
 PRINTS = {"cli"}
@@ -87,7 +87,7 @@ def _imports(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]
 
 def _home(module: str) -> str:
     """The longest name of a level that `module` is, or is in; its first part where none is."""
-    names = (*LEVELS, SANDBOX)
+    names = (*LEVELS, *HOUSES)
     fitting = [name for name in names if f"{module}.".startswith(f"{name}.")]
     return max(fitting, key=len, default=module.partition(".")[0])
 
@@ -110,9 +110,9 @@ def _imported(tree: ast.AST, file: Path) -> Iterator[tuple[int, str]]:
 def _allowed(owner: str, imported: str) -> bool:
     if owner == imported or imported in CORE:
         return True
-    if owner == SANDBOX:
+    if owner in HOUSES:
         return imported in WIRE
-    if imported == SANDBOX:
+    if imported in HOUSES:
         return owner == "cli"
     if owner not in LEVELS or imported not in LEVELS:
         return False  # a new module has to be given its place above
@@ -148,7 +148,7 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
             "1: core imports services.machines.wire",
         ),
         ("observe.py", "from reconciler import pipeline", "1: observe imports pipeline"),
-        ("state/sqlite/store.py", "from ..execution import executor", "1: state imports execution"),
+        ("state/sqlite/store.py", "from ...execution import executor", "1: state imports execution"),
         ("sandbox/core.py", "from reconciler.kinds.base import Kind", "1: sandbox imports kinds"),
         ("pipeline/plan.py", "from reconciler.sandbox import serve", "1: pipeline imports sandbox"),
         ("cli/new.py", "import reconciler.unplaced", "1: cli imports unplaced"),

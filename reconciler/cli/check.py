@@ -10,9 +10,9 @@ from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.core.errors import ReconcilerError
 
 if TYPE_CHECKING:
-    from reconciler.extensions.check.catalog import Check
-    from reconciler.extensions.check.run import Report, Result
-    from reconciler.extensions.check.subject import Subject
+    from reconciler.providers.check.catalog import Check
+    from reconciler.providers.check.run import Report, Result
+    from reconciler.providers.check.subject import Subject
     from reconciler.settings import Found, ProviderSection, SecretSource
 
 
@@ -71,8 +71,8 @@ def command(
     It makes resources whose ids begin with `check-`, and deletes them in the end. Exit codes: 0 all passed,
     1 something failed. See docs/provider-check.md.
     """
-    from reconciler.extensions.check.run import Report, selected
-    from reconciler.extensions.check.subject import SignInSubject, Subject
+    from reconciler.providers.check.run import Report, selected
+    from reconciler.providers.check.subject import SignInSubject, Subject
     from reconciler.services.transport import HttpxTransport
 
     try:
@@ -118,8 +118,8 @@ def _run(subject: "Subject", checks: Sequence["Check"], report: "Report", output
 
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.core.clock import SystemClock
-    from reconciler.extensions.check.report import line
-    from reconciler.extensions.check.run import run
+    from reconciler.providers.check.report import line
+    from reconciler.providers.check.run import run
 
     quiet = output == "text" and os.isatty(1)
 
@@ -145,7 +145,7 @@ def _run(subject: "Subject", checks: Sequence["Check"], report: "Report", output
 
 
 def _tell(report: "Report", output: str) -> None:
-    from reconciler.extensions.check.report import document, junit, summary
+    from reconciler.providers.check.report import document, junit, summary
 
     if output == "json":
         echo_json(document(report))

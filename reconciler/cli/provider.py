@@ -82,11 +82,11 @@ def serve(
     import anyio
 
     from reconciler.cli.project import secret_sources
-    from reconciler.extensions.provider import ProviderSettings, SignInSettings, create_app
-    from reconciler.extensions.provider.reference import PostgresProvider
-    from reconciler.extensions.provider.server import bound
-    from reconciler.extensions.provider.server import serve as serve_provider
-    from reconciler.extensions.provider.store import Store
+    from reconciler.providers.kit import ProviderSettings, SignInSettings, create_app
+    from reconciler.providers.kit.reference import PostgresProvider
+    from reconciler.providers.kit.server import bound
+    from reconciler.providers.kit.server import serve as serve_provider
+    from reconciler.providers.kit.store import Store
     from reconciler.settings import ProviderSection, find_settings
 
     def chosen(option: str | None, setting: "SecretSource | None") -> "SecretRef | None":

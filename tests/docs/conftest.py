@@ -1,5 +1,5 @@
 """The PostgreSQL server that the reference provider of docs/providers.md makes databases in."""
 
-from tests.extensions.postgres import postgres
+from tests.providers.postgres import postgres
 
 __all__ = ["postgres"]

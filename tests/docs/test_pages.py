@@ -11,8 +11,8 @@ from reconciler.manifests.reading.compose import compose
 from reconciler.settings import Settings
 from tests.docs import pages
 from tests.docs.pages import ROOT, Block, Step
-from tests.extensions.check.reference import SIGNING, WEBHOOK, Reference, serving
-from tests.extensions.postgres import Postgres
+from tests.providers.check.reference import SIGNING, WEBHOOK, Reference, serving
+from tests.providers.postgres import Postgres
 
 NAMES = [page.relative_to(ROOT).as_posix() for page in pages.pages()]
 RUN = [name for name in NAMES if pages.steps(ROOT / name)]

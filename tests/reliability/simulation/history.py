@@ -26,7 +26,7 @@ from reconciler.pipeline.project import Desired
 from reconciler.pipeline.resolve import forget, resolve_unknown, settle_restart
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.sandbox.core import Sandbox
-from reconciler.state.sqlite.store import store
+from reconciler.state.sqlite import store as sqlite_store
 from tests.reliability.simulation import invariants, people, wishes
 from tests.reliability.simulation.faults import STALE_S
 from tests.reliability.simulation.ghost import CANARY, Ghost, Violation
@@ -81,7 +81,7 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
     """Carry `scenario` out, on a loop, a platform and a state of its own."""
     root = Path(tempfile.mkdtemp(prefix="history-", dir=SHELF))
     timeline = Timeline()
-    state = cast("Any", store)
+    state = cast("Any", sqlite_store)
     state.to_thread = Inline
     try:
         history = History(scenario, root, timeline, keep_trace=keep_trace)

@@ -1,0 +1,232 @@
+"""What a check works with: good requests, the sending of any, and a list of what has to be deleted."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from urllib.parse import quote
+
+from reconciler.core.clock import Clock
+from reconciler.core.errors import TransportError
+from reconciler.providers.check import raw
+from reconciler.providers.check.evidence import Exchange, parsed, values_of
+from reconciler.providers.check.request import Draft, Request
+from reconciler.providers.check.subject import Subject
+from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
+from reconciler.services.signing import HEADER
+from reconciler.services.transport import Answer, Transport
+
+POLL_S = 2.0
+GONE = (404, 410)
+_PATIENCE = 5  # times that a 429 is waited for
+_MOST_WAIT_S = 30.0
+_SHOWN = ("id", "name", "plan", "primary_region", "read_regions", "organization_id", "user_id")
+
+Send = Callable[[Request, float], Awaitable[Answer]]
+OpenTransport = Callable[[str], Transport]
+
+
+class Unmet(Exception):
+    """The provider did not do what is demanded."""
+
+
+class NotChecked(Exception):
+    """It cannot be said: something that the check needs is not there."""
+
+
+@dataclass(slots=True)
+class Made:
+    """A resource of ours. `id`: the provider's; `answer`: to the POST; `statuses`: as they were seen."""
+
+    order: Mapping[str, Any]
+    id: str
+    answer: Exchange
+    statuses: list[str] = field(default_factory=list)
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.statuses) and self.statuses[-1] in SETTLED_STATUSES
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all checks of one run share. `pending`: ids to delete at its end, each with how many of its POSTs
+    made it or may have made it; none of those that were answered 4xx did.
+
+    `patient`: whether it is worth waiting for a resource to become ready; not after one never did.
+    `refusals`: of two calls without a signature, once somebody asked.
+    """
+
+    subject: Subject
+    transport: Transport
+    clock: Clock
+    random: Random
+    open_transport: OpenTransport
+    values: set[str] = field(default_factory=set, repr=False)
+    pending: dict[str, int] = field(default_factory=dict)
+    target: Made | None = None
+    refusals: list[Answer] | None = None
+    patient: bool = True
+    count: int = 0
+
+
+class Bench:
+    """One check's view of the run; `trail` holds what this check sent and what came."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.subject = shared.subject
+        self.trail: list[Exchange] = []
+
+    def new_id(self) -> str:
+        self.shared.count += 1
+        return f"check-{self.shared.random.getrandbits(48):012x}-{self.shared.count}"
+
+    def order(self) -> dict[str, Any]:
+        """The parameters of a new resource, per 2.7, marked as ours."""
+        id = self.new_id()
+        return {
+            "name": id,
+            "id": id,
+            "organization_id": self.subject.organization_id,
+            "organization_name": "Conformance check",
+            "user_id": self.subject.user_id,
+            "user_email": "check@alias.invalid",
+            "user_role": "admin",
+            "read_regions": [self.subject.regions[0]],
+        }
+
+    def draft(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Draft:
+        return Draft(
+            method,
+            self.subject.url(path),
+            fields or {},
+            int(self.shared.clock.now().timestamp()),
+            f"{self.shared.random.getrandbits(128):032x}",
+            self.subject.encoding,
+            self.subject.signing_secret,
+            f"{self.shared.random.getrandbits(256):064x}".encode(),
+            self.subject.webhook_secret,
+        )
+
+    async def call(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Answer:
+        """A good call."""
+        request = self.draft(method, path, fields).request()
+        if method != "POST" or not fields:
+            return await self.send(request)
+        id, pending = str(fields["id"]), self.shared.pending
+        pending[id] = pending.get(id, 0) + 1  # before it is sent: the run may be cut off
+        answer = await self.send(request)
+        if 400 <= answer.status < 500:
+            pending[id] -= 1
+        return answer
+
+    async def send(self, request: Request) -> Answer:
+        """The answer to `request`, waiting out a 429. Raises Unmet when there is none."""
+        for _ in range(_PATIENCE):
+            answer = await self.attempt(request)
+            if answer.status != 429:
+                break
+            await self.shared.clock.sleep(_seconds(answer.headers.get("retry-after", "")))
+        return answer
+
+    async def attempt(self, request: Request, send: Send | None = None) -> Answer:
+        """Send once. Raises Unmet when there is no answer."""
+        send = send or (self._send if len(request.signatures) < 2 else raw.send_whole)
+        try:
+            answer = await send(request, self.subject.deadline_s)
+        except TransportError as failure:
+            self.trail.append(Exchange(request, None, failure.message))
+            raise Unmet(f"there is no answer: {failure.message}") from None
+        self.shared.values |= values_of(answer)
+        self.trail.append(Exchange(request, answer))
+        return answer
+
+    async def _send(self, request: Request, deadline_s: float) -> Answer:
+        headers = {**request.headers, "accept": "application/json"}
+        if request.signatures:
+            headers[HEADER] = request.signatures[0]
+        return await self.shared.transport.request(
+            request.method, request.url, headers=headers, body=request.body or None, deadline_s=deadline_s
+        )
+
+    async def target(self) -> Made:
+        """A resource that is there, shared by the checks. Raises NotChecked when none can be made."""
+        if self.shared.target is None:
+            self.shared.target = await self._made_quietly()
+        return self.shared.target
+
+    async def _made_quietly(self) -> Made:
+        try:
+            return await Bench(self.shared).make(self.order())
+        except Unmet as problem:
+            raise NotChecked(f"no resource can be provisioned: {problem}") from None
+
+    async def make(self, order: Mapping[str, Any]) -> Made:
+        """Provision and wait until it is ready, or can be seen to become it never. Raises Unmet."""
+        answer = await self.call("POST", "/extensions", order)
+        body = object_of(answer)
+        if not 200 <= answer.status < 300:
+            raise Unmet(f"provisioning is answered {answer.status}")
+        id = body.get("id")
+        if not isinstance(id, str) or not id:
+            raise Unmet("the answer to provisioning holds no `id`")
+        self.shared.pending.setdefault(id, 1)
+        made = Made(order, id, self.trail[-1])
+        await self.settle(made)
+        return made
+
+    async def settle(self, made: Made) -> None:
+        """Poll as the platform's clients do, until `ready` or `error` or the deadline."""
+        clock = self.shared.clock
+        until = clock.monotonic() + self.subject.ready_s
+        while True:
+            answer = await self.call("GET", path_of(made.id))
+            body = parsed(answer)
+            status = body.get("status") if isinstance(body, dict) else None
+            if answer.status != 200 or not isinstance(status, str):
+                return
+            made.statuses.append(status)
+            if status in (*SETTLED_STATUSES, *FAILED_STATUSES, *GONE_STATUSES) or not self.shared.patient:
+                return
+            if clock.monotonic() + POLL_S > until:
+                self.shared.patient = False
+                return
+            await clock.sleep(POLL_S)
+
+    async def shown(self, id: str) -> dict[str, Any] | None:
+        """What the provider shows of a resource and does not change by itself; None when it is gone."""
+        answer = await self.call("GET", path_of(id))
+        if answer.status in GONE:
+            return None
+        if not 200 <= answer.status < 300:
+            raise Unmet(f"GET of a resource is answered {answer.status}")
+        body = object_of(answer)
+        if body.get("status") in GONE_STATUSES:
+            return None
+        return {name: body[name] for name in _SHOWN if name in body}
+
+    def forget_target(self) -> None:
+        """The next check makes another: this one was changed by what should have been refused."""
+        self.shared.target = None
+
+
+def path_of(id: str) -> str:
+    return f"/extensions/{quote(id, safe='')}"
+
+
+def object_of(answer: Answer) -> dict[str, Any]:
+    """The body. Raises Unmet when it is no JSON object."""
+    body = parsed(answer)
+    if not isinstance(body, dict):
+        raise Unmet(f"the answer ({answer.status}) holds no JSON object")
+    return body
+
+
+def same(before: Any, after: Any) -> bool:
+    return json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+def _seconds(text: str) -> float:
+    return min(float(text), _MOST_WAIT_S) if text.isdigit() else 1.0

@@ -1,0 +1,143 @@
+"""Too much, too slow, too deep: refused without an error of the server and without effect."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.core.errors import TransportError
+from reconciler.providers.check import raw
+from reconciler.providers.check.bench import Bench, NotChecked, Unmet
+from reconciler.providers.check.catalog import check
+from reconciler.providers.check.events import PATH
+from reconciler.providers.check.evidence import Exchange
+from reconciler.providers.check.request import Request
+from reconciler.services.signing import MAX_SIGNED
+
+_CAPS = "this project's rule for providers (docs/provider-check.md); the API document names no limit"
+
+
+async def _refused_or_closed(bench: Bench, request: Request, send: Any = None) -> None:
+    """Raises Unmet for an answer below 400 or from 500; a closed connection is as good as a refusal."""
+    try:
+        answer = await bench.attempt(request, send)
+    except Unmet:
+        return
+    if not 400 <= answer.status < 500:
+        raise Unmet(f"it is answered {answer.status}")
+
+
+async def _nothing_made(bench: Bench, order: Mapping[str, Any]) -> None:
+    exchange = bench.trail[-1]
+    if await bench.shown(str(order["id"])) is not None:
+        bench.trail.append(exchange)
+        raise Unmet("the resource was made all the same")
+
+
+def _filled(order: Mapping[str, Any], size: int) -> dict[str, Any]:
+    return {**order, "organization_name": "f" * size}
+
+
+@check(
+    "bounds",
+    "a POST of more than 1 MiB",
+    "a signed body of more than 1 MiB is refused (4xx, or the connection is closed) and changes nothing",
+    _CAPS,
+)
+async def too_large(bench: Bench) -> None:
+    await bench.target()  # where good calls are refused too, a refusal says nothing
+    order = bench.order()
+    bench.shared.pending[str(order["id"])] = 1
+    await _refused_or_closed(bench, bench.draft("POST", "/extensions", _filled(order, MAX_SIGNED)).request())
+    await _nothing_made(bench, order)
+
+
+@check(
+    "bounds",
+    "an event of more than 1 MiB",
+    "a signed event of more than 1 MiB is refused (4xx, or the connection is closed)",
+    _CAPS,
+)
+async def event_too_large(bench: Bench) -> None:
+    draft = bench.draft("POST", PATH)
+    body = json.dumps({"machine_id": "f" * MAX_SIGNED}).encode()
+    headers = {
+        "content-type": "application/json",
+        "ce-id": bench.new_id(),
+        "ce-source": "https://platform.invalid/check",
+        "ce-type": "io.platform.machine.started",
+        "ce-specversion": "1.0",
+    }
+    await _refused_or_closed(bench, Request("POST", draft.url, (draft.sign(body),), body, headers))
+
+
+@check(
+    "bounds",
+    "a body that ends too early",
+    "of a signed POST half of the announced body comes and the connection ends: nothing is made",
+    "platform API, 5.2 rule 1: the whole body is signed",
+)
+async def cut_short(bench: Bench) -> None:
+    await bench.target()  # where good calls are refused too, a refusal says nothing
+    order = bench.order()
+    bench.shared.pending[str(order["id"])] = 1
+    request = bench.draft("POST", "/extensions", order).request()
+    await _refused_or_closed(bench, request, raw.send_cut)
+    await _nothing_made(bench, order)
+
+
+@check(
+    "bounds",
+    "a body that does not end",
+    "of a signed POST half of the announced body comes and nothing more: within the bound it is refused or "
+    "the connection is closed",
+    _CAPS,
+)
+async def never_ends(bench: Bench) -> None:
+    order = bench.order()
+    request = bench.draft("POST", "/extensions", order).request()
+    deadline_s = bench.subject.slow_body_s
+    clock = bench.shared.clock
+    began = clock.monotonic()
+    try:
+        answer = await raw.send_half(request, deadline_s)
+    except TransportError as failure:
+        bench.trail.append(Exchange(request, None, failure.message))
+        if clock.monotonic() - began >= deadline_s:
+            raise Unmet(f"after {deadline_s:g} s the provider still waits for the rest") from None
+        return
+    bench.trail.append(Exchange(request, answer))
+    if not 400 <= answer.status < 500:
+        raise Unmet(f"it is answered {answer.status}")
+
+
+@check(
+    "bounds",
+    "JSON that is nested too deeply",
+    "a signed body of 100,000 open brackets is refused (4xx), not answered with an error of the server",
+    "platform API, 4.5; every parser has a bound",
+)
+async def too_deep(bench: Bench) -> None:
+    await bench.target()  # where good calls are refused too, a refusal says nothing
+    order = bench.order()
+    bench.shared.pending[str(order["id"])] = 1
+    draft = bench.draft("POST", "/extensions", {**order, "name": "deep"})
+    body = draft.message().replace(b'"deep"', b"[" * 100_000 + b"]" * 100_000)
+    await _refused_or_closed(bench, draft.request(body))
+    await _nothing_made(bench, order)
+
+
+@check(
+    "bounds",
+    "a parameter is missing",
+    "a signed POST without a required parameter is refused (4xx), not answered with an error of the server",
+    "platform API, 2.7: required",
+)
+async def incomplete(bench: Bench) -> None:
+    await bench.target()
+    order = bench.order()
+    short = {name: value for name, value in order.items() if name not in ("organization_id", "user_role")}
+    answer = await bench.call("POST", "/extensions", short)
+    if answer.status >= 500:
+        raise Unmet(f"it is answered {answer.status}")
+    if answer.status < 400:
+        raise NotChecked("the provider does without `organization_id` and `user_role`")

@@ -1,0 +1,220 @@
+"""Good calls: provision, status, readiness, PATCH, costs, unknown ids, DELETE."""
+
+import re
+from typing import Any
+
+from reconciler.providers.check.bench import GONE, POLL_S, Bench, NotChecked, Unmet, object_of, path_of, same
+from reconciler.providers.check.catalog import check
+from reconciler.providers.check.evidence import Exchange
+from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNKNOWN = "check-there-is-no-such-resource"
+
+
+@check(
+    "calls",
+    "POST provisions",
+    "a signed POST of the documented parameters is answered 2xx with `id`, text, and `config`, an object of "
+    "text to text whose keys can be names of environment variables; `name` and `platform_app_name` are text "
+    "where they are given",
+    "platform API, 4.5 and 2.8",
+)
+async def provisions(bench: Bench) -> None:
+    if bench.shared.target is None:
+        # Made here, so that what went wrong is told by this check and not by those that need a resource.
+        bench.shared.target = await bench.make(bench.order())
+    made = bench.shared.target
+    bench.trail.append(made.answer)
+    _check_provisioned(made.answer)
+
+
+def _check_provisioned(exchange: Exchange) -> None:
+    assert exchange.answer is not None
+    body = object_of(exchange.answer)
+    config = body.get("config")
+    if not isinstance(config, dict):
+        raise Unmet("`config` is not an object")
+    for name, value in config.items():
+        if not isinstance(value, str):
+            raise Unmet(f"the value of `config.{name}` is not text but {_kind(value)}")
+        if not _VARIABLE.fullmatch(name):
+            raise Unmet(f"`{name}` in `config` cannot be the name of an environment variable")
+    for name in ("name", "platform_app_name"):
+        if not isinstance(body.get(name), str | None):
+            raise Unmet(f"`{name}` is not text but {_kind(body[name])}")
+
+
+@check(
+    "calls",
+    "GET shows the status",
+    "GET of the answered id is answered 200 with an object that holds `status`, text",
+    "platform API, 4.5: return the resource, including its `status`; 2.8: the id of all later calls",
+)
+async def shows_status(bench: Bench) -> None:
+    made = await bench.target()
+    answer = await bench.call("GET", path_of(made.id))
+    if answer.status != 200:
+        raise Unmet(f"GET of the id that the POST was answered with is answered {answer.status}")
+    status = object_of(answer).get("status")
+    if not isinstance(status, str) or not status:
+        raise Unmet(f"`status` is not text but {_kind(status)}")
+
+
+@check(
+    "calls",
+    "it becomes ready",
+    f"polled every {POLL_S:g} s, the status becomes `ready` (or `sleeping`) before the deadline",
+    "platform API, 4.5 rule 1 and 3.4; notes: clients poll every 2 s for up to 4 minutes",
+)
+async def becomes_ready(bench: Bench) -> None:
+    made = await bench.target()
+    if made.settled:
+        return
+    await bench.call("GET", path_of(made.id))
+    seen = ", ".join(f"`{status}`" for status in dict.fromkeys(made.statuses)) or "no status"
+    if made.statuses and made.statuses[-1] in FAILED_STATUSES:
+        raise Unmet(f"provisioning ended with {seen}")
+    raise Unmet(f"not ready within {bench.subject.ready_s:g} s: {seen}")
+
+
+@check(
+    "calls",
+    "PATCH changes it",
+    "a signed PATCH with the parameters of the POST is answered 2xx; a parameter that GET shows is shown "
+    "with its new value afterwards",
+    "platform API, 4.5: update a resource, e.g. add or remove read replicas; same parameters as the POST",
+)
+async def patches(bench: Bench) -> None:
+    made = await bench.make(bench.order())
+    before = await bench.shown(made.id)
+    changed = {**made.order, "read_regions": list(bench.subject.regions)}
+    for _ in range(2):  # absolute: the second changes nothing more
+        answer = await bench.call("PATCH", path_of(made.id), changed)
+        if not 200 <= answer.status < 300:
+            raise Unmet(f"PATCH is answered {answer.status}")
+    after = await bench.shown(made.id)
+    if before is None or after is None:
+        raise Unmet("the resource is gone after the PATCH" if after is None else "the resource is not there")
+    if "read_regions" not in before and "read_regions" not in after:
+        raise NotChecked("PATCH is answered 2xx, but GET does not show `read_regions`: no effect can be seen")
+    if after.get("read_regions") != changed["read_regions"]:
+        raise Unmet("GET still shows the old `read_regions` after a PATCH that was answered 2xx")
+
+
+@check(
+    "calls",
+    "PATCH of the name",
+    "a signed PATCH with another `name` is refused (4xx), or GET shows that name afterwards: it is not "
+    "answered 2xx and ignored",
+    "platform API, 4.5: accepts the same parameters as the provisioning POST; 2.7: `name`",
+)
+async def patches_name(bench: Bench) -> None:
+    made = await bench.make(bench.order())
+    before = await bench.shown(made.id)
+    if before is None or before.get("name") != made.order["name"]:
+        raise NotChecked("GET does not show the `name` that was ordered: the provider may name it itself")
+    changed = {**made.order, "name": f"{made.order['name']}-renamed"}
+    answer = await bench.call("PATCH", path_of(made.id), changed)
+    refused = 400 <= answer.status < 500
+    if not refused and not 200 <= answer.status < 300:
+        raise Unmet(f"PATCH of the name is answered {answer.status}")
+    after = await bench.shown(made.id)
+    if after is None:
+        raise Unmet("the resource is gone after the PATCH")
+    if after.get("name") != (made.order if refused else changed)["name"]:
+        if refused:
+            raise Unmet(f"GET shows another `name` after a PATCH that was refused ({answer.status})")
+        raise Unmet(f"GET does not show the new `name` after a PATCH that was answered {answer.status}")
+
+
+for _method in ("GET", "PATCH", "DELETE"):
+
+    async def unknown(bench: Bench, method: str = _method) -> None:
+        fields: dict[str, Any] | None = bench.order() if method == "PATCH" else None
+        answer = await bench.call(method, path_of(_UNKNOWN), fields)
+        if answer.status not in GONE:
+            raise Unmet(f"{method} of an id that was never given out is answered {answer.status}, not 404")
+
+    check(
+        "calls",
+        f"{_method} of an unknown id",
+        "a signed call for an id that does not exist is answered 404 (or 410)",
+        "platform API, 4.5; notes: 404 is done",
+    )(unknown)
+
+
+@check(
+    "calls",
+    "DELETE removes it",
+    "a signed DELETE is answered 2xx; the resource is gone afterwards: GET is answered 404 or 410, or shows "
+    "the status `deleted`",
+    "platform API, 5.2 rule 1; notes: DELETE is signed, so it is sent; 404 is done",
+)
+async def deletes(bench: Bench) -> None:
+    made = await bench.make(bench.order())
+    answer = await bench.call("DELETE", path_of(made.id))
+    if not 200 <= answer.status < 300:
+        raise Unmet(f"DELETE is answered {answer.status}")
+    clock = bench.shared.clock
+    until = clock.monotonic() + bench.subject.ready_s
+    while True:
+        answer = await bench.call("GET", path_of(made.id))
+        if answer.status in GONE or object_of(answer).get("status") in GONE_STATUSES:
+            return
+        if clock.monotonic() + POLL_S > until:
+            raise Unmet(f"the resource is still there {bench.subject.ready_s:g} s after the DELETE")
+        await clock.sleep(POLL_S)
+
+
+@check(
+    "calls",
+    "DELETE again",
+    "a second DELETE is answered 404 (410, or 2xx): a lost answer may be asked for again",
+    "notes: 404 is done",
+)
+async def deletes_again(bench: Bench) -> None:
+    made = await bench.make(bench.order())
+    for _ in range(2):
+        answer = await bench.call("DELETE", path_of(made.id))
+    if answer.status not in GONE and not 200 <= answer.status < 300:
+        raise Unmet(f"the second DELETE is answered {answer.status}")
+
+
+@check(
+    "calls",
+    "GET of the costs",
+    "a signed GET of the billing path is answered 200 with JSON",
+    "platform API, 4.5 rule 5: a billing API, queried once per day; its path and payload are not shown",
+)
+async def costs(bench: Bench) -> None:
+    if bench.subject.costs_path is None:
+        raise NotChecked("no path of the costs was given (--costs-path)")
+    await bench.target()
+    answer = await bench.call("GET", bench.subject.costs_path)
+    if answer.status != 200:
+        raise Unmet(f"GET of the costs is answered {answer.status}")
+    object_of(answer)
+
+
+def check_same_result(first: Exchange, again: Exchange) -> None:
+    """Raises Unmet unless both answers give the same `id` and `config`."""
+    assert first.answer is not None
+    assert again.answer is not None
+    if not 200 <= again.answer.status < 300:
+        raise Unmet(f"the same id again is answered {again.answer.status}")
+    before, after = object_of(first.answer), object_of(again.answer)
+    if before.get("id") != after.get("id"):
+        raise Unmet("the same id again gives another resource: `id` differs")
+    if same(before.get("config"), after.get("config")):
+        return
+    one, other = before.get("config"), after.get("config")
+    if isinstance(one, dict) and isinstance(other, dict):
+        differing = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+        raise Unmet(f"the same id again gives another `config`: {', '.join(differing)} differ")
+    raise Unmet("the same id again gives another `config`")
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "an array", bool: "true or false", type(None): "missing or null"}
+    return kinds.get(type(value), "a number" if isinstance(value, int | float) else "text")

@@ -1,0 +1,248 @@
+"""What is not known to come from the platform: refused, each time with the same 401, and without effect."""
+
+from functools import partial
+
+import anyio
+
+from reconciler.providers.check.bench import Bench, NotChecked, Unmet, path_of, same
+from reconciler.providers.check.catalog import Check, add, check
+from reconciler.providers.check.evidence import parsed
+from reconciler.providers.check.forgeries import FORGERIES, Forgery
+from reconciler.providers.check.request import Draft, Request
+from reconciler.services.transport import Answer
+
+_DEMAND = "it is answered 401, in the same words as every other refusal, and changes nothing"
+_NONCE = "platform API, 2.7: a nonce is unique per request; 5.2 rule 2"
+_UNAUTHORIZED = 401
+_AT_ONCE = 4
+
+Words = tuple[str, bytes]  # content type and body
+
+
+async def expect_refusal(bench: Bench, request: Request) -> None:
+    """Raises Unmet for any other answer than the refusal that all share."""
+    answer = await bench.send(request)
+    if answer.status != _UNAUTHORIZED:
+        raise Unmet(f"it is answered {answer.status}, not 401")
+    usual = await _usual_refusal(bench)
+    if usual is not None and _words(answer) != usual:
+        raise Unmet("the refusal differs from that of a call without a signature: it tells what was wrong")
+
+
+async def _usual_refusal(bench: Bench) -> Words | None:
+    """How a GET without a signature is refused.
+
+    None when two such refusals are not alike, so that words cannot be compared, or when it is not refused at
+    all, which a check of its own finds.
+    """
+    if bench.shared.refusals is None:
+        own = Bench(bench.shared)
+        draft = own.draft("GET", "/extensions/check-nothing")
+        bench.shared.refusals = [await own.send(draft.request(signatures=())) for _ in range(2)]
+    known = {_words(each) for each in bench.shared.refusals if each.status == _UNAUTHORIZED}
+    alike = len(known) == 1 and all(each.status == _UNAUTHORIZED for each in bench.shared.refusals)
+    return known.pop() if alike else None
+
+
+def _words(answer: Answer) -> Words:
+    return answer.headers.get("content-type", ""), answer.body
+
+
+async def _refused(bench: Bench, forgery: Forgery, method: str) -> None:
+    if method == "POST":
+        await _refused_post(bench, forgery)
+        return
+    made = await bench.target()
+    before = await bench.shown(made.id)
+    if before is None:
+        bench.forget_target()
+        raise NotChecked("the resource to try it on is gone")
+    fields = {**made.order, "read_regions": []} if method == "PATCH" else None
+    try:
+        await expect_refusal(bench, _forged(bench, forgery, bench.draft(method, path_of(made.id), fields)))
+    except Unmet:
+        if method != "GET":
+            bench.forget_target()
+        raise
+    refusal = bench.trail[-1]
+    after = await bench.shown(made.id)
+    if not same(before, after):
+        bench.forget_target()
+        bench.trail.append(refusal)
+        raise Unmet(
+            f"it is answered 401, and took effect: {'the resource is gone' if after is None else 'changed'}"
+        )
+
+
+async def _refused_post(bench: Bench, forgery: Forgery) -> None:
+    await bench.target()  # where good calls are refused too, a refusal says nothing
+    order = bench.order()
+    id = str(order["id"])
+    request = _forged(bench, forgery, bench.draft("POST", "/extensions", order))
+    bench.shared.pending[id] = 1
+    await expect_refusal(bench, request)
+    refusal = bench.trail[-1]
+    if await bench.shown(id) is not None:
+        bench.trail.append(refusal)
+        raise Unmet("it is answered 401, and the resource was made all the same")
+    del bench.shared.pending[id]
+
+
+def _forged(bench: Bench, forgery: Forgery, draft: Draft) -> Request:
+    request = forgery.make(draft)
+    if request is None:
+        raise NotChecked("the webhook secret was not given")
+    return request
+
+
+for _method in ("POST", "PATCH", "GET", "DELETE"):
+    for _forgery in FORGERIES:
+        if _method in _forgery.methods:
+            add(
+                Check(
+                    "refusals",
+                    f"{_method} {_forgery.name}",
+                    _DEMAND,
+                    _forgery.source,
+                    partial(_refused, forgery=_forgery, method=_method),
+                )
+            )
+
+
+@check("refusals", "GET of the costs without a signature", _DEMAND, "platform API, 5.2 rule 1")
+async def costs_unsigned(bench: Bench) -> None:
+    if bench.subject.costs_path is None:
+        raise NotChecked("no path of the costs was given (--costs-path)")
+    await expect_refusal(bench, bench.draft("GET", bench.subject.costs_path).request(signatures=()))
+
+
+@check("refusals", "GET of a resource, sent to the costs", _DEMAND, "platform API, 5.2 rule 2")
+async def costs_of_another(bench: Bench) -> None:
+    if bench.subject.costs_path is None:
+        raise NotChecked("no path of the costs was given (--costs-path)")
+    draft = bench.draft("GET", path_of((await bench.target()).id))
+    there = bench.draft("GET", bench.subject.costs_path)
+    await expect_refusal(bench, there.request(draft.message()))
+
+
+@check("refusals", "GET replayed at once", "the first is answered, the second refused", _NONCE)
+async def get_replayed(bench: Bench) -> None:
+    await _replayed(bench, bench.draft("GET", path_of((await bench.target()).id)).request())
+
+
+@check("refusals", "GET replayed after other calls", "the first is answered, the second refused", _NONCE)
+async def get_replayed_later(bench: Bench) -> None:
+    id = (await bench.target()).id
+    request = bench.draft("GET", path_of(id)).request()
+    await _good(bench, request)
+    for _ in range(3):
+        await bench.call("GET", path_of(id))
+    await expect_refusal(bench, request)
+
+
+@check("refusals", "GET replayed, several at once", "one of them is answered, all others are refused", _NONCE)
+async def get_replayed_at_once(bench: Bench) -> None:
+    request = bench.draft("GET", path_of((await bench.target()).id)).request()
+    benches = [Bench(bench.shared) for _ in range(_AT_ONCE)]
+
+    async def send(one: Bench) -> None:
+        try:
+            await one.send(request)
+        except Unmet:
+            return
+
+    async with anyio.create_task_group() as tasks:
+        for one in benches:
+            tasks.start_soon(send, one)
+    bench.trail += [one.trail[-1] for one in benches]
+    statuses = [each.answer.status if each.answer else 0 for each in bench.trail[-_AT_ONCE:]]
+    taken = sum(200 <= status < 300 for status in statuses)
+    if taken != 1 or statuses.count(_UNAUTHORIZED) != _AT_ONCE - 1:
+        raise Unmet(f"{taken} of {_AT_ONCE} were answered; the statuses are {', '.join(map(str, statuses))}")
+
+
+@check("refusals", "POST replayed", "the first is answered, the second refused", _NONCE)
+async def post_replayed(bench: Bench) -> None:
+    await bench.target()
+    order = bench.order()
+    bench.shared.pending[str(order["id"])] = 1
+    await _replayed(bench, bench.draft("POST", "/extensions", order).request())
+
+
+@check("refusals", "PATCH replayed", "the first is answered, the second refused", _NONCE)
+async def patch_replayed(bench: Bench) -> None:
+    made = await bench.target()
+    await _replayed(bench, bench.draft("PATCH", path_of(made.id), made.order).request())
+
+
+@check(
+    "refusals",
+    "DELETE replayed",
+    "the first is answered, the second refused: 401, not 404, because the nonce is looked at first",
+    _NONCE,
+)
+async def delete_replayed(bench: Bench) -> None:
+    made = await bench.make(bench.order())
+    await _replayed(bench, bench.draft("DELETE", path_of(made.id)).request())
+
+
+@check(
+    "refusals",
+    "GET's query sent as DELETE after it",
+    "refused by its used nonce, and the resource stays: the signature does not cover the method",
+    "platform API, 5.2 rules 1 and 2",
+)
+async def get_as_delete(bench: Bench) -> None:
+    made = await bench.make(bench.order())
+    request = bench.draft("GET", path_of(made.id)).request()
+    await _good(bench, request)
+    await expect_refusal(bench, Request("DELETE", request.url, request.signatures))
+    if await bench.shown(made.id) is None:
+        raise Unmet("the resource is gone")
+
+
+@check(
+    "refusals",
+    "POST's body sent as PATCH",
+    "refused: `url` names the address of the POST, and the nonce was used",
+    "platform API, 5.2 rule 2",
+)
+async def post_as_patch(bench: Bench) -> None:
+    made = await bench.target()
+    request = bench.draft("POST", "/extensions", made.order).request()
+    await _good(bench, request)
+    there = bench.draft("PATCH", path_of(made.id), made.order)
+    await expect_refusal(bench, there.request(request.body))
+
+
+@check("refusals", "a nonce used again under a new signature", "the second request is refused", _NONCE)
+async def nonce_again(bench: Bench) -> None:
+    draft = bench.draft("GET", path_of((await bench.target()).id))
+    await _good(bench, draft.request())
+    await expect_refusal(bench, draft.request(draft.message(timestamp=draft.timestamp - 1)))
+
+
+@check(
+    "refusals",
+    "a refused request does not use its nonce up",
+    "a request whose forgery was refused before is answered",
+    "platform API, 5.2: otherwise whoever sees a request could stop it",
+)
+async def nonce_not_used_up(bench: Bench) -> None:
+    draft = bench.draft("GET", path_of((await bench.target()).id))
+    await expect_refusal(bench, draft.request(signatures=(draft.sign(b"other"),)))
+    await _good(bench, draft.request())
+
+
+async def _good(bench: Bench, request: Request) -> None:
+    answer = await bench.send(request)
+    if not 200 <= answer.status < 300:
+        raise Unmet(f"the good call is answered {answer.status}")
+
+
+async def _replayed(bench: Bench, request: Request) -> None:
+    await _good(bench, request)
+    body = parsed(bench.trail[-1].answer) if bench.trail[-1].answer else None
+    if request.method == "POST" and isinstance(body, dict) and isinstance(body.get("id"), str):
+        bench.shared.pending[body["id"]] = 1
+    await expect_refusal(bench, request)

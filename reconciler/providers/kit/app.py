@@ -1,0 +1,208 @@
+"""The provider as an ASGI application: what the platform calls, and what a person's browser opens.
+
+Everything below `/extensions` but the sign-in is verified before anything else is looked at, the path
+included: whoever cannot sign learns nothing, not even which paths there are.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random, SystemRandom
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import structlog
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from reconciler.core.clock import Clock, SystemClock
+from reconciler.providers.kit.events import Events, Handler
+from reconciler.providers.kit.functions import Declined, Functions, Order
+from reconciler.providers.kit.intake import Allowance, Intake, Refusal, unauthorized
+from reconciler.providers.kit.resources import Resources
+from reconciler.providers.kit.settings import CALLBACK_PATH, EVENTS_PATH, ProviderSettings
+from reconciler.providers.kit.sign_in import SignIn
+from reconciler.providers.kit.store import Store
+from reconciler.providers.kit.webhooks import Outbox
+from reconciler.services.signing import NotAuthentic
+from reconciler.services.transport import HttpxTransport, Transport
+
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
+_WATCH_EVERY_S = 60.0
+_log = structlog.get_logger("reconciler.provider")
+
+OpenTransport = Callable[[str], Transport]
+
+
+@dataclass(slots=True)
+class Kit:
+    """One worker of a provider. `running` is its lifespan: without it, nothing is made."""
+
+    settings: ProviderSettings
+    store: Store
+    resources: Resources
+    outbox: Outbox
+    events: Events
+    sign_in: SignIn
+    intake: Intake
+    clock: Clock
+    transports: tuple[Transport, ...]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Go on with what was begun, send what is owed, and let calls begin; ends it all at the end."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self.resources.begin_in(tasks)
+                tasks.start_soon(self.outbox.send_until_cancelled)
+                tasks.start_soon(self._watch_until_cancelled)
+                yield
+                tasks.cancel_scope.cancel()
+        finally:
+            for transport in self.transports:
+                await transport.aclose()
+            self.store.close()
+
+    async def _watch_until_cancelled(self) -> None:
+        while True:
+            await self.clock.sleep(_WATCH_EVERY_S)
+            if self.store.take("watch"):
+                try:
+                    await self.resources.watch()
+                finally:
+                    self.store.release("watch")
+
+
+def create_app(
+    settings: ProviderSettings,
+    functions: Functions,
+    *,
+    on_event: Handler | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    open_transport: OpenTransport = HttpxTransport,
+) -> Starlette:
+    """The provider with its lifespan; `app.state.kit` is the Kit, for mounting it into another application.
+
+    Raises StoreError when the store cannot be used, ReconcilerError for an unusable address.
+    """
+    clock, random = clock or SystemClock(), random or SystemRandom()
+    webhook = open_transport(_host_of(settings.webhook_url)) if settings.webhook_url else None
+    sign_in_host = open_transport(settings.sign_in.auth_url) if settings.sign_in else None
+    store = Store(settings.store)
+    outbox = Outbox(settings, store, clock, webhook, random)
+    resources = Resources(settings, functions, store, outbox, clock)
+    intake = Intake(settings, store, clock, Allowance(settings.rate, clock))
+    kit = Kit(
+        settings,
+        store,
+        resources,
+        outbox,
+        Events(intake, store, clock, on_event),
+        SignIn(settings, store, resources, outbox, clock, sign_in_host),
+        intake,
+        clock,
+        tuple(each for each in (webhook, sign_in_host) if each is not None),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with kit.running():
+            yield
+
+    async def api(request: Request) -> Response:
+        return await _answered(kit, _api, request)
+
+    async def costs(request: Request) -> Response:
+        return await _answered(kit, _costs, request)
+
+    routes = [
+        Route("/extensions/{id}/sso", kit.sign_in.start, methods=["GET"]),
+        Route(CALLBACK_PATH, kit.sign_in.finish, methods=["GET"]),
+        Route("/resources/{id}", kit.sign_in.page, methods=["GET"]),
+        Route("/sign-in/end", kit.sign_in.end, methods=["POST"]),
+        Route(settings.costs_path, costs, methods=_METHODS),
+        Route("/extensions", api, methods=_METHODS),
+        Route("/extensions/{rest:path}", api, methods=_METHODS),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.router.redirect_slashes = False
+    app.state.kit = kit
+    return app
+
+
+async def _answered(
+    kit: Kit, respond: Callable[[Kit, Request], Awaitable[Response]], request: Request
+) -> Response:
+    """The answer, with every failure as `{error}` and no failure's own text unless it is meant for others."""
+    try:
+        return await respond(kit, request)
+    except NotAuthentic as refused:
+        _log.warning("request.refused", method=request.method, why=refused.why)
+        return unauthorized()
+    except Refusal as refusal:
+        return refusal.response
+    except Declined as declined:
+        return JSONResponse({"error": str(declined)}, 422)
+    except Exception as failure:
+        _log.error("request.failed", method=request.method, reason=type(failure).__name__)
+        return JSONResponse({"error": "the provider failed; try again"}, 500)
+
+
+async def _api(kit: Kit, request: Request) -> Response:
+    path = _own_path(request)
+    if path == EVENTS_PATH and request.method == "POST":
+        return await kit.events.take(request)
+    fields = await kit.intake.signed(request)
+    id = unquote(path.removeprefix("/extensions").removeprefix("/"))
+    answers: Mapping[str, Callable[[], Awaitable[tuple[int, dict[str, Any]]]]]
+    if not id:
+        answers = {"POST": lambda: kit.resources.provision(_order(fields))}
+    else:
+        answers = {
+            "GET": lambda: kit.resources.get(id),
+            "PATCH": lambda: kit.resources.update(id, _unsigned(fields), _order),
+            "DELETE": lambda: kit.resources.remove(id),
+        }
+    if request.method not in answers:
+        raise Refusal(405, "this method is not for this path", {"allow": ", ".join(answers)})
+    status, body = await answers[request.method]()
+    return JSONResponse(body, status, {"cache-control": "no-store"})
+
+
+async def _costs(kit: Kit, request: Request) -> Response:
+    await kit.intake.signed(request)
+    if request.method != "GET":
+        raise Refusal(405, "this method is not for this path", {"allow": "GET"})
+    status, body = await kit.resources.costs()
+    return JSONResponse(body, status, {"cache-control": "no-store"})
+
+
+def _own_path(request: Request) -> str:
+    """The path as it was sent, without where the application is mounted."""
+    path: str = request.scope.get("raw_path", b"").decode("latin-1")
+    return path.removeprefix(request.scope.get("root_path", ""))
+
+
+def _unsigned(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fields[name] for name in Order.model_fields if name in fields}
+
+
+def _order(fields: Any) -> Order:
+    """Raises Refusal (422) naming the first field that is wrong."""
+    try:
+        return Order.model_validate(fields)
+    except ValidationError as failure:
+        problem = failure.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = ".".join(map(str, problem["loc"]))
+        raise Refusal(422, f"`{name}`: {problem['msg'].lower()}") from None
+
+
+def _host_of(url: str) -> str:
+    """The service that `url` belongs to: its path and query may hold a secret and stay out of messages."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

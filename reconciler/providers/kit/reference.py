@@ -1,0 +1,234 @@
+"""A real provider: each resource is a database of its own, with its own role, in one PostgreSQL server.
+
+Nothing is touched that this provider did not make. The role is made together with a comment that names the
+provider and the resource, in one transaction; the database belongs to that role. So a half-made resource is
+recognised and completed, and a stranger's database of the same name is left alone.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from reconciler.core.errors import ReconcilerError
+from reconciler.providers.kit.functions import Cost, Declined, Provisioned, Report, Resource, Visitor
+
+PLAN = "standard"
+CONNECTIONS_PER_REGION = 20
+PRICE_PER_MONTH = Decimal("5.00")
+PRICE_PER_GB_MONTH = Decimal("0.25")
+
+_CONNECT_TIMEOUT_S = 5
+_GB = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresProvider:
+    """`server`: a connection string whose role may create roles and databases. `name`: this provider's."""
+
+    server: str = field(repr=False)
+    name: str
+
+    async def check(self) -> None:
+        """Raises ReconcilerError when the server cannot be reached or the role may not do what it must."""
+        try:
+            async with self._connected() as connection:
+                found = await _one(
+                    connection,
+                    "SELECT rolsuper OR (rolcreatedb AND rolcreaterole) FROM pg_roles"
+                    " WHERE rolname = current_user",
+                )
+        except psycopg.Error as failure:
+            # libpq's text names host, port and user, never the password.
+            reason = str(failure).strip().splitlines()
+            raise ReconcilerError(
+                f"the PostgreSQL server cannot be used: {reason[0] if reason else type(failure).__name__}",
+                help="check the connection string and that the server runs",
+            ) from None
+        if not found[0]:
+            raise ReconcilerError(
+                "the PostgreSQL role may not create roles and databases",
+                help="ALTER ROLE … CREATEROLE CREATEDB",
+            )
+
+    async def provision(self, resource: Resource) -> Provisioned:
+        name = _name_of(resource)
+        password = resource.secret("database password")
+        async with self._connected() as connection:
+            if not await self._owns_role(connection, resource):
+                await self._make_role(connection, resource, password)
+            owner = await self._owner(connection, name)
+            if owner is None:
+                await connection.execute(
+                    sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(name), sql.Identifier(name))
+                )
+            elif owner != name:
+                raise Declined("a database of this name exists, and is not ours")
+            # Every role may connect to a new database until this is said; saying it again changes nothing.
+            await connection.execute(
+                sql.SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(sql.Identifier(name))
+            )
+            address = _address(connection, name, password)
+        return Provisioned({"DATABASE_URL": address}, plan=PLAN)
+
+    async def update(self, resource: Resource) -> None:
+        """Every region may hold connections of its own; the databases themselves stay where they are."""
+        async with self._connected() as connection:
+            if not await self._owns_role(connection, resource):
+                raise RuntimeError("the role is gone")
+            await connection.execute(
+                sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}").format(
+                    sql.Identifier(_name_of(resource)), sql.Literal(_connections(resource))
+                )
+            )
+
+    async def get(self, resource: Resource, visitor: Visitor | None) -> Report:
+        """`sleeping` while the role may not log in. Members are not shown what the server counts."""
+        name = _name_of(resource)
+        async with self._connected() as connection:
+            found = await (
+                await connection.execute(
+                    "SELECT rolcanlogin, rolconnlimit, pg_database_size(datname),"
+                    " (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = d.datname)"
+                    " FROM pg_roles r JOIN pg_database d ON d.datdba = r.oid"
+                    " WHERE rolname = %s AND datname = %s",
+                    (name, name),
+                )
+            ).fetchone()
+        if found is None:
+            return Report("error", PLAN, {"error": "the database or its role is gone"})
+        may_log_in, limit, size, connections = found
+        details: dict[str, Any] = {"database": name, "size_bytes": size}
+        if visitor is None or visitor.role == "admin":
+            details |= {"connections": connections, "connection_limit": limit}
+        return Report("ready" if may_log_in else "sleeping", PLAN, details)
+
+    async def deprovision(self, resource: Resource) -> None:
+        """Database first, role last: as long as the role is there, what is left is known to be ours."""
+        name = sql.Identifier(_name_of(resource))
+        async with self._connected() as connection:
+            if not await self._owns_role(connection, resource):
+                return
+            await connection.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(name))
+            if await self._owner(connection, _name_of(resource)) == _name_of(resource):
+                await connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+            await connection.execute(sql.SQL("DROP ROLE {}").format(name))
+
+    async def costs(self, resources: Sequence[Resource]) -> Sequence[Cost]:
+        """A flat price and one for each GB that the database takes now."""
+        async with self._connected() as connection:
+            rows = await (
+                await connection.execute(
+                    "SELECT datname, pg_database_size(datname) FROM pg_database d WHERE datname = ANY(%s)",
+                    ([_name_of(each) for each in resources],),
+                )
+            ).fetchall()
+        sizes = dict(rows)
+        costs = []
+        for resource in resources:
+            size = sizes.get(_name_of(resource), 0)
+            amount = PRICE_PER_MONTH + PRICE_PER_GB_MONTH * Decimal(size) / _GB
+            costs.append(
+                Cost(resource.id, str(amount.quantize(Decimal("0.0001"))), details={"size_bytes": size})
+            )
+        return costs
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        connection = await psycopg.AsyncConnection.connect(
+            self.server, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S
+        )
+        async with connection:
+            yield connection
+
+    async def _make_role(
+        self, connection: psycopg.AsyncConnection[Any], resource: Resource, password: str
+    ) -> None:
+        name = _name_of(resource)
+        # The server gets, and perhaps logs, only what it stores: never the password itself.
+        verifier = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256")
+        async with connection.transaction():
+            try:
+                await connection.execute(
+                    sql.SQL(
+                        "CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE"
+                        " CONNECTION LIMIT {} PASSWORD {}"
+                    ).format(
+                        sql.Identifier(name),
+                        sql.Literal(_connections(resource)),
+                        sql.Literal(verifier.decode()),
+                    )
+                )
+            except psycopg.errors.DuplicateObject:
+                raise Declined("a role of this name exists, and is not ours") from None
+            await connection.execute(
+                sql.SQL("COMMENT ON ROLE {} IS {}").format(
+                    sql.Identifier(name), sql.Literal(self._mark(resource))
+                )
+            )
+            (superuser,) = await _one(
+                connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
+            )
+            if not superuser:  # who makes a database for a role must be a member of it
+                await connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(name)))
+
+    async def _owns_role(self, connection: psycopg.AsyncConnection[Any], resource: Resource) -> bool:
+        found = await (
+            await connection.execute(
+                "SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = %s",
+                (_name_of(resource),),
+            )
+        ).fetchone()
+        return found is not None and found[0] == self._mark(resource)
+
+    async def _owner(self, connection: psycopg.AsyncConnection[Any], database: str) -> str | None:
+        found = await (
+            await connection.execute(
+                "SELECT rolname FROM pg_database d JOIN pg_roles r ON r.oid = d.datdba WHERE datname = %s",
+                (database,),
+            )
+        ).fetchone()
+        return None if found is None else str(found[0])
+
+    def _mark(self, resource: Resource) -> str:
+        return f"extension provider {self.name}: {resource.order.id}"
+
+
+def _name_of(resource: Resource) -> str:
+    """The name of database and role: from the platform's id alone, so that it never changes."""
+    return f"ext_{hashlib.sha256(resource.order.id.encode()).hexdigest()[:24]}"
+
+
+def _connections(resource: Resource) -> int:
+    return CONNECTIONS_PER_REGION * (1 + len(resource.order.read_regions or []))
+
+
+def _address(connection: psycopg.AsyncConnection[Any], name: str, password: str) -> str:
+    """The database's connection string, at the host by which this provider reaches the server itself."""
+    info = connection.info
+    credentials = f"{quote(name)}:{quote(password)}"
+    if info.host.startswith("/"):
+        return (
+            f"postgresql://{credentials}@/{quote(name)}?{urlencode({'host': info.host, 'port': info.port})}"
+        )
+    host = f"[{info.host}]" if ":" in info.host else info.host
+    more = {
+        key: value
+        for key, value in conninfo_to_dict(connection.info.dsn).items()
+        if key == "sslmode" and value is not None
+    }
+    query = f"?{urlencode(more)}" if more else ""
+    return f"postgresql://{credentials}@{host}:{info.port}/{quote(name)}{query}"
+
+
+async def _one(connection: psycopg.AsyncConnection[Any], query: str) -> tuple[Any, ...]:
+    found = await (await connection.execute(query)).fetchone()
+    assert found is not None
+    return tuple(found)

@@ -1,0 +1,421 @@
+"""A resource's life: ordered, made, changed, taken away; each once, whoever asks how often.
+
+Only one worker at a time works on a resource: it holds the lease of that name. What was begun (`making`,
+`removing`) is written down first, so that another worker or the next start goes on with it. A function is
+called again rather than its answer kept: see `functions`.
+"""
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from sqlite3 import IntegrityError, Row
+from typing import Any
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from reconciler.core.clock import Clock
+from reconciler.providers.kit.functions import (
+    Cost,
+    Declined,
+    Functions,
+    Order,
+    Provisioned,
+    Report,
+    Resource,
+    Visitor,
+)
+from reconciler.providers.kit.intake import Refusal
+from reconciler.providers.kit.settings import ProviderSettings
+from reconciler.providers.kit.store import Store
+from reconciler.providers.kit.webhooks import Outbox
+
+PROVISIONING, ERROR, DELETING, DELETED = "provisioning", "error", "deleting", "deleted"
+_MAKING, _MADE, _FAILED, _REMOVING = "making", "made", "failed", "removing"
+
+_LOOK_AGAIN_S = 0.05  # for a lease that another worker holds
+_RESUME_EVERY_S = 2.0
+_NOT_FOUND = "there is no such resource"
+_BUSY = "another request is at work on this resource; try again"
+
+Answer = tuple[int, dict[str, Any]]
+_log = structlog.get_logger("reconciler.provider")
+
+
+class Resources:
+    def __init__(
+        self, settings: ProviderSettings, functions: Functions, store: Store, outbox: Outbox, clock: Clock
+    ) -> None:
+        self._settings, self._functions = settings, functions
+        self._store, self._outbox, self._clock = store, outbox, clock
+        self._tasks: TaskGroup | None = None
+
+    def begin_in(self, tasks: TaskGroup) -> None:
+        """From now on calls may begin; their work is done in `tasks`."""
+        self._tasks = tasks
+        tasks.start_soon(self._resume_until_cancelled, tasks)
+
+    async def _resume_until_cancelled(self, tasks: TaskGroup) -> None:
+        """Go on with what a worker that is gone had begun: at the start, and every few seconds."""
+        while True:
+            for row in self._store.rows(
+                "SELECT id, phase FROM resources WHERE phase IN (?, ?)", _MAKING, _REMOVING
+            ):
+                if self._store.take(_lease(row["id"])):
+                    work = self._make if row["phase"] == _MAKING else self._remove
+                    tasks.start_soon(self._resume, row["id"], work)
+            await self._clock.sleep(_RESUME_EVERY_S)
+
+    async def provision(self, order: Order) -> Answer:
+        """201 with the configuration, or 202 when it takes longer. Raises Refusal (409) for another order."""
+        self._refuse_another(order)
+        later: Answer = (202, {"id": order.id, "config": {}, "status": PROVISIONING})
+
+        async def begin(key: str) -> Answer:
+            self._begin(order)
+            return await self._make(key)
+
+        answer = await self._answered(lambda: self._holding(order.id, begin, busy=later), later)
+        self._refuse_another(order)  # somebody else's order may have come first meanwhile
+        return answer
+
+    async def update(self, id: str, changes: Mapping[str, Any], read: Callable[[Any], Order]) -> Answer:
+        """`changes`: fields of the order, all or some. `read` raises Refusal (422) for a wrong one."""
+        key = self._known(id)["id"]
+
+        async def change(key: str) -> Answer:
+            row = self._known(key)
+            if row["phase"] != _MADE:
+                raise Refusal(409, f"the resource is {row['status']}; try again later")
+            if changes.get("id", key) not in (key, row["resource_id"]):
+                raise Refusal(422, "`id` is not the id of this resource")
+            order = read({**json.loads(row["wanted"]), **changes, "id": key})
+            name = row["name"] if row["own_name"] else order.name
+            resource = replace(self._resource(row), order=order, name=name)
+            await self._functions.update(resource)
+            report = await self._functions.get(resource, None)
+            with self._store.transaction():
+                self._store.change(
+                    "UPDATE resources SET wanted = ?, name = ?, status = ?, plan = ? WHERE id = ?",
+                    _written(order),
+                    name,
+                    report.status,
+                    report.plan,
+                    key,
+                )
+                shown = _shown(self._known(key), report)
+                self._outbox.add("resource.updated", shown, self._now())
+            return 200, shown
+
+        return await self._answered(lambda: self._holding(key, change), None)
+
+    async def get(self, id: str, visitor: Visitor | None = None) -> Answer:
+        row = self._known(id)
+        if row["phase"] != _MADE:
+            problem = {"error": row["problem"]} if row["problem"] else {}
+            return 200, {**_shown(row, Report(row["status"], row["plan"])), **problem}
+        report = await self._functions.get(self._resource(row), visitor)
+        if (report.status, report.plan) != (row["status"], row["plan"]):
+            self._note(row, report)
+        return 200, _shown(row, report)
+
+    async def remove(self, id: str) -> Answer:
+        """200 when it is gone, 202 when that takes longer; afterwards 404."""
+        key = self._known(id)["id"]
+
+        async def begin(key: str) -> Answer:
+            row = self._known(key)
+            self._store.change(
+                "UPDATE resources SET phase = ?, status = ?, problem = NULL WHERE id = ?",
+                _REMOVING,
+                DELETING,
+                row["id"],
+            )
+            return await self._remove(key)
+
+        return await self._answered(
+            lambda: self._holding(key, begin),
+            (202, {"id": self._known(key)["resource_id"], "status": DELETING}),
+        )
+
+    async def costs(self) -> Answer:
+        rows = self._store.rows("SELECT * FROM resources WHERE phase = ? ORDER BY id", _MADE)
+        costs: Sequence[Cost] = await self._functions.costs([self._resource(row) for row in rows])
+        return 200, {
+            "costs": [
+                {
+                    "id": cost.resource_id,
+                    "amount": cost.amount,
+                    "currency": cost.currency,
+                    "per": cost.per,
+                    **cost.details,
+                }
+                for cost in costs
+            ]
+        }
+
+    def organization_of(self, id: str) -> str:
+        """Raises Refusal (404)."""
+        found: str = Order.model_validate_json(self._known(id)["wanted"]).organization_id
+        return found
+
+    def shown(self, id: str) -> Mapping[str, Any]:
+        row = self._known(id)
+        return _shown(row, Report(row["status"], row["plan"]))
+
+    async def watch(self) -> None:
+        """Ask every resource how it is, and report what changed by itself."""
+        for row in self._store.rows("SELECT id FROM resources WHERE phase = ?", _MADE):
+            try:
+                await self.get(row["id"])
+            except Refusal:
+                continue  # taken away meanwhile
+            except Exception as failure:
+                self._log("resource.unreadable", row["id"], reason=type(failure).__name__)
+
+    def _refuse_another(self, order: Order) -> Row | None:
+        """The resource of that id, unless it is another order's: Refusal (409)."""
+        row = self._store.row("SELECT * FROM resources WHERE id = ?", order.id)
+        if row is None:
+            return None
+        if row["phase"] == _REMOVING:
+            raise Refusal(409, "the resource is being deleted")
+        written = _written(order)
+        # What failed was never handed out: then the order may be another now.
+        # What is wanted now is the same resource too: a PATCH is how it became another.
+        if row["phase"] != _FAILED and not (
+            row["fingerprint"] == _fingerprint(written) or row["wanted"] == written
+        ):
+            raise Refusal(409, _difference(json.loads(row["first"]), json.loads(written)))
+        return row
+
+    def _begin(self, order: Order) -> None:
+        """Write the order down, under the lease. An order that failed before is begun again."""
+        written, now = _written(order), self._now()
+        with self._store.transaction():
+            row = self._refuse_another(order)
+            if row is None or row["phase"] == _FAILED:
+                self._store.change("DELETE FROM resources WHERE id = ?", order.id)
+                try:
+                    self._store.change(
+                        "INSERT INTO resources (id, resource_id, fingerprint, first, wanted, phase, status,"
+                        " name, made_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        *(order.id, order.id, _fingerprint(written), written, written),
+                        *(_MAKING, PROVISIONING, order.name, now),
+                    )
+                except IntegrityError:
+                    raise Refusal(409, "`id` is the id of another resource already") from None
+            self._store.change(
+                "INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?)",
+                *(order.organization_id, order.user_id, order.user_email, order.user_role, now),
+            )
+
+    async def _make(self, key: str) -> Answer:
+        """Call `provision`, for the first time or again, and record the first success."""
+        row = self._known(key)
+        if row["phase"] == _REMOVING:
+            raise Refusal(409, "the resource is being deleted")
+        try:
+            made = await self._functions.provision(self._resource(row))
+            _check(made)
+        except Exception as failure:
+            if row["phase"] == _MAKING:
+                told = str(failure) if isinstance(failure, Declined) else "provisioning failed"
+                self._store.change(
+                    "UPDATE resources SET phase = ?, status = ?, problem = ? WHERE id = ?",
+                    _FAILED,
+                    ERROR,
+                    told,
+                    key,
+                )
+            raise
+        digest = hmac.digest(self._store.key, _canonical(dict(made.config)).encode(), "sha256").hex()
+        if row["phase"] == _MAKING:
+            self._record(row, made, digest)
+        elif row["config_digest"] != digest:
+            raise RuntimeError("provision gave another configuration than the first time")
+        return 201, self._provisioned(self._known(key), made)
+
+    def _record(self, row: Row, made: Provisioned, digest: str) -> None:
+        with self._store.transaction():
+            self._store.change(
+                "UPDATE resources SET resource_id = ?, phase = ?, status = ?, plan = ?, name = ?,"
+                " own_name = ?, platform_app_name = ?, config_digest = ?, problem = NULL WHERE id = ?",
+                made.id or row["id"],
+                _MADE,
+                made.status,
+                made.plan,
+                made.name or row["name"],
+                bool(made.name),
+                made.platform_app_name,
+                digest,
+                row["id"],
+            )
+            shown = _shown(self._known(row["id"]), Report(made.status, made.plan))
+            self._outbox.add("resource.created", shown, self._now())
+        self._log("resource.made", row["id"])
+
+    async def _remove(self, key: str) -> Answer:
+        row = self._known(key)
+        await self._functions.deprovision(self._resource(row))
+        with self._store.transaction():
+            self._store.change("DELETE FROM resources WHERE id = ?", key)
+            self._outbox.add("resource.deleted", _shown(row, Report(DELETED, row["plan"])), self._now())
+        self._log("resource.removed", key)
+        return 200, {"id": row["resource_id"], "status": DELETED}
+
+    def _note(self, row: Row, report: Report) -> None:
+        """Keep and report a state that changed by itself; the first who sees it does."""
+        with self._store.transaction():
+            changed = self._store.change(
+                "UPDATE resources SET status = ?, plan = ?"
+                " WHERE id = ? AND phase = ? AND status = ? AND plan IS ?",
+                report.status,
+                report.plan,
+                row["id"],
+                _MADE,
+                row["status"],
+                row["plan"],
+            )
+            if changed:
+                self._outbox.add("resource.updated", _shown(row, report), self._now())
+
+    async def _holding(
+        self, key: str, work: Callable[[str], Awaitable[Answer]], busy: Answer | None = None
+    ) -> Answer:
+        """The work's answer, done while this worker alone is at the resource.
+
+        When somebody else stays at it: `busy`, or Refusal (409).
+        """
+        until = self._clock.monotonic() + self._settings.answer_s
+        while not self._store.take(_lease(key)):
+            if self._clock.monotonic() >= until:
+                if busy is None:
+                    raise Refusal(409, _BUSY)
+                return busy
+            await self._clock.sleep(_LOOK_AGAIN_S)
+        try:
+            return await work(key)
+        finally:
+            self._store.release(_lease(key))
+
+    async def _resume(self, key: str, work: Callable[[str], Awaitable[Answer]]) -> None:
+        try:
+            await work(key)
+        except Exception as failure:
+            self._log("resource.failed", key, reason=type(failure).__name__)
+        finally:
+            self._store.release(_lease(key))
+
+    async def _answered(self, work: Callable[[], Awaitable[Answer]], later: Answer | None) -> Answer:
+        """What `work` answers, or `later` when that takes too long; the work goes on all the same.
+
+        It runs in the kit's own task group: neither a client that leaves nor the end of a request stops it.
+        """
+        if self._tasks is None:
+            raise RuntimeError("the kit does not run: use its lifespan, see docs/providers.md")
+        ended, outcome = anyio.Event(), _Outcome()
+
+        async def run() -> None:
+            try:
+                outcome.answer = await work()
+            except Exception as failure:
+                outcome.failure = failure
+                if not isinstance(failure, Refusal | Declined):
+                    _log.error("function.failed", reason=type(failure).__name__)
+            finally:
+                ended.set()
+
+        self._tasks.start_soon(run)
+        with anyio.move_on_after(None if later is None else self._settings.answer_s):
+            await ended.wait()
+        if outcome.failure is not None:
+            raise outcome.failure
+        answer = outcome.answer or later
+        if answer is None:
+            raise RuntimeError("the work was cut off")
+        return answer
+
+    def _known(self, id: str) -> Row:
+        """By the provider's id, or else by the platform's. Raises Refusal (404)."""
+        row = self._store.row("SELECT * FROM resources WHERE resource_id = ?", id)
+        row = row or self._store.row("SELECT * FROM resources WHERE id = ?", id)
+        if row is None:
+            raise Refusal(404, _NOT_FOUND)
+        return row
+
+    def _resource(self, row: Row) -> Resource:
+        order = Order.model_validate_json(row["wanted"])
+        return Resource(row["resource_id"], order, row["name"], row["status"], row["plan"], self._store.key)
+
+    def _provisioned(self, row: Row, made: Provisioned) -> dict[str, Any]:
+        answer = {
+            "id": row["resource_id"],
+            "config": dict(made.config),
+            "status": row["status"],
+            "name": row["name"],
+            "platform_app_name": row["platform_app_name"],
+        }
+        return {name: value for name, value in answer.items() if value is not None}
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+    def _log(self, event: str, key: str, **more: Any) -> None:
+        _log.info(event, resource=key, **more)
+
+
+class _Outcome:
+    answer: Answer | None = None
+    failure: Exception | None = None
+
+
+def _lease(key: str) -> str:
+    return f"resource:{key}"
+
+
+def _canonical(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _written(order: Order) -> str:
+    """The order as JSON, the same for the same order: a field that is null counts as left out."""
+    return _canonical(order.model_dump(exclude_none=True))
+
+
+def _fingerprint(written: str) -> str:
+    return sha256(written.encode()).hexdigest()
+
+
+def _difference(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    names = sorted(name for name in {*first, *now} if first.get(name) != now.get(name))
+    listed = ", ".join(f"`{name}`" for name in names)
+    return f"this id was ordered before with another {listed}; use PATCH to change a resource"
+
+
+def _check(made: Provisioned) -> None:
+    for name, value in made.config.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError("`config` must map text to text")
+
+
+def _shown(row: Row, report: Report) -> dict[str, Any]:
+    """The resource as the platform's GET shows it and webhooks carry it."""
+    order = Order.model_validate_json(row["wanted"])
+    fields = {
+        "id": row["resource_id"],
+        "name": row["name"],
+        "status": report.status,
+        "plan": report.plan,
+        "organization_id": order.organization_id,
+        "user_id": order.user_id,
+        "primary_region": order.primary_region,
+        "read_regions": order.read_regions,
+        "ip_address": order.ip_address,
+        "platform_app_name": row["platform_app_name"],
+    }
+    known = {name: value for name, value in fields.items() if value is not None}
+    return {**report.details, **known}

@@ -1,0 +1,240 @@
+"""Signing in with the platform's account, and the page of a resource that it opens.
+
+`state` is used once, ends after ten minutes, and belongs to the browser that began (a cookie of its own for
+each attempt, so that two tabs do not disturb each other). A session is made new at every sign-in, is for the
+one organization that was checked then, and ends when the platform's token does. Cookies and states are kept
+as digests. Source: platform API, 4.5 and 5.3; platform notes, "Extension providers".
+"""
+
+import hmac
+import secrets
+from hashlib import sha256
+from sqlite3 import Row
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from reconciler.core.clock import Clock
+from reconciler.providers.kit import pages
+from reconciler.providers.kit.functions import Visitor
+from reconciler.providers.kit.intake import Refusal
+from reconciler.providers.kit.oauth import OAuth, SignInFailed
+from reconciler.providers.kit.resources import Resources
+from reconciler.providers.kit.settings import CALLBACK_PATH, ProviderSettings
+from reconciler.providers.kit.store import Store
+from reconciler.providers.kit.webhooks import Outbox
+from reconciler.services.transport import Transport
+
+STATE_S = 600
+LONGEST_SESSION_S = 8 * 3600
+
+_log = structlog.get_logger("reconciler.provider")
+
+
+class SignIn:
+    """`transport`: to the platform's sign-in service; None when nobody can sign in."""
+
+    def __init__(
+        self,
+        settings: ProviderSettings,
+        store: Store,
+        resources: Resources,
+        outbox: Outbox,
+        clock: Clock,
+        transport: Transport | None,
+    ) -> None:
+        self._settings, self._store, self._resources = settings, store, resources
+        self._outbox, self._clock = outbox, clock
+        self._oauth: OAuth | None = None
+        if settings.sign_in is not None and transport is not None:
+            self._oauth = OAuth(settings.sign_in, settings.address(CALLBACK_PATH), transport)
+        # `__Host-`: no other host of the domain can have planted it.
+        self._mark = "__Host-" if settings.secure else ""
+
+    async def start(self, request: Request) -> Response:
+        """To the resource's page for who is signed in for its organization; else to the platform."""
+        id = request.path_params["id"]
+        try:
+            organization_id = self._resources.organization_of(id)
+        except Refusal:
+            return pages.problem(404, "There is no such resource", "It may have been removed.")
+        if self._oauth is None:
+            return pages.problem(501, "Nobody can sign in here", "This provider has no sign-in set up.")
+        session = self._session(request)
+        if session is not None and session["organization_id"] == organization_id:
+            return self._to_page(id)
+        return self._to_platform(self._oauth, id, organization_id)
+
+    async def finish(self, request: Request) -> Response:
+        """Where the platform sends the browser back to."""
+        state, code = request.query_params.get("state", ""), request.query_params.get("code", "")
+        begun = self._use(state, request)
+        if self._oauth is None or begun is None:
+            return pages.problem(
+                400,
+                "This sign-in is no longer valid",
+                "It was used already, took longer than ten minutes, or began in another browser. "
+                "Open the resource again to start over.",
+            )
+        if "error" in request.query_params or not code:
+            return pages.problem(
+                403, "The platform did not sign you in", "You can open the resource again to start over."
+            )
+        try:
+            organization_id = self._resources.organization_of(begun["resource_id"])
+            info, lifetime_s = await self._oauth.introduce(code, begun["verifier"])
+        except Refusal:
+            return pages.problem(404, "There is no such resource", "It may have been removed.")
+        except SignInFailed as failure:
+            _log.warning("sign_in.failed", reason=str(failure))
+            return pages.problem(502, "The sign-in could not be completed", str(failure))
+        roles = {each.id: each.role for each in info.organizations}
+        role = roles.get(organization_id)
+        if role not in ("admin", "member") or not info.user_id or "read" not in info.scope:
+            return pages.problem(
+                403, "This resource belongs to another organization", "Sign in with an account that is in it."
+            )
+        if lifetime_s <= 0:
+            return pages.problem(502, "The sign-in could not be completed", "It has ended already.")
+        visitor = Visitor(
+            info.user_id,
+            info.user_name or info.user_id,
+            info.email or "",
+            organization_id,
+            "admin" if role == "admin" else "member",
+        )
+        return self._welcome(request, begun["resource_id"], visitor, min(lifetime_s, LONGEST_SESSION_S))
+
+    async def page(self, request: Request) -> Response:
+        """The resource, for who is signed in for its organization; anybody else is asked to sign in."""
+        id = request.path_params["id"]
+        session = self._session(request)
+        if session is None:
+            return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, pages.HEADERS)
+        try:
+            if self._resources.organization_of(id) != session["organization_id"]:
+                return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, pages.HEADERS)
+            visitor = Visitor(
+                session["user_id"],
+                session["name"],
+                session["email"],
+                session["organization_id"],
+                "admin" if session["role"] == "admin" else "member",
+            )
+            _, shown = await self._resources.get(id, visitor)
+        except Refusal:
+            return pages.problem(404, "There is no such resource", "It may have been removed.")
+        except Exception as failure:
+            _log.error("page.failed", reason=type(failure).__name__)
+            return pages.problem(500, "The resource cannot be shown now", "Try again in a moment.")
+        end = f"{self._settings.prefix}/sign-in/end"
+        return pages.resource(self._settings.name, shown, visitor, self._outbox.untold(shown["id"]), end)
+
+    async def end(self, request: Request) -> Response:
+        """Sign out. The session is gone from the store too, so a kept cookie opens nothing."""
+        token = request.cookies.get(self._cookie("session"))
+        if token:
+            self._store.change("DELETE FROM sessions WHERE token = ?", _digest(token))
+        response = pages.problem(200, "You are signed out", "Open the resource again to sign in.")
+        self._drop(response, "session")
+        return response
+
+    def _to_platform(self, oauth: OAuth, id: str, organization_id: str) -> Response:
+        state, browser, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        now = self._now()
+        self._store.change("DELETE FROM sign_ins WHERE ends_at < ?", now)
+        self._store.change(
+            "INSERT INTO sign_ins VALUES (?, ?, ?, ?, ?)",
+            _digest(state),
+            _digest(browser),
+            id,
+            verifier,
+            now + STATE_S,
+        )
+        url = oauth.authorize_url(state, verifier, organization_id)
+        response = RedirectResponse(url, 302, pages.HEADERS)
+        self._keep(response, _attempt(state), browser, STATE_S)
+        return response
+
+    def _use(self, state: str, request: Request) -> Row | None:
+        """The attempt that `state` belongs to, used up by this; None unless this browser began it in time."""
+        if not state:
+            return None
+        with self._store.transaction():
+            found = self._store.row("SELECT * FROM sign_ins WHERE state = ?", _digest(state))
+            browser = request.cookies.get(self._cookie(_attempt(state)), "")
+            if found is None or not hmac.compare_digest(found["browser"], _digest(browser)):
+                return None  # not used up: somebody else's browser must not end it
+            self._store.change("DELETE FROM sign_ins WHERE state = ?", found["state"])
+        return found if found["ends_at"] >= self._now() else None
+
+    def _welcome(self, request: Request, id: str, visitor: Visitor, lifetime_s: int) -> Response:
+        token, now = secrets.token_urlsafe(32), self._now()
+        before = request.cookies.get(self._cookie("session"), "")
+        with self._store.transaction():
+            self._store.change("DELETE FROM sessions WHERE token = ? OR ends_at < ?", _digest(before), now)
+            self._store.change(
+                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
+                _digest(token),
+                visitor.user_id,
+                visitor.name,
+                visitor.email,
+                visitor.organization_id,
+                visitor.role,
+                now + lifetime_s,
+            )
+            self._store.change(
+                "INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?)",
+                visitor.organization_id,
+                visitor.user_id,
+                visitor.email,
+                visitor.role,
+                now,
+            )
+        response = self._to_page(id)
+        self._keep(response, "session", token, lifetime_s)
+        self._drop(response, _attempt(request.query_params["state"]))
+        return response
+
+    def _session(self, request: Request) -> Row | None:
+        token = request.cookies.get(self._cookie("session"))
+        if not token:
+            return None
+        return self._store.row(
+            "SELECT * FROM sessions WHERE token = ? AND ends_at > ?", _digest(token), self._now()
+        )
+
+    def _to_page(self, id: str) -> Response:
+        return RedirectResponse(self._settings.address(f"/resources/{id}"), 302, pages.HEADERS)
+
+    def _cookie(self, name: str) -> str:
+        return f"{self._mark}{name}"
+
+    def _keep(self, response: Response, name: str, value: str, lifetime_s: int) -> None:
+        response.set_cookie(
+            self._cookie(name),
+            value,
+            max_age=lifetime_s,
+            path="/",
+            secure=self._settings.secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+    def _drop(self, response: Response, name: str) -> None:
+        response.delete_cookie(
+            self._cookie(name), path="/", secure=self._settings.secure, httponly=True, samesite="lax"
+        )
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
+def _attempt(state: str) -> str:
+    """The name of the cookie that ties one attempt to its browser."""
+    return f"sign_in_{_digest(state)[:16]}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

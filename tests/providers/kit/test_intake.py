@@ -1,0 +1,217 @@
+"""Who may call: everything that is not surely the platform's gets the same refusal."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from reconciler.core.errors import ReconcilerError
+from reconciler.providers.kit import ProviderSettings, intake
+from reconciler.services import signing
+from tests.providers.kit.stage import PUBLIC_URL, SECRET, Counting, Stage, StageClock, run, staged, told
+from tests.providers.serve import Reply, order
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "provider.db"
+
+
+def _refusal(reply: Reply) -> tuple[int, bytes, dict[str, str]]:
+    return reply.status, reply.body, dict(reply.headers)
+
+
+async def _bad_calls(stage: Stage) -> dict[str, Reply]:
+    good = stage.sign("POST", "/extensions", order("a"))
+    get = stage.sign("GET", "/extensions/a")
+    stranger = replace(stage.platform, secret="another")
+    now = int(stage.clock.now().timestamp())
+    replayed = stage.sign("GET", "/extensions/a")
+    await stage.send(replayed)
+    huge = stage.sign("POST", "/extensions", order("a", name="x" * signing.MAX_SIGNED))
+    return {
+        "no signature": await stage.send(replace(good, signatures=())),
+        "two signatures": await stage.send(replace(good, signatures=(*good.signatures, *good.signatures))),
+        "another secret": await stage.send(
+            stranger.sign("POST", "/extensions", order("a"), timestamp=now, nonce="n")
+        ),
+        "a changed byte": await stage.send(replace(good, body=good.body.replace(b"shop", b"shoq"))),
+        "serialised again": await stage.send(replace(good, body=json.dumps(json.loads(good.body)).encode())),
+        "another path": await stage.send(replace(get, url=get.url.replace("/a?", "/b?", 1))),
+        "an encoded path": await stage.send(replace(get, url=get.url.replace("/a?", "/%61?", 1))),
+        "a path that is not there": await stage.send(replace(get, url=get.url.replace("/a?", "/a/b/c?", 1))),
+        "a method that is not there": await stage.send(replace(good, method="PUT")),
+        "too late": await stage.send(
+            stage.platform.sign("GET", "/extensions/a", timestamp=now - 301, nonce="late")
+        ),
+        "twice": await stage.send(replayed),
+        "too large": await stage.send(huge),
+        "nothing signed at all": await stage.raw("GET", "/extensions/a"),
+        "an unsigned event": await stage.raw("POST", "/extensions/events", body=b"{}"),
+        "unsigned costs": await stage.raw("GET", "/costs"),
+    }
+
+
+def test_every_refusal_is_the_same(store: Path) -> None:
+    async def main() -> None:
+        functions = Counting()
+        async with staged(store, functions) as stage:
+            replies = await _bad_calls(stage)
+        assert {name: reply.status for name, reply in replies.items() if reply.status != 401} == {}
+        first, *others = (_refusal(reply) for reply in replies.values())
+        assert all(other == first for other in others)
+        assert functions.calls == []
+
+    run(main)
+
+
+def test_the_host_header_is_not_asked(store: Path) -> None:
+    async def main() -> None:
+        async with staged(store, Counting()) as stage:
+            request = stage.sign("POST", "/extensions", order("a"))
+            assert (await stage.send(request, host="evil.example.com")).status == 201
+
+    run(main)
+
+
+def test_a_call_for_another_provider_is_refused_whatever_host_it_names(store: Path) -> None:
+    async def main() -> None:
+        async with staged(store, Counting()) as stage:
+            elsewhere = replace(stage.platform, public_url="https://other.example.com")
+            now = int(stage.clock.now().timestamp())
+            request = elsewhere.sign("POST", "/extensions", order("a"), timestamp=now)
+            request = replace(request, url=f"{PUBLIC_URL}/extensions")
+            assert (await stage.send(request, host="other.example.com")).status == 401
+
+    run(main)
+
+
+def test_while_rotating_both_secrets_are_taken(store: Path) -> None:
+    async def main() -> None:
+        secrets = [b"the new one", SECRET.encode()]
+        async with staged(store, Counting(), signing_secrets=secrets) as stage:
+            assert (await stage.provision("a")).status == 201
+            stage.platform = replace(stage.platform, secret="the new one")
+            assert (await stage.provision("a")).status == 201
+
+    run(main)
+
+
+def test_a_nonce_counts_once_in_all_workers_and_after_a_restart(store: Path) -> None:
+    async def main() -> None:
+        clock = StageClock()
+        async with staged(store, Counting(), clock) as one, staged(store, Counting(), clock) as other:
+            await one.provision("a")
+            request = one.sign("GET", "/extensions/a")
+            assert (await one.send(request)).status == 200
+            assert (await other.send(request)).status == 401
+        clock.elapsed_s += signing.TOLERANCE_S
+        async with staged(store, Counting(), clock) as restarted:
+            assert (await restarted.send(request)).status == 401
+
+    run(main)
+
+
+def test_old_nonces_are_forgotten_and_not_before_their_time(store: Path) -> None:
+    async def main() -> None:
+        async with staged(store, Counting()) as stage:
+            await stage.call("GET", "/extensions/a")
+            stage.clock.elapsed_s += signing.KEEP_S
+            for _ in range(300):
+                await stage.call("GET", "/extensions/a")
+            count = stage.kit.store.row("SELECT count(*) AS n FROM nonces")
+            assert count is not None
+            assert count["n"] == 301
+            stage.clock.elapsed_s += signing.KEEP_S + 61
+            for _ in range(300):
+                await stage.call("GET", "/extensions/a")
+            count = stage.kit.store.row("SELECT count(*) AS n FROM nonces")
+            assert count is not None
+            assert count["n"] == 300
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"user_role": "owner"}, "user_role"),
+        ({"name": ""}, "name"),
+        ({"organization_id": 7}, "organization_id"),
+        ({"read_regions": ["ams", 1]}, "read_regions.1"),
+        ({"id": "../a"}, "id"),
+    ],
+)
+def test_what_is_authentic_and_wrong_is_refused_by_the_fields_name(
+    store: Path, changes: dict[str, Any], named: str
+) -> None:
+    async def main() -> None:
+        async with staged(store, Counting()) as stage:
+            reply = await stage.call("POST", "/extensions", {**order("a"), **changes})
+        assert reply.status == 422
+        assert told(reply).startswith(f"`{named}`: ")
+
+    run(main)
+
+
+def test_a_missing_field_is_named(store: Path) -> None:
+    async def main() -> None:
+        async with staged(store, Counting()) as stage:
+            body = {name: value for name, value in order("a").items() if name != "user_email"}
+            assert told(await stage.call("POST", "/extensions", body)) == "`user_email`: field required"
+
+    run(main)
+
+
+def test_who_calls_too_often_is_told_to_wait(store: Path) -> None:
+    async def main() -> None:
+        async with staged(store, Counting(), rate=1.0) as stage:
+            statuses = [(await stage.call("GET", "/extensions/a")).status for _ in range(3)]
+            assert statuses == [404, 404, 429]
+            stage.clock.elapsed_s += 1
+            assert (await stage.call("GET", "/extensions/a")).status == 404
+
+    run(main)
+
+
+def test_a_body_that_does_not_end_is_not_waited_for(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "BODY_S", 0.01)
+
+    async def main() -> None:
+        async with staged(store, Counting()) as stage:
+            reply = await stage.raw("POST", "/extensions", receive=anyio.sleep_forever)
+        assert reply.status == 401
+
+    run(main)
+
+
+def test_nothing_secret_is_logged(store: Path) -> None:
+    async def main() -> None:
+        functions = Counting()
+        async with staged(store, functions) as stage:
+            password = (await stage.provision("a")).json["config"]["PASSWORD"]
+            functions.made["a"] = "another"
+            await stage.provision("a")
+            await _bad_calls(stage)
+        written = json.dumps(logs)
+        assert "request.refused" in written
+        assert "resource.made" in written
+        for secret in (password, SECRET, "another"):
+            assert secret not in written.replace("signed for another address", "")
+
+    with capture_logs() as logs:
+        run(main)
+
+
+def test_settings_that_would_weaken_signatures_are_refused(store: Path) -> None:
+    with pytest.raises(ReconcilerError, match=r"is the one of") as refused:
+        ProviderSettings(
+            PUBLIC_URL, store, [b"same"], webhook_url="https://platform.example.com/w", webhook_secret=b"same"
+        )
+    assert "have to differ" in refused.value.help
+    with pytest.raises(ReconcilerError, match="needs the secret"):
+        ProviderSettings(PUBLIC_URL, store, [b""])
