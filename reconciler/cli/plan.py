@@ -53,7 +53,7 @@ def command(
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan
     from reconciler.reports.documents import plan_document
-    from reconciler.reports.text import render_plan
+    from reconciler.reports.formats.text import render_plan
 
     found, reporter = settings_here(), make_reporter()
     desired = load_desired(paths, found, reporter, ref=ref, changed_since=changed_since)
