@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.core.errors import StoreError
@@ -52,7 +52,12 @@ def folded(wanted: Sequence[JournalEntry]) -> tuple[View[JournalEntry], list[Jou
     return view, legal
 
 
+def told(**data: str) -> JournalEntry:
+    return JournalEntry("a", Event.DECIDED, NOON, data=data)
+
+
 @given(st.lists(entries, max_size=30))
+@example([told(unclaimed="vol_1"), told(unclaimed="vol_2"), told(unclaimed="vol_1")])
 def test_the_tables_hold_what_the_fold_over_the_journal_says(wanted: list[JournalEntry]) -> None:
     view, legal = folded(wanted)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
