@@ -161,9 +161,9 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
         ("cli/state.py", "from sqlite3 import connect", "1: cli imports sqlite3"),
         ("settings.py", "import yaml", "1: settings imports yaml"),
         ("cli/secret.py", "import pyrage", "1: cli imports pyrage"),
-        ("reports/text.py", "import click", "1: reports imports click"),
+        ("reports/formats/text.py", "import click", "1: reports imports click"),
         ("cli/serve.py", "import uvicorn.config", "1: cli imports uvicorn"),
-        ("reports/text.py", "print('done')", "1: reports prints"),
+        ("reports/formats/text.py", "print('done')", "1: reports prints"),
         ("execution/executor.py", "import sys\nsys.stderr.write('no')", "2: execution uses sys.stderr"),
         ("kinds/secret.py", "def late():\n    import httpx", "2: kinds imports httpx"),
         (

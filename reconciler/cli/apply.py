@@ -132,7 +132,7 @@ def load_saved(file: Path) -> Plan:
 
 
 def _show(plan: Plan, output: str) -> None:
-    from reconciler.reports.text import render_plan
+    from reconciler.reports.formats.text import render_plan
 
     if output == "text":
         click.echo(here(render_plan(plan)), nl=False)
@@ -174,7 +174,7 @@ def _report_refused(refused: "PlanRefused", output: str) -> int:
 
 def _report(applied: "Applied", output: str) -> None:
     from reconciler.reports.documents import apply_document
-    from reconciler.reports.text import render_results
+    from reconciler.reports.formats.text import render_results
 
     if output == "json":
         told = (*applied.plan.diagnostics, *applied.notices)

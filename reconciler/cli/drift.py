@@ -117,7 +117,7 @@ def _report(
 ) -> int:
     """Print the drift of `plan`; its exit code. `told` (text) or `more` (JSON) goes with it."""
     from reconciler.reports.documents import drift_document
-    from reconciler.reports.text import render_drift
+    from reconciler.reports.formats.text import render_drift
 
     if output == "json":
         echo_json(drift_document(plan) | (more or {}))

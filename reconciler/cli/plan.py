@@ -52,7 +52,7 @@ def command(
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.plan import make_plan
     from reconciler.reports.documents import plan_document
-    from reconciler.reports.text import render_plan
+    from reconciler.reports.formats.text import render_plan
 
     found, reporter = settings_here(), make_reporter()
     desired = load_desired(paths, found, reporter, ref=ref, changed_since=changed_since)

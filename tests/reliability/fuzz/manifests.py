@@ -16,7 +16,7 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.reports.diagnostics import diagnostic_documents, render
 from reconciler.reports.documents import plan_document
-from reconciler.reports.text import render_plan
+from reconciler.reports.formats.text import render_plan
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Platform
 from reconciler.services.transport import HttpxTransport
