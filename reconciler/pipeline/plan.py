@@ -14,6 +14,7 @@ from reconciler.execution.open_intents import overlay, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
@@ -48,11 +49,9 @@ async def make_plan(
         records,
         capabilities=project.capabilities,
         now=project.clock.now(),
-        selected=desired.selected,
         undecided={**questions, **followed.refused},
         focus=desired.focus,
-        declared=desired.declared,
-        moved=desired.moved,
+        elsewhere=look_elsewhere(desired, records),
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)
