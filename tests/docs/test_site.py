@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -88,7 +89,8 @@ def test_nothing_scrolls_sideways_on_a_phone_or_a_desk_in_the_light_or_the_dark(
         asked: set[str] = set()
         page.on("request", lambda sent: asked.add(sent.url))
         grounds = {}
-        for width, scheme in ((390, "light"), (1300, "dark")):
+        schemes: tuple[tuple[int, Literal["light", "dark"]], ...] = ((390, "light"), (1300, "dark"))
+        for width, scheme in schemes:
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
             for name in pages:
