@@ -24,8 +24,9 @@ from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
-from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.project import Desired, Project
+from reconciler.policies import find_policies
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.services.client import Platform
@@ -176,7 +177,7 @@ async def open_providers(
 
 
 def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
-    ref = find_kinds()[resource.address.kind].secret(resource)
+    ref = secret_of(find_policies()[resource.address.kind], resource)
     assert ref is not None
     return sources.value(ref, lambda ref: None)
 
