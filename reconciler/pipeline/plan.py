@@ -15,6 +15,7 @@ from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
@@ -49,11 +50,9 @@ async def make_plan(
         records,
         capabilities=project.capabilities,
         now=project.clock.now(),
-        selected=desired.selected,
         undecided={**questions, **followed.refused},
         focus=desired.focus,
-        declared=desired.declared,
-        moved=desired.moved,
+        elsewhere=look_elsewhere(desired, records),
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)

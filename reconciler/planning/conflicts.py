@@ -1,6 +1,6 @@
 """What manifests and records say together of one machine or one secret: several may speak of the same."""
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Resource, StateRecord
@@ -14,17 +14,17 @@ def wanted_powers(
     kinds: Mapping[str, Kind],
     resources: Mapping[Address, Resource],
     records: Mapping[Address, StateRecord],
-    selected: Callable[[StateRecord], bool],
+    not_given: Collection[Address],
 ) -> Mapping[str | None, Mapping[str, Power]]:
     """What is wanted of machines, by app and id: after the manifests, also those not given.
 
-    `selected`: whether the manifests given would hold the record's resource if it were wanted.
+    `not_given`: addresses whose manifest, if there is one, is in a file that was not given.
     """
     powers: dict[str | None, dict[str, Power]] = {}
     keepers = {name: role for name, kind in kinds.items() if (role := kind.role(KeepsPower)) is not None}
     for address in _named(keepers, resources, records):
         resource, record = resources.get(address), records.get(address)
-        if resource is None and record is not None and selected(record):
+        if resource is None and address not in not_given:
             continue  # its manifest has left: nobody wants anything of it
         power = keepers[address.kind].power(address, resource, record)
         if power is not None:

@@ -8,7 +8,7 @@
 A hundred thousand resources are thus never held together with their live state.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -28,6 +28,7 @@ from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Kind, Subject
 from reconciler.kinds.roles import OnService, claim_of, holds_secrets, is_remade, located
 from reconciler.moves.detect import find_renames
+from reconciler.moves.elsewhere import Elsewhere
 from reconciler.planning.builder import Draft
 from reconciler.planning.conflicts import secret_setters, taken_secrets, wanted_powers
 from reconciler.planning.decide import (
@@ -47,6 +48,7 @@ from reconciler.planning.order import order_steps, referenced_first
 from reconciler.planning.substitute import fill_known
 
 _NOBODY: Mapping[str, Sequence[Address]] = {}
+NOTHING_ELSEWHERE = Elsewhere()
 
 
 @dataclass(slots=True)
@@ -78,15 +80,11 @@ class Planner:
         *,
         capabilities: frozenset[str],
         now: datetime,
-        selected: Callable[[StateRecord], bool] = lambda record: True,
         undecided: Mapping[Address, Diagnostic] | None = None,
         focus: Collection[Address] | None = None,
-        declared: Callable[[StateRecord], bool] = lambda record: True,
-        moved: Callable[[Address], str] = lambda address: "",
+        elsewhere: Elsewhere = NOTHING_ELSEWHERE,
     ) -> None:
-        """`selected`: whether the manifests given would hold the record's resource if it were wanted.
-
-        `declared`: whether those that were not given hold it. `moved`: which of them moves a record; or "".
+        """`elsewhere`: what manifests that were not given say of the records.
 
         `undecided`: addresses about which nothing may be decided, as with a call of unknown outcome.
         `focus`: the only addresses that the plan is about; None for all. What they refer to is looked at.
@@ -109,10 +107,10 @@ class Planner:
             for item in resources
             if item.adopt_id
         }
-        elsewhere = {name for name, kind in kinds.items() if kind.role(OnService) is not None}
+        with_service = {name for name, kind in kinds.items() if kind.role(OnService) is not None}
         self._owned |= {
             claim_of(kinds[address.kind], record.id, None, record)
-            if address.kind in elsewhere
+            if address.kind in with_service
             else record.id: address
             for address, record in records.items()
         }
@@ -122,16 +120,14 @@ class Planner:
         self._extra: dict[Read, Sequence[Any]] = {}
         self._unread: dict[Read, str] = {}
         self._missing: list[StateRecord] = []
-        self._powers = wanted_powers(kinds, self._resources, records, selected)
+        self._powers = wanted_powers(kinds, self._resources, records, elsewhere.not_given)
         self._sets = secret_setters(kinds, self._resources, records)
         self._draft = Draft(kinds)
         for resource, expired in checked:
             if expired:
                 self._draft.report(resource.address, *expired)
         self._left: set[Address] = set()  # no manifest names them any more
-        self._elsewhere: set[Address] = set()  # their manifests were not given
-        self._declared = declared
-        self._moved = moved
+        self._elsewhere = elsewhere
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
         for address, question in (undecided or {}).items():
@@ -150,7 +146,7 @@ class Planner:
             self._place_companions()
         for record in records.values():
             if record.address not in self._resources and self._focused(record.address):
-                self._leave(record, selected(record))
+                self._leave(record)
 
     def _focused(self, address: Address) -> bool:
         return self._focus is None or address in self._focus
@@ -272,13 +268,13 @@ class Planner:
 
     def _find_renames(self) -> None:
         changes = self._draft.changes
-        known = (self._resources, self._records, self._left, self._elsewhere, self._declared)
+        known = (self._resources, self._records, self._left, self._elsewhere)
         for found in list(find_renames(self._kinds, changes, *known)):
             if not found.kept:
                 self._draft.withdraw(found.reasons)
             problem = found.diagnostic
             for old in found.reasons:
-                if old in self._records and (entry := self._moved(old)):
+                if old in self._records and (entry := self._elsewhere.moved.get(old)):
                     problem = replace(problem, help=f"{entry} says what became of {old}: give that file, too")
             self._draft.report(found.address, problem)
         kept = [each for each in self._left if each in changes and changes[each].action is Action.RETAIN]
@@ -304,15 +300,13 @@ class Planner:
         elif resource.address not in self._records:
             self._outside[resource.address] = "it is not there"
 
-    def _leave(self, record: StateRecord, selected: bool) -> None:
+    def _leave(self, record: StateRecord) -> None:
         """A retained object needs no look at the platform; nor does one whose manifests were not given."""
         address = record.address
         kind = self._kinds.get(address.kind)
-        if kind is None or not selected:
+        if kind is None or address in self._elsewhere.not_given:
             reason = f"not in the manifests given; kept (its manifest was {record.source or 'unknown'})"
             self._draft.changes[address] = Change(address, Action.RETAIN, reason=reason, id=record.id or None)
-            if kind is not None:
-                self._elsewhere.add(address)
             return
         if address not in self._draft.changes:
             self._left.add(address)
