@@ -26,6 +26,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Kind, Subject
+from reconciler.kinds.roles import OnService, claim_of, holds_secrets, is_remade, located
 from reconciler.moves.detect import find_renames
 from reconciler.moves.elsewhere import Elsewhere
 from reconciler.planning.builder import Draft
@@ -102,13 +103,13 @@ class Planner:
         self._outside: dict[Address, str] = {}  # needed, not of this plan, and no value can be had: why
         self._referenced = {to.address for resource in resources for to in resource.references}
         self._owned = {
-            kinds[item.address.kind].claim(item.adopt_id, item.spec, None): item.address
+            claim_of(kinds[item.address.kind], item.adopt_id, item.spec, None): item.address
             for item in resources
             if item.adopt_id
         }
-        with_service = {name for name, kind in kinds.items() if type(kind).service is not Kind.service}
+        with_service = {name for name, kind in kinds.items() if kind.role(OnService) is not None}
         self._owned |= {
-            kinds[address.kind].claim(record.id, None, record)
+            claim_of(kinds[address.kind], record.id, None, record)
             if address.kind in with_service
             else record.id: address
             for address, record in records.items()
@@ -287,7 +288,8 @@ class Planner:
         address = resource.address
         record = self._records.get(address)
         id = record.id if record is not None else resource.adopt_id
-        return self._kinds[address.kind].located(address, id, self._capabilities, resource.spec, record)
+        kind = self._kinds[address.kind]
+        return located(kind, address, id, self._capabilities, resource.spec, record)
 
     def _place(self, resource: Resource) -> None:
         read = self._located(resource)
@@ -311,7 +313,7 @@ class Planner:
         if record.lifecycle.deletion is not Deletion.DELETE:
             self._draft.take(kind, self._subject(address, None, self._now), retained(), None)
             return
-        read = kind.located(address, record.id, self._capabilities, record=record)
+        read = located(kind, address, record.id, self._capabilities, record=record)
         if read is None:
             subject = self._subject(address, None, self._now)
             self._draft.take(kind, subject, decide_left(kind, subject, listed=False), None)
@@ -346,7 +348,7 @@ class Planner:
         if address in self._referenced and matched.live is not None:
             self.live[address] = matched.live
             self._sources[address] = read
-        if kind.remake_missing or not kind.remakes(subject):
+        if kind.remake_missing or not is_remade(kind, subject):
             self._miss(subject.record, matched.live)
         if not self._focused(address):
             if address in self._needed and address not in self._outside:
@@ -357,7 +359,7 @@ class Planner:
             match = kind.match(resource.spec, address)
             candidates = "" if match is None else digest_absence(match, observation.objects)
         extra = tuple(kind.extra_reads(subject)) if matched.live is not None else ()
-        if extra or kind.secret(resource) is not None:
+        if extra or holds_secrets(kind):
             self._waiting.append(_Waiting(kind, subject, matched, read, candidates, extra))
         else:
             self._draft.take(
@@ -417,7 +419,7 @@ class Planner:
 
     def _unmet(self, resource: Resource) -> Iterable[Diagnostic]:
         """Errors where the steps of `resource` need what this plan leaves alone, and what is not there."""
-        hide = self._kinds[resource.address.kind].secret(resource) is not None
+        hide = holds_secrets(self._kinds[resource.address.kind])
         for to in resource.references:
             if to.address in self._outside:
                 problem = error(
