@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Action, Address, Change, Resource, StateRecord
 from reconciler.kinds.base import Kind
+from reconciler.kinds.roles import claim_of
 from reconciler.moves.advice import entry, spec
 from reconciler.moves.compare import LEFT, Alias, Sameness, differing
 from reconciler.moves.elsewhere import Elsewhere
@@ -206,12 +207,12 @@ def _is_kept(records: Iterable[StateRecord]) -> bool:
 
 def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
     """Whatever names an existing object by its id is that one or none: it is taken out of `came`."""
-    owners = {kind.claim(record.id, None, record): at for at, each in left.items() for record in each}
+    owners = {claim_of(kind, record.id, None, record): at for at, each in left.items() for record in each}
     for address, resources in list(came.items()):
         if resources[0].adopt_id is None:
             continue
         del came[address]
-        owner = owners.get(kind.claim(resources[0].adopt_id, resources[0].spec, None))
+        owner = owners.get(claim_of(kind, resources[0].adopt_id, resources[0].spec, None))
         if owner in left:
             yield Rename(list(zip(left.pop(owner), resources, strict=False)), [], [], kept=False)
 

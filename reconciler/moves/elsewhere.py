@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
+from reconciler.kinds.roles import claim_of
 from reconciler.moves.compare import differing
 
 
@@ -77,13 +78,13 @@ def _question(
             named.add(old)
         return True
 
-    claims = {kind.claim(each.adopt_id, each.spec, None) for each in new if each.adopt_id is not None}
+    claims = {claim_of(kind, each.adopt_id, each.spec, None) for each in new if each.adopt_id is not None}
     suspects = [
         record
         for record in leavers
         # No `any`: every pair is compared, so that each address that one depends on is noted.
         if sum(differing(kind, alias, resource, [record]) is not None for resource in new)
-        or (claims and kind.claim(record.id, None, record) in claims)
+        or (claims and claim_of(kind, record.id, None, record) in claims)
     ]
     asked = dict.fromkeys(each.address for each in suspects if each.address in not_given) | dict.fromkeys(
         sorted(named)

@@ -8,6 +8,7 @@ from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.core.model import Action, Address, Deletion, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
+from reconciler.kinds.roles import holds_secrets, is_remade
 from reconciler.moves.detect import find_renames
 from reconciler.planning.builder import PlanBuilder
 from reconciler.planning.conflicts import taken_secrets
@@ -80,7 +81,7 @@ class Deciding:
             self._take_unplanned(seen)
         elif subject.resource is None:
             self._add(seen, self._decide_left(seen))
-        elif not seen.listed or seen.kind.secret(subject.resource) is not None:
+        elif not seen.listed or holds_secrets(seen.kind):
             self._last[address] = seen
         else:
             self._add(seen, self._decide(seen))
@@ -177,7 +178,11 @@ class Deciding:
         record = seen.subject.record
         if record is None or may_be_invisible(record, self._request.now):
             return
-        if seen.subject.resource is None or seen.kind.remake_missing or not seen.kind.remakes(seen.subject):
+        if (
+            seen.subject.resource is None
+            or seen.kind.remake_missing
+            or not is_remade(seen.kind, seen.subject)
+        ):
             self._missing.append(record)
 
     # --- all of them ---
@@ -247,7 +252,7 @@ class Deciding:
 
     def _unmet(self, resource: Resource) -> Iterator[Diagnostic]:
         """Errors where the steps of `resource` need a value of an object that this plan leaves alone."""
-        hide = self._subjects.kind(resource.address).secret(resource) is not None
+        hide = holds_secrets(self._subjects.kind(resource.address))
         for to in resource.references:
             if to.address in self._unplanned:
                 problem = error(

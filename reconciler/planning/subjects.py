@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind, Subject
+from reconciler.kinds.roles import OnService, claim_of, located
 from reconciler.planning.conflicts import secret_setters, wanted_powers
 from reconciler.planning.ignores import in_force
 from reconciler.planning.request import PlanRequest
@@ -58,11 +59,11 @@ class Subjects:
         address = resource.address
         record = self.request.records.get(address)
         id = record.id if record is not None else resource.adopt_id
-        return self.kind(address).located(address, id, self.request.capabilities, resource.spec, record)
+        return located(self.kind(address), address, id, self.request.capabilities, resource.spec, record)
 
     def read_of_left(self, record: StateRecord) -> Read | None:
         kind = self.kind(record.address)
-        return kind.located(record.address, record.id, self.request.capabilities, record=record)
+        return located(kind, record.address, record.id, self.request.capabilities, record=record)
 
     def subject(self, address: Address, live: Any = None, at: datetime | None = None) -> Subject:
         """`live`: its object on the platform, as of the platform's time `at`; None where none was seen."""
@@ -80,12 +81,12 @@ class Subjects:
     def _owned(self) -> Mapping[str, Address]:
         kinds = self.request.kinds
         owned = {
-            kinds[address.kind].claim(resource.adopt_id, resource.spec, None): address
+            claim_of(kinds[address.kind], resource.adopt_id, resource.spec, None): address
             for address, resource in self.resources.items()
             if resource.adopt_id
         }
-        with_service = {name for name, kind in kinds.items() if type(kind).service is not Kind.service}
+        with_service = {name for name, kind in kinds.items() if kind.role(OnService) is not None}
         for address, record in self.request.records.items():
             known = address.kind in with_service
-            owned[kinds[address.kind].claim(record.id, None, record) if known else record.id] = address
+            owned[claim_of(kinds[address.kind], record.id, None, record) if known else record.id] = address
         return owned
