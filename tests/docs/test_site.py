@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import cli
-from reconciler.kinds import find_kinds
 from reconciler.pipeline.explain import all_explanations
+from reconciler.policies import find_manifest_kinds
 from tests.docs.pages import ROOT
 
 
@@ -31,7 +31,7 @@ def test_every_page_is_in_the_site(site: Path) -> None:
 def test_the_reference_names_every_verb_kind_and_code(site: Path) -> None:
     verbs = cli.list_commands(cli.make_context("reconcile", [], resilient_parsing=True))
     assert _missing(site, "command-line", [f"reconcile {verb}" for verb in verbs]) == []
-    assert _missing(site, "fields", find_kinds()) == []
+    assert _missing(site, "fields", find_manifest_kinds()) == []
     assert _missing(site, "errors", [page.code for page in all_explanations()]) == []
 
 

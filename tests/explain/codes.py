@@ -10,7 +10,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent.parent / "reconciler"
 MAKERS = {"error", "warning", "Diagnostic"}
-OTHER_FORMS = ("core/diagnostics.py", "sandbox/", "providers/check/", "providers/kit/")
+OTHER_FORMS = ("diagnostics.py", "sandbox/", "extensions/check/", "extensions/provider/")
 
 
 def find_codes(root: Path = SOURCE) -> dict[str, str]:
@@ -33,9 +33,8 @@ def find_codes(root: Path = SOURCE) -> dict[str, str]:
 
 
 def _diagnostics(root: Path) -> Iterator[ast.Module]:
-    file = root / "core/diagnostics.py"
-    if file.exists():
-        yield ast.parse(file.read_text(encoding="utf-8"))
+    if (root / "core" / "diagnostics.py").exists():
+        yield ast.parse((root / "core" / "diagnostics.py").read_text(encoding="utf-8"))
 
 
 def _constants(trees: list[ast.Module]) -> dict[str, str]:
