@@ -436,7 +436,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "what is missing is made again",
         DECIDE,
-        "    if kind.remakes(subject):\n",
+        "    if is_remade(kind, subject):\n",
         "    if True:\n",
     ),
     _mutant(

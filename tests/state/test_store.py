@@ -9,11 +9,13 @@ import anyio
 import pytest
 
 from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, StateRecord
 from reconciler.state import maintenance_of, open_store
 from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.sqlite import records
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, Store
+from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
