@@ -20,6 +20,7 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
+from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, schema
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
@@ -151,7 +152,7 @@ def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datet
             reopened, lost = _rebuild(connection, new, base, found, seen, at, now, note)
             connection.execute("PRAGMA journal_mode = DELETE")
             current = checks.read(connection)
-        files.sync(new)
+        sync(new)
     key = _key_for(path, source, current)
     aside = _swap(path, new, now)
     if key == "restored":
@@ -272,13 +273,13 @@ def _swap(path: Path, new: Path, now: datetime) -> Path:
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             _beside(aside, suffix).hardlink_to(_beside(path, suffix))
-    files.sync_directory(path.parent)
+    sync_directory(path.parent)
     # Never a new database beside an old WAL: SQLite would replay it.
     for suffix in ("-wal", "-shm"):
         _beside(path, suffix).unlink(missing_ok=True)
-    files.sync_directory(path.parent)
+    sync_directory(path.parent)
     new.replace(path)
-    files.sync_directory(path.parent)
+    sync_directory(path.parent)
     return aside
 
 
