@@ -13,7 +13,7 @@ from reconciler.secrets.sources import Sources
 from reconciler.services.client import Platform
 from reconciler.services.observe import observe
 from reconciler.services.registry import Provider, Services
-from reconciler.state.store import Store
+from reconciler.state.spooling import Spooling
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Project:
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for none.
     """
 
-    store: Store
+    store: Spooling
     platform: Platform
     capabilities: frozenset[str]
     limits: Limits

@@ -25,7 +25,8 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Platform
 from reconciler.state.store import State
-from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform, ReadOnlyStore
+from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform
+from tests.state.doubles import read_only
 
 VOLUME = """\
 apiVersion: reconciler/v1
@@ -78,7 +79,7 @@ class Stage:
         records, live = self._world()
         line = LivePlatform(live, clock.now())
         return Project(
-            store=ReadOnlyStore(State("lineage-1", records, (), frozenset())),
+            store=read_only(State("lineage-1", records, (), frozenset()), clock, self.root),
             platform=Platform(line, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
             capabilities=self.capabilities,
             limits=Limits(),

@@ -145,7 +145,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the lease is not checked before a call",
         EXECUTOR,
-        "            await self._recorder.check_lease()\n",
+        "            await self._recorder.check_lease(self._limits.deadline_s)\n",
         "",
     ),
     _mutant(
@@ -532,8 +532,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what was kept aside is never taken in",
-        "state/sqlite/store.py",
-        "            self._ingest(connection, lease)\n",
+        "state/spooling.py",
+        "            await self._take_in(lease)\n",
         "",
     ),
     _mutant(
