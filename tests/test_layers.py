@@ -143,6 +143,7 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
             "1: kinds imports services",
         ),
         ("planning/match.py", "import reconciler.manifests.load", "1: planning imports manifests"),
+        ("moves/detect.py", "from reconciler.manifests.load import load", "1: moves imports manifests"),
         (
             "core/model.py",
             "from reconciler.services.machines.wire import volume",
