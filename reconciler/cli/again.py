@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.options import ENVIRONMENT
+from reconciler.cli.context import ENVIRONMENT
 from reconciler.core.diagnostics import Diagnostic
 
 # Verbs that act on, or tell of, one environment's objects; the first ones also take --sandbox.

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-ENVIRONMENT = "reconcile.env"  # of click's context: the name of the chosen environment, or ""
+from reconciler.cli.context import ENVIRONMENT
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

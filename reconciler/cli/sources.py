@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import ENVIRONMENT
+from reconciler.cli.context import ENVIRONMENT
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.nearest import did_you_mean
 from reconciler.manifests.reading.text import MOST_BYTES
