@@ -21,6 +21,7 @@ import anyio
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.core.extras import require_extra
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
@@ -272,6 +273,7 @@ def _accepts(url: str) -> bool:
 @contextmanager
 def _started_sandbox(db: Path) -> Iterator[str]:
     """A sandbox process for this command: it ends when its stdin does, so it cannot outlive us."""
+    require_extra("sandbox", "--sandbox")
     command = [sys.executable, "-m", "reconciler", "sandbox", "--port", "0", "--db", str(db)]
     command += ["--clock", SANDBOX_CLOCK, "--profile", "extended", "--until-stdin-closes"]
     process = subprocess.Popen(  # noqa: S603 - our own program
