@@ -185,7 +185,9 @@ def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
     root = _root()
     url = state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state")
     if environment and not state_url:
-        from reconciler.settings import find_settings  # models, after all: whose state it is, they know
+        from reconciler.pipeline.settings import (
+            find_settings,
+        )  # models, after all: whose state it is, they know
 
         try:
             url = find_settings(root, os.environ, environment).settings.state

@@ -67,10 +67,11 @@ def command(
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, load_policies, open_project
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.apply import PlanRefused, apply, run_saved
+    from reconciler.pipeline.desired import load_desired, load_policies
+    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.project import Desired
     from reconciler.services.registry import providers_of
 
@@ -132,7 +133,7 @@ def load_saved(file: Path) -> Plan:
 
 
 def _show(plan: Plan, output: str) -> None:
-    from reconciler.reports.text import render_plan
+    from reconciler.reports.formats.text import render_plan
 
     if output == "text":
         click.echo(here(render_plan(plan)), nl=False)
@@ -174,7 +175,7 @@ def _report_refused(refused: "PlanRefused", output: str) -> int:
 
 def _report(applied: "Applied", output: str) -> None:
     from reconciler.reports.documents import apply_document
-    from reconciler.reports.text import render_results
+    from reconciler.reports.formats.text import render_results
 
     if output == "json":
         told = (*applied.plan.diagnostics, *applied.notices)

@@ -22,7 +22,7 @@ from reconciler.cli.signals import run
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.model import Address
 from reconciler.core.steps import Plan
-from reconciler.settings import Found
+from reconciler.pipeline.settings import ProjectSettings
 
 if TYPE_CHECKING:
     from reconciler.drift.find import Drift
@@ -59,8 +59,8 @@ def command(
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import load_desired
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.desired import load_desired
 
     found, reporter = settings_here(), make_reporter()
     desired = load_desired(paths, found, reporter)
@@ -100,9 +100,11 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     return paths, list(addresses)
 
 
-def _look(found: Found, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None) -> "Drift":
-    from reconciler.cli.project import Options, open_project
+def _look(
+    found: ProjectSettings, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None
+) -> "Drift":
     from reconciler.drift.find import Drift, look_for_drift
+    from reconciler.pipeline.open import Options, open_project
 
     async def work() -> Drift:
         chosen = Options(sandbox, state_url, read_only=True)
@@ -117,7 +119,7 @@ def _report(
 ) -> int:
     """Print the drift of `plan`; its exit code. `told` (text) or `more` (JSON) goes with it."""
     from reconciler.reports.documents import drift_document
-    from reconciler.reports.text import render_drift
+    from reconciler.reports.formats.text import render_drift
 
     if output == "json":
         echo_json(drift_document(plan) | (more or {}))
@@ -131,7 +133,7 @@ def _report(
 def _accept(
     drift: "Drift",
     desired: "Desired",
-    found: Found,
+    found: ProjectSettings,
     paths: Sequence[str],
     addresses: Sequence[Address],
     output: str,
@@ -157,7 +159,7 @@ def _accept(
     return first_of(failed, CHANGES if done.remaining else DONE)
 
 
-def _save(plan: Plan, part: "Desired | None", found: Found, output: str) -> int:
+def _save(plan: Plan, part: "Desired | None", found: ProjectSettings, output: str) -> int:
     """`part`: the manifests given, if those are not all: what is known of others stays known."""
     from reconciler.drift.baseline import FILE_NAME, load_baseline, save_baseline
 
@@ -170,7 +172,7 @@ def _save(plan: Plan, part: "Desired | None", found: Found, output: str) -> int:
     return DONE
 
 
-def _only_new(drift: "Drift", found: Found, output: str) -> int:
+def _only_new(drift: "Drift", found: ProjectSettings, output: str) -> int:
     from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 
     file = found.private / FILE_NAME

@@ -48,11 +48,12 @@ def command(
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, open_project
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.desired import load_desired
+    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan
     from reconciler.reports.documents import plan_document
-    from reconciler.reports.text import render_plan
+    from reconciler.reports.formats.text import render_plan
 
     found, reporter = settings_here(), make_reporter()
     desired = load_desired(paths, found, reporter, ref=ref, changed_since=changed_since)

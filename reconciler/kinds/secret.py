@@ -136,7 +136,7 @@ class SecretKind(Kind):
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
         if self.list_capability not in capabilities:
             return None
-        return Read(f"/v1/apps/{segment(place)}/secrets", "secrets")
+        return Read(f"/v1/apps/{segment(place)}/secrets", "secrets", sensitive=True)
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         if not re.fullmatch(NAME, live.name):
@@ -208,7 +208,11 @@ class SecretKind(Kind):
         step = Step(
             id=f"{subject.address}#delete",
             address=subject.address,
-            call=Call("DELETE", path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name))),
+            call=Call(
+                "DELETE",
+                path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name)),
+                sensitive=True,
+            ),
             accepts=("not_found", "gone"),
             if_unknown="repeat",
             removes=True,

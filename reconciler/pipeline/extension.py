@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
 from reconciler.core.model import Address, StateRecord
+from reconciler.core.steps import Read
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.pipeline.unrecorded import not_recorded
@@ -43,7 +44,9 @@ async def look_at_extension(
     kind = find_kinds()[KIND]
     live = None
     try:
-        (found,) = (await client.read(f"/extensions/{segment(record.id)}", "extension")).objects
+        (found,) = (
+            await client.read(Read(f"/extensions/{segment(record.id)}", "extension", client.name))
+        ).objects
         live = found.model_dump()
     except NotFound:
         pass
@@ -53,7 +56,9 @@ async def look_at_extension(
         no_costs = f"ExtensionProvider/{client.name} names no `costs_path`"
     else:
         try:
-            answer = await client.read(path.replace(ID, segment(record.id)), "extension_costs")
+            answer = await client.read(
+                Read(path.replace(ID, segment(record.id)), "extension_costs", client.name)
+            )
             costs = answer.objects[0].model_dump()
         except PlatformError as failure:
             no_costs = failure.message

@@ -106,7 +106,7 @@ async def _read_one(project: Project, read: Read | None, id: str) -> Any:
     if read is None or not isinstance(read.path, str):
         raise ReconcilerError(f"nothing on the platform shows whether there is a {id}")
     try:
-        observation = await project.services.of(read.service).read(read.path, read.shape)
+        observation = await project.services.read(read)
     except PlatformError as failure:
         raise ReconcilerError(f"cannot check that {id} exists: {failure.message}") from failure
     for item in observation.objects:

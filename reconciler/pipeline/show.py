@@ -46,9 +46,8 @@ async def look_at(
     read = kind.located(address, record.id, project.capabilities, record=record)
     if read is None:
         return Shown(record, kind.unreadable, sets=sets)
-    assert isinstance(read.path, str)
     try:
-        objects = (await project.services.of(read.service).read(read.path, read.shape)).objects
+        objects = (await project.services.read(read)).objects
     except NotFound:
         objects = ()
     live = next((item for item in objects if item.id == record.id), None)
@@ -56,7 +55,6 @@ async def look_at(
         return Shown(record, sets=sets)
     details = {}
     for name, detail in kind.details(address, record.id, project.capabilities).items():
-        assert isinstance(detail.path, str)
-        answer = await project.services.of(detail.service).read(detail.path, detail.shape)
+        answer = await project.services.read(detail)
         details[name] = [item.model_dump() for item in answer.objects]
     return Shown(record, "", live.model_dump(), sets, details)

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.reports.diagnostics import render
-from reconciler.reports.text import render_drift, render_plan
+from reconciler.reports.formats.text import render_drift, render_plan
 from tests.kinds.case import (
     case_name,
     differences,

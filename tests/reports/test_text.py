@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.core.diagnostics import error, warning
 from reconciler.core.model import Action
-from reconciler.reports.text import render_drift, render_plan, render_results
+from reconciler.reports.formats.text import render_drift, render_plan, render_results
 from tests.reports.plans import DRIFT, EMPTY, OWED, PLAN, RESULTS
 
 HERE = Path(__file__).parent

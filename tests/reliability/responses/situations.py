@@ -23,7 +23,7 @@ from reconciler.pipeline.show import look_at
 from reconciler.planning.saved import dump_plan
 from reconciler.reports.diagnostics import diagnostic_documents, render
 from reconciler.reports.documents import apply_document, drift_document, plan_document
-from reconciler.reports.text import render_drift, render_plan, render_results
+from reconciler.reports.formats.text import render_drift, render_plan, render_results
 from tests.reliability.responses.line import Exchange, Mutator, Recorded
 from tests.reliability.responses.mutation import Given, Kind
 from tests.reliability.responses.rules import (
