@@ -181,8 +181,8 @@ def test_the_sandbox_works_with_its_extra(install: Callable[..., Installed], pro
 @pytest.mark.parametrize(
     ("arguments", "what", "extra"),
     [
-        (("plan", ".", "--sandbox"), "--sandbox", "sandbox"),
-        (("apply", ".", "--sandbox", "--auto-approve"), "--sandbox", "sandbox"),
+        (("plan", ".", "--sandbox"), "the embedded sandbox", "sandbox"),
+        (("apply", ".", "--sandbox", "--auto-approve"), "the embedded sandbox", "sandbox"),
         (("sandbox",), "the emulated platform", "sandbox"),
         (("provider", "serve", "db", "--postgres-from", "env:DSN"), "the reference provider", "provider"),
         (("provider", "check", "http://127.0.0.1:9", "-o", "junit"), "`--output junit`", "provider"),

@@ -1,4 +1,7 @@
-"""The extras of this package, such as `reconciler[sandbox]`: what one brings is written in pyproject.toml alone."""
+"""The extras of this package, such as `reconciler[sandbox]`.
+
+What one brings is written in pyproject.toml alone.
+"""
 
 import re
 from importlib.metadata import PackageNotFoundError, distribution, requires

@@ -51,7 +51,7 @@ def _accepts(url: str) -> bool:
 @contextmanager
 def _started_sandbox(db: Path) -> Iterator[str]:
     """A sandbox process for this command: it ends when its stdin does, so it cannot outlive us."""
-    require_extra("sandbox", "--sandbox")
+    require_extra("sandbox", "the embedded sandbox")
     command = [sys.executable, "-m", "reconciler", "sandbox", "--port", "0", "--db", str(db)]
     command += ["--clock", SANDBOX_CLOCK, "--profile", "extended", "--until-stdin-closes"]
     process = subprocess.Popen(  # noqa: S603 - our own program
