@@ -6,11 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from reconciler.core.advice import Command, command
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
-from reconciler.kinds.base import ID_PATTERN, Kind
+from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
+from reconciler.kinds.manifest import ID_PATTERN
+from reconciler.kinds.roles import Importable, secret_names
 from reconciler.moves.records import former_addresses
 from reconciler.planning.match import possible
+from reconciler.policies import find_policies
+from reconciler.policies.base import GivesValues
 
 DISAGREEMENT = object()  # what two policies give that differ
 
@@ -19,7 +24,7 @@ DISAGREEMENT = object()  # what two policies give that differ
 class Live:
     """One present object as it was found. `place`: its app, or the organization where it was listed."""
 
-    kind: Kind
+    kind: Importable
     place: str
     item: Any  # a wire object
 
@@ -52,6 +57,7 @@ class Skipped:
     live: Live
     why: Literal["known", "recorded", "meant", "gone", "refused"]
     reason: str
+    advice: tuple[Command, ...] = ()  # the reason's commands
 
 
 @dataclass(slots=True)
@@ -89,7 +95,7 @@ class Known:
         for address in (*self._declared, *self.records):
             kind = self.kinds.get(address.kind)
             if kind is not None:
-                for name in kind.secret_names(self._declared.get(address), self.records.get(address)):
+                for name in secret_names(kind, self._declared.get(address), self.records.get(address)):
                     self._secrets.setdefault((address.app, name), address)
 
     def taken(self) -> set[Address]:
@@ -119,8 +125,10 @@ class Known:
         if owner is not None and owner in self._declared:
             return Skipped(live, "known", f"it is recorded as `{owner}`")
         if owner is not None:
-            told = f"it is recorded as `{owner}`, which has no manifest here: `reconcile plan` tells if one "
-            return Skipped(live, "recorded", f"{told}was renamed; if none was, write that one again")
+            plan = command("plan")
+            told = f"it is recorded as `{owner}`, which has no manifest here: `{plan}` tells if one "
+            told += "was renamed; if none was, write that one again"
+            return Skipped(live, "recorded", told, (plan,))
         for resource in self._unbound.get((kind.name, app), ()):
             if any(possible(match, [live.item]) for match in self._matches(kind, resource)):
                 told = f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"
@@ -168,6 +176,7 @@ class Known:
         spec = live.kind.Spec.model_construct()
         silent = Resource(Address(live.kind.name, "-", app), spec, Lifecycle(), "", {})
         for index, policy in enumerate(self.policies):
-            values = self.kinds[policy.address.kind].gives(policy.spec, silent)
+            role = find_policies()[policy.address.kind].role(GivesValues)
+            values = role.gives(policy.spec, silent) if role is not None else {}
             if values:
                 yield index, values

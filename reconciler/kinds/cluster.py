@@ -11,22 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Reference, StateRecord
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.kinds.alternatives import is_patched, point_at_patch
-from reconciler.kinds.base import (
-    TEXT_PATTERN,
-    Field,
-    Kind,
-    Moves,
-    Spec,
-    Subject,
-    compare_fields,
-    path_of,
-    segment,
-)
+from reconciler.kinds.base import Kind, Moves, Subject, compare_fields, path_of, segment
 from reconciler.kinds.declared import Declared, declared_fields
+from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
+from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
 
 PLANS = ("basic", "starter", "launch", "scale", "Performance")
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
@@ -142,7 +135,7 @@ def _same_plan(want: str, live: str) -> bool:
     return want.casefold() == live.casefold()
 
 
-class PostgresClusterKind(Kind):
+class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
     name = "PostgresCluster"
     Spec = PostgresClusterSpec
     in_app = False
@@ -342,12 +335,13 @@ class PostgresClusterKind(Kind):
         if status == "ready":
             return Moves(Action.NOOP)
         if status in FAILED_STATUSES:
+            forget = command("state", "forget", subject.address)
             problem = error(
                 "cluster-failed",
                 f"cluster `{subject.address.name}` ({subject.live.id}) has status {status}",
                 subject.span("metadata", "name"),
-                help="look at it on the platform; to give it up, delete it by hand and run "
-                f"`reconcile state forget {subject.address.quoted}`",
+                help=f"look at it on the platform; to give it up, delete it by hand and run `{forget}`",
+                advice=(forget,),
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
         reason = f"still {status}" if status else "its status is not known"
@@ -359,10 +353,11 @@ class PostgresClusterKind(Kind):
 
     def remove(self, subject: Subject) -> Moves:
         if "postgres.delete" not in subject.capabilities:
+            forget = command("state", "forget", subject.address)
             return Moves(
                 Action.RETAIN,
-                reason="the platform API documents no delete: delete it by hand, then run "
-                f"`reconcile state forget {subject.address.quoted}`",
+                reason=f"the platform API documents no delete: delete it by hand, then run `{forget}`",
+                advice=(forget,),
             )
         step = Step(
             id=f"{subject.address}#delete",

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import (
     SENSITIVE,
@@ -25,16 +26,16 @@ from reconciler.core.model import (
 from reconciler.core.steps import Call, OutputRef, Read, SecretRef, Step
 from reconciler.kinds.base import (
     PENDING_VALUE,
-    Field,
     Kind,
     Moves,
-    Spec,
     Subject,
     compare_fields,
     path_of,
     segment,
 )
 from reconciler.kinds.declared import Declared
+from reconciler.kinds.manifest import Field, Spec
+from reconciler.kinds.roles import Importable, NamesResources, SendsSecret, SetsSecrets
 from reconciler.kinds.source import ValueSource, check_source, source_ref
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
@@ -65,7 +66,7 @@ class SecretSpec(Spec):
     value_from: SecretSource = Describe(description="Where the value comes from; never the value itself.")
 
 
-class SecretKind(Kind):
+class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     name = "Secret"
     Spec = SecretSpec
     in_app = True
@@ -198,10 +199,12 @@ class SecretKind(Kind):
 
     def remove(self, subject: Subject) -> Moves:
         if "secrets.delete" not in subject.capabilities:
+            forget = command("state", "forget", subject.address)
             return Moves(
                 Action.RETAIN,
                 reason="the platform API documents no delete for secrets: unset it by hand, then run "
-                f"`reconcile state forget {subject.address.quoted}`",
+                f"`{forget}`",
+                advice=(forget,),
             )
         assert subject.record is not None
         name = subject.record.applied.get("name", subject.address.name)

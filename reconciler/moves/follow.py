@@ -4,17 +4,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any
 
+from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Relocation, Resource
 from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import ManifestKind
+from reconciler.kinds.roles import holds_secrets
 from reconciler.policies.moved import KIND as MOVED
 from reconciler.policies.moved import MovedSpec, next_address
 
 
 def move_problems(
     policies: Sequence[Resource],
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, ManifestKind],
     declared: Collection[Address],
     known: Callable[[Address], bool],
 ) -> Iterator[Diagnostic]:
@@ -41,11 +44,16 @@ def move_problems(
     for source, entry in entries.items():
         target = moves[source]
         if source in declared:
+            exchange = _swapped(entry, moves, kinds)
+            run = " && ".join(map(str, exchange))
             yield error(
                 "move-of-declared",
                 f"{source} has moved to {target}, but a manifest still declares it",
                 entry.span("spec", "from"),
-                help=_swapped(entry, moves, kinds) or f"rename that manifest, or remove {entry.address}",
+                help=f"entries cannot exchange two names: remove both, and run `{run}`"
+                if exchange
+                else f"rename that manifest, or remove {entry.address}",
+                advice=exchange,
             )
         elif _returns(source, moves):
             yield error(
@@ -107,7 +115,7 @@ def _end(address: Address, moves: Mapping[Address, Address]) -> Address:
     return address
 
 
-def _of_one(entry: Resource, kinds: Mapping[str, Kind]) -> Diagnostic | None:
+def _of_one(entry: Resource, kinds: Mapping[str, ManifestKind]) -> Diagnostic | None:
     name = entry.spec.source.kind
     if name not in kinds:
         return error(
@@ -116,7 +124,7 @@ def _of_one(entry: Resource, kinds: Mapping[str, Kind]) -> Diagnostic | None:
             entry.span("spec", "from"),
             help=did_you_mean(name, list(kinds)) or f"kinds are {', '.join(kinds)}",
         )
-    if not kinds[name].owns_objects:
+    if not isinstance(kinds[name], Kind):
         return error(
             "move-of-nothing",
             f"{entry.spec.source} has no object and no record that could move",
@@ -137,15 +145,16 @@ def _twice(entry: Resource, path: str, address: Address, first: Resource) -> Dia
     )
 
 
-def _swapped(entry: Resource, moves: Mapping[Address, Address], kinds: Mapping[str, Kind]) -> str:
-    """How two exchange their names; "" where that is not meant, or where the platform goes by names."""
+def _swapped(
+    entry: Resource, moves: Mapping[Address, Address], kinds: Mapping[str, ManifestKind]
+) -> tuple[Command, ...]:
+    """How two exchange their names; none where that is not meant, or where the platform goes by names."""
     source, target = entry.spec.source, entry.spec.target
-    if moves.get(target) != source or type(kinds[source.kind]).secret is not Kind.secret:
-        return ""
+    if moves.get(target) != source or holds_secrets(kinds[source.kind]):
+        return ()
     between = Address(source.kind, f"{source.name}-swapped", source.app)
     steps = ((source, between), (target, source), (between, target))
-    commands = " && ".join(f"reconcile state mv {old.quoted} {new.quoted}" for old, new in steps)
-    return f"entries cannot exchange two names: remove both, and run `{commands}`"
+    return tuple(command("state", "mv", old, new) for old, new in steps)
 
 
 def _returns(source: Address, moves: Mapping[Address, Address]) -> bool:

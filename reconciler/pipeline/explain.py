@@ -6,6 +6,7 @@ Kinds are imported only for topics that are no codes: that takes longer than all
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.nearest import did_you_mean, nearest
 from reconciler.explanations import Explanation, known_codes, read_explanation
@@ -29,11 +30,11 @@ def find_topic(topic: str) -> "Explanation | KindPage | tuple[KindPage, FieldPag
     codes = known_codes()
     if topic in codes:
         return read_explanation(topic)
-    from reconciler.kinds import find_kinds
     from reconciler.manifests.authoring.reference import kind_page
+    from reconciler.policies import find_manifest_kinds
 
     name, _, path = topic.partition(".")
-    kinds = {kind.name.lower(): kind for kind in find_kinds().values()}
+    kinds = {kind.name.lower(): kind for kind in find_manifest_kinds().values()}
     if name.lower() not in kinds:
         if topic.lower() in codes:
             return read_explanation(topic.lower())
@@ -55,22 +56,26 @@ def find_field(page: "KindPage", path: str) -> "FieldPage":
         if found is not None:
             return found
     near = nearest(wanted, [*fields, *(name.removeprefix(_ROOT) for name in fields)])
+    whole = command("explain", page.name)
     raise UnknownTopic(
         f"{page.name} has no field `{path}`",
-        help=f"did you mean `{page.name}.{near}`?" if near else f"see `reconcile explain {page.name}`",
+        help=f"did you mean `{page.name}.{near}`?" if near else f"see `{whole}`",
+        advice=() if near else (whole,),
     )
 
 
 def topics_like(start: str) -> list[str]:
     """The topics that begin with `start`, whatever its letter case: kinds and codes, or a kind's fields."""
-    from reconciler.kinds import find_kinds
     from reconciler.manifests.authoring.reference import kind_page
+    from reconciler.policies import find_manifest_kinds
 
-    found = [*find_kinds(), *known_codes()]
+    found = [*find_manifest_kinds(), *known_codes()]
     name, dot, path = start.partition(".")
     if dot:
         left_out = "" if path.startswith(_ROOT) else _ROOT
-        pages = [kind_page(kind) for kind in find_kinds().values() if kind.name.lower() == name.lower()]
+        pages = [
+            kind_page(kind) for kind in find_manifest_kinds().values() if kind.name.lower() == name.lower()
+        ]
         fields = [
             (page.name, field.path.removeprefix(left_out)) for page in pages for field in page.all_fields()
         ]
@@ -83,10 +88,10 @@ def all_explanations() -> list[Explanation]:
 
 
 def all_kinds() -> "list[KindPage]":
-    from reconciler.kinds import find_kinds
     from reconciler.manifests.authoring.reference import kind_page
+    from reconciler.policies import find_manifest_kinds
 
-    return [kind_page(kind) for kind in find_kinds().values()]
+    return [kind_page(kind) for kind in find_manifest_kinds().values()]
 
 
 def _nearest_topic(topic: str, codes: Iterable[str]) -> str:
@@ -97,4 +102,4 @@ def _nearest_topic(topic: str, codes: Iterable[str]) -> str:
         for field in page.all_fields():
             if field.path.rpartition(".")[2] == topic:
                 return f"did you mean the field `{page.name}.{field.path}`?"
-    return "`reconcile explain` lists the kinds, `reconcile explain --codes` the codes"
+    return f"`{command('explain')}` lists the kinds, `{command('explain', '--codes')}` the codes"

@@ -6,6 +6,7 @@ from typing import Any
 
 from anyio.lowlevel import checkpoint
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.model import Address, Resource, StateRecord
@@ -13,7 +14,9 @@ from reconciler.core.steps import OutputRef, Plan
 from reconciler.execution.open_intents import overlay, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
@@ -48,11 +51,9 @@ async def make_plan(
         records,
         capabilities=project.capabilities,
         now=project.clock.now(),
-        selected=desired.selected,
         undecided={**questions, **followed.refused},
         focus=desired.focus,
-        declared=desired.declared,
-        moved=desired.moved,
+        elsewhere=look_elsewhere(desired, records),
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)
@@ -85,22 +86,23 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
     Rows that a restore could not read concern all that no list can show.
     """
     id = entry.data["unclaimed"]
+    forget = command("state", "forget", "--unclaimed", id)
     if id == LOST_ROWS:
         made = [f"`{step.address}`" for step in plan.steps if step.mutates and step.if_unknown == "ask"]
         report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")
         return report(
             code,
             f"{', '.join(made) or 'what no list shows'} may have been made already: {entry.data['because']}",
-            help="adopt what is there with `metadata.id`; when you have looked, run "
-            f"`reconcile state forget --unclaimed {id}`",
+            help=f"adopt what is there with `metadata.id`; when you have looked, run `{forget}`",
+            advice=(forget,),
         )
     again = any(step.address == entry.address and step.id_path is not None for step in plan.steps)
     report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
     return report(
         code,
         f"{id}, made by a call for `{entry.address}`, is in no record: {entry.data['because']}",
-        help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run "
-        f"`reconcile state forget --unclaimed {id}`",
+        help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run `{forget}`",
+        advice=(forget,),
     )
 
 
@@ -138,7 +140,7 @@ async def _fingerprint_secrets(
         outputs.put(str(address), item.model_dump())
     fingerprints: dict[Address, str] = {}
     problems = []
-    refs = [(resource, kinds[resource.address.kind].secret(resource)) for resource in resources]
+    refs = [(resource, secret_of(kinds[resource.address.kind], resource)) for resource in resources]
     if project.sources.prepare(ref for _, ref in refs if ref is not None):
         await checkpoint()  # where a signal that ended a program is acted upon
     for resource, ref in refs:
@@ -162,6 +164,7 @@ async def _fingerprint_secrets(
                 f"`{resource.address}`: source not readable here: {missing.message}",
                 resource.span("spec", "value_from"),
                 help=missing.help or PROVIDE_HELP,
+                advice=missing.advice,
             )
             problems.append(replace(problem, hide_source=True))
             continue

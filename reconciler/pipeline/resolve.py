@@ -4,6 +4,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import PlatformError, ReconcilerError
 from reconciler.core.model import Address, StateRecord
@@ -13,6 +14,7 @@ from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import located, service_of
 from reconciler.manifests.validation.references import nearest_address
 from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.pipeline.project import Project
@@ -59,9 +61,11 @@ def _question(
     opened = next((entry for entry in state.open_intents if entry.address == address), None)
     record = state.records.get(address)
     if opened is None and (record is None or not record.inferred or adopt is None):
+        near, plan = _open_one(state, address), command("plan")
         raise ReconcilerError(
             f"`{address}` has no call of unknown outcome",
-            help=_open_one(state, address) or "`reconcile plan` lists what is unknown",
+            help=near or f"`{plan}` lists what is unknown",
+            advice=() if near else (plan,),
         )
     return opened, record
 
@@ -83,7 +87,7 @@ async def _must_be_possible(
     for owner, record in state.records.items():
         if (owner.kind, owner.app) != (address.kind, address.app) or record.id != id:
             continue
-        if intent.creates and kind.service(None, record) == intent.service:
+        if intent.creates and service_of(kind, None, record) == intent.service:
             raise ReconcilerError(
                 f"{id} is recorded as `{owner}`", help="one object has one address; look for another id"
             )
@@ -120,7 +124,7 @@ async def _confirm(project: Project, lease: Lease, record: StateRecord | None, a
     if record.id != adopt:
         raise ReconcilerError(f"`{record.address}` is recorded as {record.id}, not {adopt}")
     kind = find_kinds()[record.address.kind]
-    read = kind.located(record.address, record.id, project.capabilities, record=record)
+    read = located(kind, record.address, record.id, project.capabilities, record=record)
     await _read_one(project, read, record.id)
     await _note(project.store, project.clock, lease, project.new_id(), replace(record, inferred=False))
     return f"{adopt} is confirmed"
@@ -198,21 +202,27 @@ def _moves(state: State, source: Address, target: Address) -> list[Move]:
 def _check_movable(state: State, source: Address, target: Address) -> None:
     record = state.records[source]
     if record.id in ("", source.name):
+        forget = command("state", "forget", source)
         raise ReconcilerError(
             f"`{source}` is known to the platform by its name only; another name is another object",
-            help=f"`reconcile state forget {source.quoted}`, and let the next apply make `{target}`; or, if "
-            f"the manifest says `name: {source.name}`, write a Moved manifest",
+            help=f"`{forget}`, and let the next apply make `{target}`; or, if the manifest says "
+            f"`name: {source.name}`, write a Moved manifest",
+            advice=(forget,),
         )
     if target in state.records:
+        forget = command("state", "forget", target)
         raise ReconcilerError(
             f"`{target}` is recorded already, as {state.records[target].id}",
-            help=f"`reconcile state forget {target.quoted}` drops that record",
+            help=f"`{forget}` drops that record",
+            advice=(forget,),
         )
     for opened in state.open_intents:
         if opened.address in (source, target):
+            plan = command("plan")
             raise ReconcilerError(
                 f"`{opened.address}` has a call of unknown outcome",
-                help="run `reconcile plan`, which says how to settle it, and move then",
+                help=f"run `{plan}`, which says how to settle it, and move then",
+                advice=(plan,),
             )
 
 

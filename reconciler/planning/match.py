@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
+from reconciler.kinds.roles import claim_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ def match_objects(
     owned: Mapping[str, Address],
     objects: Sequence[Any],
 ) -> dict[Address, Matched]:
-    """One entry per resource. `owned`: who makes a claim (`Kind.claim`), by record or by `metadata.id`."""
+    """One entry per resource. `owned`: who makes a claim (`claim_of`), by record or by `metadata.id`."""
     by_id = {item.id: item for item in objects}
     found: dict[Address, Matched] = {}
     groups: dict[tuple[tuple[str, Any], ...], list[Resource]] = {}
@@ -106,13 +108,14 @@ def _recorded(kind: Kind, resource: Resource, record: StateRecord, by_id: Mappin
     named = ".".join(map(str, kind.id_path))
     if resource.adopt_id in (None, record.id):
         return Matched(by_id.get(record.id))
+    forget = command("state", "forget", resource.address)
     return Matched(
         problem=error(
             "adopt-conflict",
             f"`{resource.address}` is recorded as {record.id}, but `{named}` names {resource.adopt_id}",
             resource.span(*kind.id_path),
-            help=f"correct `{named}`, or run `reconcile state forget {resource.address.quoted}` first: "
-            f"{record.id} then stays as it is",
+            help=f"correct `{named}`, or run `{forget}` first: {record.id} then stays as it is",
+            advice=(forget,),
         )
     )
 
@@ -140,14 +143,15 @@ def _adopt_by_id(
 
 
 def _owned_by_another(kind: Kind, resource: Resource, owned: Mapping[str, Address]) -> Diagnostic | None:
-    claim = kind.claim(resource.adopt_id, resource.spec, None) if resource.adopt_id else ""
+    claim = claim_of(kind, resource.adopt_id, resource.spec, None) if resource.adopt_id else ""
     owner = owned.get(claim, resource.address)
     if owner == resource.address:
         return None
+    forget = command("state", "forget", owner)
     return error(
         "adopt-conflict",
         f"`{resource.address}` shall adopt `{resource.adopt_id}`, which is recorded as `{owner}`",
         resource.span(*kind.id_path),
-        help=f"correct `{'.'.join(map(str, kind.id_path))}`, or run "
-        f"`reconcile state forget {owner.quoted}` first",
+        help=f"correct `{'.'.join(map(str, kind.id_path))}`, or run `{forget}` first",
+        advice=(forget,),
     )
