@@ -32,10 +32,11 @@ KIT = {"reconciler.providers.kit"}
 def requirements(package: str, extra: str = "") -> list[Requirement]:
     """What `package` requires by itself, or what `extra` adds to that."""
     found = [Requirement(line) for line in distribution(package).requires or ()]
-    plain = [each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
-    if not extra:
-        return plain
-    return [each for each in found if each not in plain and each.marker.evaluate({"extra": extra})]
+
+    def applies(each: Requirement, extra: str) -> bool:
+        return each.marker is None or each.marker.evaluate({"extra": extra})
+
+    return [each for each in found if applies(each, extra) and not (extra and applies(each, ""))]
 
 
 def installed_with(package: str, *extras: str) -> dict[str, Distribution]:

@@ -129,14 +129,10 @@ def _allowed(owner: str, imported: str) -> bool:
 def circles(root: Path) -> list[set[str]]:
     """Modules of the package at `root` that import each other, in whatever way, as sets."""
     files = {_module(file.relative_to(root)): file for file in root.rglob("*.py")}
-    imports = {
-        module: {
-            found
-            for _, name in _imported(_tree(file), file.relative_to(root))
-            if (found := _known(name, files)) not in ("", module)
-        }
-        for module, file in files.items()
-    }
+    imports = {}
+    for module, file in files.items():
+        names = [name for _, name in _imported(_tree(file), file.relative_to(root))]
+        imports[module] = {_known(name, files) for name in names} - {"", module}
     reached = {module: _reached(module, imports) for module in imports}
     found = {
         frozenset(other for other in reached[module] if module in reached[other])
