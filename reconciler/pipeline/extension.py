@@ -11,7 +11,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.provider import ID
-from reconciler.services.providers.client import ProviderClient
+from reconciler.services.client import Client
 from reconciler.state.store import Store
 
 KIND = "Extension"
@@ -34,7 +34,7 @@ class ShownExtension:
 
 async def look_at_extension(
     store: Store,
-    providers: Mapping[str, ProviderClient],
+    providers: Mapping[str, Client],
     costs_paths: Mapping[str, str | None],
     address: Address,
 ) -> ShownExtension:
@@ -67,7 +67,7 @@ async def look_at_extension(
     )
 
 
-async def sign_in_address(store: Store, providers: Mapping[str, ProviderClient], address: Address) -> str:
+async def sign_in_address(store: Store, providers: Mapping[str, Client], address: Address) -> str:
     """Where the provider starts signing a person in. Source: platform API, 4.5."""
     record = await _recorded(store, address)
     return f"{_client(providers, record).base_url}/extensions/{segment(record.id)}/sso"
@@ -83,7 +83,7 @@ async def _recorded(store: Store, address: Address) -> StateRecord:
     return record
 
 
-def _client(providers: Mapping[str, ProviderClient], record: StateRecord) -> ProviderClient:
+def _client(providers: Mapping[str, Client], record: StateRecord) -> Client:
     name = find_kinds()[KIND].service(None, record)
     if name not in providers:
         raise ReconcilerError(
