@@ -76,7 +76,7 @@ def command(
 
 def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     """PATHs and ADDRESSes: what is there is a PATH. Raises UsageError for what is neither, or may be both."""
-    from reconciler.kinds import find_kinds
+    from reconciler.policies import find_manifest_kinds
 
     paths: list[str] = []
     addresses: dict[Address, None] = {}
@@ -85,7 +85,7 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
             address = Address.parse(given)
         except ValueError:
             address = None
-        if address is not None and address.kind not in find_kinds():
+        if address is not None and address.kind not in find_manifest_kinds():
             address = None
         there = given == "-" or Path(given).exists()
         if address is not None and there:

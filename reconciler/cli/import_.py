@@ -138,9 +138,9 @@ def _wanted(
 
 
 def _app(word: str) -> str:
-    from reconciler.kinds.base import Kind
+    from reconciler.kinds.manifest import ManifestKind
 
-    if not re.fullmatch(Kind.name_pattern, word):
+    if not re.fullmatch(ManifestKind.name_pattern, word):
         raise click.UsageError(f"`{word}` is neither an app nor an id")
     return word
 

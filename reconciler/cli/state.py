@@ -14,6 +14,7 @@ from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import prompting, run
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.visible import visible, visible_lines
+from reconciler.state import maintenance_of
 from reconciler.state.store import JournalEntry, Restored, State, Store
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def init(take_over: bool, output: str, state_url: str | None) -> int:
         if not environment:
             raise click.UsageError("--take-over: say with --env whose it becomes")
         taken = _with_store(
-            state_url, lambda store: store.take_over(environment, by=holder()), environment=""
+            state_url, lambda store: maintenance_of(store).take_over(environment, by=holder()), environment=""
         )
 
     async def work(store: Store) -> tuple[bool, str]:
@@ -180,7 +181,7 @@ def unlock(scope: str, force: bool, state_url: str | None) -> int:
     """Free a scope (an app, or org/SLUG) whose holder hangs. A holder that died frees its scopes itself."""
     from reconciler.pipeline.open import holder
 
-    told = _with_store(state_url, lambda store: store.unlock(scope, force=force, by=holder()))
+    told = _with_store(state_url, lambda store: maintenance_of(store).unlock(scope, force=force, by=holder()))
     click.echo(f"{scope}: {told}")
     return DONE
 
@@ -192,7 +193,7 @@ def unlock(scope: str, force: bool, state_url: str | None) -> int:
 @reports_failures
 def backup(file: Path | None, output: str, state_url: str | None) -> int:
     """Copy the state to FILE, or among the backups that every apply makes, and verify the copy."""
-    made = _with_store(state_url, lambda store: store.backup(file))
+    made = _with_store(state_url, lambda store: maintenance_of(store).backup(file))
     if output == "json":
         echo_json({"format_version": "1", "backup": str(made)})
     else:
@@ -220,7 +221,7 @@ def restore(file: Path | None, auto_approve: bool, output: str, state_url: str |
         if not sure:
             click.echo("nothing was changed", err=True)
             return FAILED
-    done: Restored = _with_store(state_url, lambda store: store.restore(file, by=holder()))
+    done: Restored = _with_store(state_url, lambda store: maintenance_of(store).restore(file, by=holder()))
     if output == "json":
         echo_json(_restored_document(done))
     else:

@@ -25,16 +25,16 @@ from reconciler.core.model import (
 from reconciler.core.steps import Call, OutputRef, Read, SecretRef, Step
 from reconciler.kinds.base import (
     PENDING_VALUE,
-    Field,
     Kind,
     Moves,
-    Spec,
     Subject,
     compare_fields,
     path_of,
     segment,
 )
 from reconciler.kinds.declared import Declared
+from reconciler.kinds.manifest import Field, Spec
+from reconciler.kinds.roles import Importable, NamesResources, SendsSecret, SetsSecrets
 from reconciler.kinds.source import ValueSource, check_source, source_ref
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
@@ -65,7 +65,7 @@ class SecretSpec(Spec):
     value_from: SecretSource = Describe(description="Where the value comes from; never the value itself.")
 
 
-class SecretKind(Kind):
+class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     name = "Secret"
     Spec = SecretSpec
     in_app = True

@@ -53,7 +53,7 @@ def load_desired(
         loaded.policies,
         focus,
         found_manifests.declared,
-        found_manifests.declared.moved if paths else lambda address: "",
+        found_manifests.declared.moved if paths else None,
     )
 
 

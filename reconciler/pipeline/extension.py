@@ -9,6 +9,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import Read
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
+from reconciler.kinds.roles import secret_names, service_of
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.provider import ID
 from reconciler.services.client import Client
@@ -63,7 +64,7 @@ async def look_at_extension(
         except PlatformError as failure:
             no_costs = failure.message
     return ShownExtension(
-        record, client.name, tuple(sorted(kind.secret_names(None, record))), live, costs, no_costs
+        record, client.name, tuple(sorted(secret_names(kind, None, record))), live, costs, no_costs
     )
 
 
@@ -84,7 +85,7 @@ async def _recorded(store: Store, address: Address) -> StateRecord:
 
 
 def _client(providers: Mapping[str, Client], record: StateRecord) -> Client:
-    name = find_kinds()[KIND].service(None, record)
+    name = service_of(find_kinds()[KIND], None, record)
     if name not in providers:
         raise ReconcilerError(
             f"there is no ExtensionProvider `{name}` among the manifests",

@@ -16,7 +16,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
-from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
     SANDBOX_TOKEN,
@@ -25,6 +25,7 @@ from reconciler.pipeline.embedded import (
 )
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings, Settings
+from reconciler.policies import find_policies
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.services.client import Client
@@ -130,7 +131,7 @@ async def open_providers(
 
 
 def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
-    ref = find_kinds()[resource.address.kind].secret(resource)
+    ref = secret_of(find_policies()[resource.address.kind], resource)
     assert ref is not None
     return sources.value(ref, lambda ref: None)
 

@@ -1,16 +1,15 @@
 """Taking in what was spooled: which commits still apply, and what the state is once they do. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reconciler.core.model import Address, StateRecord
+from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry
+from reconciler.state.rules import IntentKey, View
 from reconciler.state.spool import Content, Kept, Line
-from reconciler.state.sqlite.journal import CLOSING
 from reconciler.state.store import Event, JournalEntry, State
-
-IntentKey = tuple[str, str, int]  # run, step, attempt
 
 
 @dataclass(slots=True)
@@ -21,27 +20,22 @@ class Ingestion:
     """
 
     records: dict[Address, StateRecord]
-    opened: dict[IntentKey, JournalEntry]
+    view: View[JournalEntry]
+    serials: dict[str, int]
     applied: list[Kept] = field(default_factory=list)
     notes: list[JournalEntry] = field(default_factory=list)
     done: list[Line] = field(default_factory=list)
     scopes: set[str] = field(default_factory=set)
 
 
-def ingest(
-    content: Content,
-    records: Mapping[Address, StateRecord],
-    opened: Sequence[JournalEntry],
-    last_serial: int,
-    now: datetime,
-    within: Collection[str] | None = None,
-) -> Ingestion:
+def ingest(content: Content, state: State, now: datetime, within: Collection[str] | None = None) -> Ingestion:
     """Apply each line whose intents are open and whose records have not moved, if its scopes are `within`.
 
     None: all. A line that no longer applies is done with; the object that it names and no record
     tracks gets a note.
     """
-    found = Ingestion(dict(records), {(entry.run, entry.step, entry.attempt): entry for entry in opened})
+    opened = {(entry.run, entry.step, entry.attempt): entry for entry in state.open_intents}
+    found = Ingestion(dict(state.records), View(opened), dict(state.serials))
     late: list[Line] = []
     for line in content.lines:
         if not _applies(line.kept, found):
@@ -49,7 +43,7 @@ def ingest(
             continue
         scopes = _scopes(line.kept, found)
         if within is None or scopes <= set(within):
-            last_serial = _apply(line.kept, found, last_serial)
+            _apply(line.kept, found)
             found.applied.append(line.kept)
             found.done.append(line)
             found.scopes |= scopes
@@ -64,23 +58,31 @@ def ingest(
     return found
 
 
-def overlay(state: State, content: Content, last_serial: int, now: datetime) -> State:
-    """`state` as it is once all of `content` is taken in. What a record tracks by now is not unclaimed."""
-    if not content.lines and not state.unclaimed:
-        return state
-    found = ingest(content, state.records, state.open_intents, last_serial, now)
-    known = tracked(found.records.values())
-    return replace(
-        state,
-        records=found.records,
-        open_intents=tuple(found.opened.values()),
-        spooled=frozenset(found.scopes),
-        unclaimed=tuple(
-            entry
-            for entry in (*state.unclaimed, *found.notes)
-            if entry.data.get("unclaimed", "") not in {"", *known}
-        ),
+def overlay(state: State, content: Content, now: datetime) -> State:
+    """`state` as it is once all of `content` is taken in."""
+    found = ingest(content, state, now)
+    return without_tracked(
+        replace(
+            state,
+            records=found.records,
+            open_intents=tuple(found.view.open_intents.values()),
+            spooled=frozenset(found.scopes),
+            unclaimed=(*state.unclaimed, *found.notes),
+        )
     )
+
+
+def without_tracked(state: State) -> State:
+    """`state` with those unclaimed objects only that no record tracks."""
+    if not state.unclaimed:
+        return state
+    known = {"", *state.elsewhere.values(), *tracked(state.records.values())}
+    still = tuple(entry for entry in state.unclaimed if entry.data.get("unclaimed", "") not in known)
+    return replace(state, unclaimed=still)
+
+
+def entries_of(kept: Kept) -> list[JournalEntry]:
+    return [decode_entry(*columns[:-1], columns[-1].encode()) for columns in kept.entries]
 
 
 def tracked(records: Iterable[StateRecord]) -> frozenset[str]:
@@ -91,7 +93,7 @@ def tracked(records: Iterable[StateRecord]) -> frozenset[str]:
 
 
 def _applies(kept: Kept, found: Ingestion) -> bool:
-    open_still = all(key in found.opened for _, key in _outcomes(kept.entries))
+    open_still = all(key in found.view.open_intents for key in _keys(kept.entries))
     return open_still and all(
         record.address in kept.remove
         or record.serial == (found.records[record.address].serial if record.address in found.records else 0)
@@ -104,28 +106,25 @@ def _scopes(kept: Kept, found: Ingestion) -> set[str]:
     scopes = {record.scope for record, _ in kept.put}
     scopes |= {found.records[address].scope for address in kept.remove if address in found.records}
     scopes |= {
-        found.opened[key].data["scope"]
-        for _, key in _outcomes(kept.entries)
-        if "scope" in found.opened[key].data
+        found.view.open_intents[key].data["scope"]
+        for key in _keys(kept.entries)
+        if "scope" in found.view.open_intents[key].data
     }
     return scopes or set(kept.epochs)
 
 
-def _apply(kept: Kept, found: Ingestion, last_serial: int) -> int:
-    for event, key in _outcomes(kept.entries):
-        if event in CLOSING:
-            found.opened.pop(key, None)
+def _apply(kept: Kept, found: Ingestion) -> None:
+    for entry in entries_of(kept):
+        found.view = rules.after(found.view, rules.effect(entry), entry)
     for address in kept.remove:
         found.records.pop(address, None)
     for record, _ in kept.put:
-        last_serial += 1
-        found.records[record.address] = replace(record, serial=last_serial)
-    return last_serial
+        found.serials[record.scope] = found.serials.get(record.scope, 0) + 1
+        found.records[record.address] = replace(record, serial=found.serials[record.scope])
 
 
 def _unclaimed(kept: Kept, known: Collection[str], now: datetime) -> Iterator[JournalEntry]:
-    for columns in kept.entries:
-        entry = decode_entry(*columns[:-1], columns[-1].encode())
+    for entry in entries_of(kept):
         ids = [record.id for record, _ in kept.put if record.address == entry.address]
         for id in dict.fromkeys([*ids, entry.data.get("id")]):
             if id and id not in known:
@@ -134,7 +133,7 @@ def _unclaimed(kept: Kept, known: Collection[str], now: datetime) -> Iterator[Jo
                 yield JournalEntry(entry.run, Event.DECIDED, now, entry.address, data=data)
 
 
-def _outcomes(entries: Sequence[EntryColumns]) -> Iterator[tuple[str, IntentKey]]:
-    for run, event, _, _, step, attempt, _ in entries:
+def _keys(entries: Sequence[EntryColumns]) -> Iterator[IntentKey]:
+    for run, _, _, _, step, attempt, _ in entries:
         if step:
-            yield event, (run, step, attempt)
+            yield run, step, attempt

@@ -18,13 +18,15 @@ from reconciler.drift.find import Drift, look_for_drift
 from reconciler.drift.sharing import Environments
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import located
 from reconciler.manifests.load import load
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client
 from reconciler.state.store import State
-from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform, ReadOnlyStore
+from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform
+from tests.state.doubles import read_only
 
 VOLUME = """\
 apiVersion: reconciler/v1
@@ -77,7 +79,7 @@ class Stage:
         records, live = self._world()
         line = LivePlatform(live, clock.now())
         return Project(
-            store=ReadOnlyStore(State("lineage-1", records, (), frozenset())),
+            store=read_only(State("lineage-1", records, (), frozenset()), clock, self.root),
             platform=platform_client(line, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
             capabilities=self.capabilities,
             limits=Limits(),
@@ -104,7 +106,7 @@ class Stage:
             records[address] = StateRecord(
                 address, id, address.app or "-", applied, resource.lifecycle, datetime.fromisoformat(LONG_AGO)
             )
-            read = kinds[address.kind].located(address, id, self.capabilities, record=records[address])
+            read = located(kinds[address.kind], address, id, self.capabilities, record=records[address])
             if read is None:
                 continue
             moved = self.moved.get(str(address), {})

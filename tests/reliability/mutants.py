@@ -71,7 +71,7 @@ MATCH = "planning/match.py"
 PLANNER = "planning/planner.py"
 CLIENT = "services/client.py"
 REFUSALS = "services/machines/refusals.py"
-JOURNAL = "state/sqlite/journal.py"
+RULES = "state/rules.py"
 LEASES = "state/sqlite/leases.py"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -146,7 +146,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the lease is not checked before a call",
         EXECUTOR,
-        "            await self._recorder.check_lease()\n",
+        "            await self._recorder.check_lease(self._limits.deadline_s)\n",
         "",
     ),
     _mutant(
@@ -437,7 +437,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "what is missing is made again",
         DECIDE,
-        "    if kind.remakes(subject):\n",
+        "    if is_remade(kind, subject):\n",
         "    if True:\n",
     ),
     _mutant(
@@ -533,25 +533,25 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what was kept aside is never taken in",
-        "state/sqlite/store.py",
-        "            self._ingest(connection, lease)\n",
+        "state/spooling.py",
+        "            await self._take_in(lease)\n",
         "",
     ),
     _mutant(
         "intents are not listed as open",
-        JOURNAL,
-        "        if event == Event.INTENT:\n            _open_intent(",
-        "        if False:\n            _open_intent(",
+        RULES,
+        "    if event == Event.INTENT:\n        return Effect(opens=key)\n",
+        "",
     ),
     _mutant(
         "an unknown outcome closes its intent",
-        JOURNAL,
+        RULES,
         "CLOSING = frozenset({Event.DONE,",
         "CLOSING = frozenset({Event.UNKNOWN, Event.DONE,",
     ),
     _mutant(
         "an outcome does not close its intent",
-        JOURNAL,
+        RULES,
         "CLOSING = frozenset({Event.DONE, ",
         "CLOSING = frozenset({",
     ),

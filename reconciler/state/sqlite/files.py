@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from reconciler.core.errors import StoreError
+from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import database, schema
 
 KEY_BYTES = 32
@@ -64,6 +65,10 @@ def key_path(path: Path) -> Path:
     return _beside(path, ".key")
 
 
+def spool_path(path: Path) -> Path:
+    return _beside(path, ".spool")
+
+
 def lock_path(path: Path) -> Path:
     """Resolved, so that two spellings of one state's path exclude each other."""
     return _beside(path.resolve(), ".lock")
@@ -110,22 +115,6 @@ def _create(path: Path, fill: Callable[[Path], None]) -> None:
     finally:
         for leftover in (new, _beside(new, "-wal"), _beside(new, "-shm"), _beside(new, "-journal")):
             leftover.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _beside(path: Path, suffix: str) -> Path:

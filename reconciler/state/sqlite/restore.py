@@ -17,7 +17,9 @@ from typing import Literal
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
+from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, schema
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
@@ -146,7 +148,7 @@ def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datet
             reopened, lost = _rebuild(connection, new, base, found, seen, at, now, note)
             connection.execute("PRAGMA journal_mode = DELETE")
             current = checks.read(connection)
-        files.sync(new)
+        sync(new)
     key = _key_for(path, source, current)
     aside = _swap(path, new, now)
     if key == "restored":
@@ -205,16 +207,20 @@ def _unreadable(found: Salvage) -> set[Address]:
     """Where a call of a salvaged row changed something, and the damaged file does not show the record."""
     if found.all_records:
         return set()
-    changed = {Address.parse(row[3]) for row in found.rows.values() if _changed(row) and row[3] is not None}
+    changed = {
+        Address.parse(row[3])
+        for row in found.rows.values()
+        if rules.changes_a_record(row[1]) and row[3] is not None
+    }
     return changed - set(found.records)
 
 
-def _changed(columns: EntryColumns) -> bool:
-    return columns[1] in journal.CLOSING - {Event.FAILED}
-
-
 def _closes_one_of(columns: EntryColumns, addresses: set[Address]) -> bool:
-    return _changed(columns) and columns[3] is not None and Address.parse(columns[3]) in addresses
+    return (
+        rules.changes_a_record(columns[1])
+        and columns[3] is not None
+        and Address.parse(columns[3]) in addresses
+    )
 
 
 def _follow(kept: dict[Address, StateRecord], columns: EntryColumns, found: Salvage) -> None:
@@ -263,13 +269,13 @@ def _swap(path: Path, new: Path, now: datetime) -> Path:
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             _beside(aside, suffix).hardlink_to(_beside(path, suffix))
-    files.sync_directory(path.parent)
+    sync_directory(path.parent)
     # Never a new database beside an old WAL: SQLite would replay it.
     for suffix in ("-wal", "-shm"):
         _beside(path, suffix).unlink(missing_ok=True)
-    files.sync_directory(path.parent)
+    sync_directory(path.parent)
     new.replace(path)
-    files.sync_directory(path.parent)
+    sync_directory(path.parent)
     return aside
 
 

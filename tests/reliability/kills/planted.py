@@ -52,8 +52,8 @@ def _open_intents_forgotten() -> None:
 
     loading = SqliteStore.load
 
-    async def load(self: SqliteStore) -> Any:
-        return replace(await loading(self), open_intents=())
+    async def load(self: SqliteStore, scopes: Any = None) -> Any:
+        return replace(await loading(self, scopes), open_intents=())
 
     SqliteStore.load = load  # type: ignore[method-assign]
 

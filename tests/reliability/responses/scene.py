@@ -21,9 +21,11 @@ from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client
+from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Time
 from tests.reliability.responses.line import Exchange, MutatingTransport, Mutator, Recorded
+from tests.state.doubles import spooling
 
 SETTLE_S = 60.0
 VALUE = "kept-in-memory-77aa"
@@ -87,7 +89,7 @@ class Scene:
     folder: Path
     time: Time
     sandbox: Sandbox
-    store: SqliteStore
+    store: Spooling
     transport: MutatingTransport
     project: Project
 
@@ -144,7 +146,7 @@ def open_scene(
         monotonic=time.monotonic,
         rng=Random(time.elapsed_s),  # not the ids that are there already
     )
-    store = SqliteStore(folder / "state.db", time)
+    store = spooling(SqliteStore(folder / "state.db", time), time, folder)
     transport = MutatingTransport(sandbox, BASE_URL, mutations)
     ids = count(1)
     project = Project(

@@ -21,7 +21,7 @@ from tests.reliability.simulation.faults import Channel
 from tests.reliability.simulation.ghost import CANARY, Ghost, Opened
 from tests.reliability.simulation.network import Network
 from tests.reliability.simulation.scenario import Fault, Moment, Run
-from tests.reliability.simulation.store import SimulatedStore
+from tests.reliability.simulation.store import SimulatedSpooling
 from tests.reliability.simulation.timeline import TICK_S, Timeline
 
 BASE_URL = "http://127.0.0.1:9"
@@ -82,7 +82,7 @@ class Process:
         self._passed: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
         self._commits = 0
-        self.store = SimulatedStore(self, root / "state.db", rng)
+        self.store = SimulatedSpooling(self, root / "state.db", rng)
         self.project = Project(
             store=self.store,
             platform=platform_client(
