@@ -197,7 +197,7 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
     [
         (
             "kinds/volume/kind.py",
-            "from reconciler.services.client import Platform",
+            "from reconciler.services.client import Client",
             "1: kinds imports services",
         ),
         ("planning/match.py", "import reconciler.manifests.load", "1: planning imports manifests"),
