@@ -42,6 +42,7 @@ from reconciler.services.shapes import read_shape
 from reconciler.services.signing import HEADER, Encoding, sign
 from reconciler.services.trace import trace
 from reconciler.services.transport import Answer, GetOnly, Transport
+from reconciler.services.wire import one
 
 _WITH_VALUES = ("POST", "PATCH")  # their answers hold `config`, and their refusals may repeat it
 _TEXTS = ("name", "platform_app_name")
@@ -107,7 +108,7 @@ class ProviderClient:
         reply = parsed(answer.body)
         if not isinstance(reply, dict):
             raise self._unreadable(path, answer, "an HTML page" if is_html(answer) else "not a JSON object")
-        kept = _resource(reply, path) if read.shape == "extension" else redact(reply, _COST_FIELDS)
+        kept = _resource(reply, path) if read.shape == one(Extension) else redact(reply, _COST_FIELDS)
         try:
             objects = read_shape(read.shape, to_json(kept))
         except ValidationError as error:
