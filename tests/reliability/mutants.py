@@ -68,7 +68,7 @@ MACHINE = "kinds/machine.py"
 RESTARTS = "kinds/restarts.py"
 DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
-PLANNER = "planning/planner.py"
+DECIDING = "planning/deciding.py"
 CLIENT = "services/client.py"
 RULES = "state/rules.py"
 LEASES = "state/sqlite/leases.py"
@@ -268,8 +268,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what is undecided is planned all the same",
-        PLANNER,
-        "for address, question in (undecided or {}).items():",
+        DECIDING,
+        "for address, question in self._request.undecided.items():",
         "for address, question in {}.items():",
     ),
     _mutant(
@@ -423,7 +423,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a retained object may be deleted",
-        PLANNER,
+        DECIDING,
         "if record.lifecycle.deletion is not Deletion.DELETE:",
         "if False:",
     ),
