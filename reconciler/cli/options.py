@@ -5,9 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from reconciler.cli.context import ENVIRONMENT
 from reconciler.core.advice import NO_OPTIONS, RunOptions
-
-ENVIRONMENT = "reconcile.env"  # of click's context: the name of the chosen environment, or ""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -368,7 +368,7 @@ def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
     problems = []
     for name in providers_of(plan):
         try:
-            project.services.provider(name).check()
+            project.services.of(name).check()
         except NoSuchService as missing:
             problems.append(
                 error("unknown-provider", missing.message, help=missing.help, advice=missing.advice)

@@ -20,7 +20,7 @@ from reconciler.pipeline.settings import known_capabilities
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Time
@@ -151,8 +151,8 @@ def open_scene(
     ids = count(1)
     project = Project(
         store=store,
-        platform=Platform(transport, BASE_URL, lambda: TOKEN, time, jitter=lambda: 1.0),
         capabilities=known_capabilities() if extended else frozenset(),
+        platform=platform_client(transport, BASE_URL, lambda: TOKEN, time, jitter=lambda: 1.0),
         limits=Limits(settle_s=SETTLE_S),
         clock=time,
         reporter=Reporter(),
