@@ -34,6 +34,8 @@ from reconciler.core.steps import Plan
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
 @options.ref
 @options.changed_since
+@options.show_all
+@options.no_pager
 @options.platform
 @reports_failures
 def command(
@@ -42,15 +44,17 @@ def command(
     detailed_exitcode: bool,
     ref: str | None,
     changed_since: str | None,
+    show_all: bool,
     output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
+    from reconciler.cli.pager import echo_paged, look_here
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.project import Options, load_desired, open_project
     from reconciler.cli.sources import settings_here
-    from reconciler.pipeline.plan import make_plan
+    from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.reports.documents import plan_document
     from reconciler.reports.formats.text import render_plan
 
@@ -69,7 +73,8 @@ def command(
     if output == "json":
         echo_json(plan_document(plan))
     else:
-        click.echo(here(render_plan(plan)), nl=False)
+        unchanged = unchanged_in(plan, desired) if show_all else None
+        echo_paged(here(render_plan(plan, look_here(), unchanged=unchanged)))
         echo_diagnostics(plan.diagnostics)
     if out is not None:
         told = here(f"Saved the plan: reconcile apply --plan {shlex.quote(str(out))}")

@@ -3,8 +3,19 @@
 from datetime import UTC, datetime
 
 from reconciler.core.diagnostics import Span, error, warning
-from reconciler.core.model import SENSITIVE, Action, Address, Change, Effect, FieldChange, Impact, Owed
+from reconciler.core.model import (
+    SENSITIVE,
+    Action,
+    Address,
+    Change,
+    Effect,
+    FieldChange,
+    Impact,
+    Lifecycle,
+    Owed,
+)
 from reconciler.core.steps import (
+    Binding,
     Call,
     Condition,
     OutputRef,
@@ -17,6 +28,7 @@ from reconciler.core.steps import (
     Template,
     Wait,
 )
+from reconciler.moves.compare import LEFT
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -65,6 +77,14 @@ CHANGES = (
     ),
     Change(volume("gone"), Action.FORGET, reason="the platform shows it as destroyed", id="vol_8"),
     Change(volume("kept"), Action.RETAIN, reason="left the manifests; kept on the platform", id="vol_7"),
+    Change(volume("kept-for-long"), Action.RETAIN, reason="left the manifests; kept on the platform"),
+    Change(
+        volume("to-delete-by-hand"),
+        Action.RETAIN,
+        reason="the platform API documents no delete: delete it by hand, then run "
+        "`reconcile state forget Volume/shop/to-delete-by-hand`",
+        id="vol_5",
+    ),
     Change(
         volume("shrunk"),
         Action.REFUSED,
@@ -132,7 +152,8 @@ DIAGNOSTICS = (
     warning("note", "something without a place"),
 )
 
-PLAN = Plan("plan-1", "lineage-1", NOW, CHANGES, STEPS, (), (), OWED, DIAGNOSTICS, unchanged=4)
+LEFT_NOW = Binding(volume("kept"), "shop", Lifecycle(), "main.yaml", applied={LEFT: True})
+PLAN = Plan("plan-1", "lineage-1", NOW, CHANGES, STEPS, (), (LEFT_NOW,), OWED, DIAGNOSTICS, unchanged=4)
 DRIFT = Plan(
     "plan-3",
     "lineage-1",
