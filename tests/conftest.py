@@ -7,9 +7,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 _MEMORY = Path("/dev/shm")
 _ENOUGH_BYTES = 1 << 30  # a whole run leaves some 200 MB, much of it PostgreSQL's
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is not a failure
+settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli import sources
 from reconciler.cli.main import run
+from reconciler.pipeline import source_texts as sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,11 +54,11 @@ class DeclarableType(AddressType):
     """An `Address` that a manifest of its kind can have."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        from reconciler.kinds import find_kinds
         from reconciler.manifests.suggestions import pattern_help
+        from reconciler.policies import find_manifest_kinds
 
         address = super().convert(value, param, ctx)
-        kind, why = find_kinds().get(address.kind), ""
+        kind, why = find_manifest_kinds().get(address.kind), ""
         if kind is not None and not re.fullmatch(kind.name_pattern, address.name):
             why = f"its name is not valid: {pattern_help(kind.name_pattern)}"
         elif kind is not None and address.ordinal and "count" not in kind.Spec.model_fields:
@@ -90,9 +90,9 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from reconciler.core.nearest import did_you_mean
-        from reconciler.kinds import find_kinds
+        from reconciler.policies import find_manifest_kinds
 
-        known = list(find_kinds())
+        known = list(find_manifest_kinds())
         if value not in known:
             hint = did_you_mean(value, known) or f"kinds are {', '.join(known)}"
             raise click.UsageError(f"there is no kind `{value}`; {hint}", ctx)
@@ -101,18 +101,18 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from reconciler.kinds import find_kinds
+        from reconciler.policies import find_manifest_kinds
 
-        return [CompletionItem(name) for name in find_kinds() if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in find_manifest_kinds() if name.startswith(incomplete)]
 
 
 def other_kind(text: str) -> str:
     """A hint for `volume/shop/data`, or ""."""
     from reconciler.core.nearest import nearest
-    from reconciler.kinds import find_kinds
+    from reconciler.policies import find_manifest_kinds
 
     kind, slash, rest = text.partition("/")
-    near = nearest(kind, list(find_kinds())) if slash else ""
+    near = nearest(kind, list(find_manifest_kinds())) if slash else ""
     return f"; did you mean `{near}/{rest}`?" if near and near != kind else ""
 
 
@@ -185,7 +185,9 @@ def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
     root = _root()
     url = state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state")
     if environment and not state_url:
-        from reconciler.settings import find_settings  # models, after all: whose state it is, they know
+        from reconciler.pipeline.settings import (
+            find_settings,
+        )  # models, after all: whose state it is, they know
 
         try:
             url = find_settings(root, os.environ, environment).settings.state

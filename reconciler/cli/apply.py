@@ -70,10 +70,11 @@ def command(
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
     from reconciler.cli.pager import look_here
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, load_policies, open_project
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.apply import PlanRefused, apply, run_saved
+    from reconciler.pipeline.desired import load_desired, load_policies
+    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
     from reconciler.pipeline.project import Desired
     from reconciler.reports.formats.text import render_plan

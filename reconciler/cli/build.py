@@ -22,8 +22,8 @@ def command(paths: Sequence[str], ref: str | None, changed_since: str | None, ou
 
     With --env, the overlay is laid over them. With --changed-since, only what differs, and its dependants.
     """
-    from reconciler.cli.manifests import read_manifests
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.desired import read_manifests
     from reconciler.reports.documents import FORMAT_VERSION
 
     manifests = read_manifests(paths, settings_here(), ref=ref, changed_since=changed_since, keep=True)

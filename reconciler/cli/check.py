@@ -10,10 +10,10 @@ from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.core.errors import ReconcilerError
 
 if TYPE_CHECKING:
+    from reconciler.pipeline.settings import ProjectSettings, ProviderSection, SecretSource
     from reconciler.providers.check.catalog import Check
     from reconciler.providers.check.run import Report, Result
     from reconciler.providers.check.subject import Subject
-    from reconciler.settings import Found, ProviderSection, SecretSource
 
 
 @click.command("check", short_help="Try a provider out, as the platform and as an attacker would.")
@@ -154,7 +154,7 @@ def _tell(report: "Report", output: str) -> None:
     click.echo(summary(report), err=output != "text")
 
 
-def _section(name: str | None) -> "tuple[ProviderSection | None, Found | None]":
+def _section(name: str | None) -> "tuple[ProviderSection | None, ProjectSettings | None]":
     """`providers.NAME` of the settings, and those. Raises UsageError when it is not there."""
     from reconciler.cli.sources import settings_here
 
@@ -174,9 +174,11 @@ def _from_env(name: str | None, option: str) -> bytes | None:
     return os.environb[name.encode()]
 
 
-def _current(source: "SecretSource | Sequence[SecretSource] | None", found: "Found | None") -> bytes | None:
+def _current(
+    source: "SecretSource | Sequence[SecretSource] | None", found: "ProjectSettings | None"
+) -> bytes | None:
     """The secret in use; while rotating, that is the first."""
-    from reconciler.cli.project import secret_sources
+    from reconciler.pipeline.open import secret_sources
 
     if source is None or found is None:
         return None

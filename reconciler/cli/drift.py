@@ -22,7 +22,7 @@ from reconciler.cli.signals import run
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.model import Address
 from reconciler.core.steps import Plan
-from reconciler.settings import Found
+from reconciler.pipeline.settings import ProjectSettings
 
 if TYPE_CHECKING:
     from reconciler.drift.find import Drift
@@ -60,8 +60,8 @@ def command(
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import load_desired
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.desired import load_desired
 
     found, reporter = settings_here(), make_reporter()
     desired = load_desired(paths, found, reporter)
@@ -77,7 +77,7 @@ def command(
 
 def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     """PATHs and ADDRESSes: what is there is a PATH. Raises UsageError for what is neither, or may be both."""
-    from reconciler.kinds import find_kinds
+    from reconciler.policies import find_manifest_kinds
 
     paths: list[str] = []
     addresses: dict[Address, None] = {}
@@ -86,7 +86,7 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
             address = Address.parse(given)
         except ValueError:
             address = None
-        if address is not None and address.kind not in find_kinds():
+        if address is not None and address.kind not in find_manifest_kinds():
             address = None
         there = given == "-" or Path(given).exists()
         if address is not None and there:
@@ -101,9 +101,11 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     return paths, list(addresses)
 
 
-def _look(found: Found, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None) -> "Drift":
-    from reconciler.cli.project import Options, open_project
+def _look(
+    found: ProjectSettings, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None
+) -> "Drift":
     from reconciler.drift.find import Drift, look_for_drift
+    from reconciler.pipeline.open import Options, open_project
 
     async def work() -> Drift:
         chosen = Options(sandbox, state_url, read_only=True)
@@ -133,7 +135,7 @@ def _report(
 def _accept(
     drift: "Drift",
     desired: "Desired",
-    found: Found,
+    found: ProjectSettings,
     paths: Sequence[str],
     addresses: Sequence[Address],
     output: str,
@@ -159,7 +161,7 @@ def _accept(
     return first_of(failed, CHANGES if done.remaining else DONE)
 
 
-def _save(plan: Plan, part: "Desired | None", found: Found, output: str) -> int:
+def _save(plan: Plan, part: "Desired | None", found: ProjectSettings, output: str) -> int:
     """`part`: the manifests given, if those are not all: what is known of others stays known."""
     from reconciler.drift.baseline import FILE_NAME, load_baseline, save_baseline
 
@@ -172,7 +174,7 @@ def _save(plan: Plan, part: "Desired | None", found: Found, output: str) -> int:
     return DONE
 
 
-def _only_new(drift: "Drift", found: Found, output: str) -> int:
+def _only_new(drift: "Drift", found: ProjectSettings, output: str) -> int:
     from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 
     file = found.private / FILE_NAME

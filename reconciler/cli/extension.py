@@ -100,9 +100,10 @@ def _with_providers(
     work: "Callable[[Store, Mapping[str, ProviderClient], Mapping[str, str | None]], Awaitable[T]]",
 ) -> T:
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import load_policies, open_providers, secret_sources
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
+    from reconciler.pipeline.desired import load_policies
+    from reconciler.pipeline.open import open_providers, secret_sources
     from reconciler.state import open_store
 
     found = settings_here()

@@ -47,8 +47,8 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, output: str
     def graph() -> "Graph":
         from reconciler.cli.apply import load_saved
         from reconciler.cli.progress import make_reporter
-        from reconciler.cli.project import load_desired
         from reconciler.cli.sources import settings_here
+        from reconciler.pipeline.desired import load_desired
 
         if plan_file is not None:
             return plan_graph(load_saved(plan_file))

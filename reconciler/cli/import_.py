@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from reconciler.importing.run import Planned, Unmanaged
     from reconciler.importing.search import Wanted
     from reconciler.manifests.load import Loaded
-    from reconciler.settings import Found
+    from reconciler.pipeline.settings import ProjectSettings
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 
@@ -70,10 +70,10 @@ def command(
     Exit 1 when something that was named could not be read or found: the rest is written.
     """
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, open_project
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here
     from reconciler.importing.run import arrange, find_unmanaged, put_all
+    from reconciler.pipeline.open import Options, open_project
 
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
     found, reporter = settings_here(), make_reporter()
@@ -138,9 +138,9 @@ def _wanted(
 
 
 def _app(word: str) -> str:
-    from reconciler.kinds.base import Kind
+    from reconciler.kinds.manifest import ManifestKind
 
-    if not re.fullmatch(Kind.name_pattern, word):
+    if not re.fullmatch(ManifestKind.name_pattern, word):
         raise click.UsageError(f"`{word}` is neither an app nor an id")
     return word
 
@@ -151,8 +151,8 @@ def _id(word: str) -> str:
     return word
 
 
-def _default_folder(found: "Found") -> Path:
-    from reconciler.cli.sources import given_paths
+def _default_folder(found: "ProjectSettings") -> Path:
+    from reconciler.pipeline.desired import given_paths
 
     paths = given_paths((), found)
     if not paths or (os.path.lexists(paths[0]) and not Path(paths[0]).is_dir()):
@@ -165,8 +165,8 @@ def _default_folder(found: "Found") -> Path:
     return Path(paths[0])
 
 
-def _is_configured(folder: Path, found: "Found") -> bool:
-    from reconciler.cli.sources import given_paths
+def _is_configured(folder: Path, found: "ProjectSettings") -> bool:
+    from reconciler.pipeline.desired import given_paths
 
     own = [str(found.root / found.overlay)] if found.env else []
     return any(_is_below(folder, Path(path)) for path in (*given_paths((), found), *own))
@@ -176,7 +176,7 @@ def _is_below(folder: Path, other: Path) -> bool:
     return folder.resolve().is_relative_to(other.resolve())
 
 
-def _refuse_overlay_of_another(found: "Found", folder: Path) -> None:
+def _refuse_overlay_of_another(found: "ProjectSettings", folder: Path) -> None:
     overlays = (found.root / found.settings.overlays).resolve()
     if not _is_below(folder, overlays) or _is_below(folder, overlays / (found.env or ".none")):
         return
@@ -188,7 +188,7 @@ def _refuse_overlay_of_another(found: "Found", folder: Path) -> None:
 
 
 def _declared(
-    found: "Found", folder: Path
+    found: "ProjectSettings", folder: Path
 ) -> "tuple[Callable[[Sequence[str]], Loaded], Loaded, frozenset[Address]]":
     """The configured manifests and those in `folder`, as the environment has them.
 
@@ -196,10 +196,10 @@ def _declared(
     manifests have in other environments. Raises ManifestError when they hold errors: what is new cannot be
     told then.
     """
-    from reconciler.cli.sources import given_paths, overlay_path
     from reconciler.core.errors import ManifestError
     from reconciler.manifests.load import load
     from reconciler.moves.records import former_addresses
+    from reconciler.pipeline.desired import given_paths, overlay_path
 
     _refuse_overlay_of_another(found, folder)
     chosen = "manifests" in found.settings.model_fields_set
@@ -224,7 +224,12 @@ def _declared(
 
 
 def _report(
-    unmanaged: "Unmanaged", planned: "Sequence[Planned]", found: "Found", output: str, *, dry_run: bool
+    unmanaged: "Unmanaged",
+    planned: "Sequence[Planned]",
+    found: "ProjectSettings",
+    output: str,
+    *,
+    dry_run: bool,
 ) -> None:
     from reconciler.manifests.files import name_of
     from reconciler.reports.importing import File, import_document, render_import

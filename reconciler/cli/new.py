@@ -20,14 +20,17 @@ from reconciler.cli.failures import DONE, echo_json, reports_failures
 def command(kind: str, name: str, app: str, out: Path | None, output: str) -> int:
     """Print a manifest of KIND: required fields with placeholders, all others commented out."""
     from reconciler.cli.sources import settings_here
-    from reconciler.kinds import find_kinds
-    from reconciler.kinds.base import Kind
+    from reconciler.kinds.manifest import ManifestKind
     from reconciler.manifests.authoring.skeleton import skeleton
     from reconciler.manifests.suggestions import pattern_help
     from reconciler.manifests.writing.modeline import modeline
+    from reconciler.policies import find_manifest_kinds
 
-    chosen = find_kinds()[kind]
-    for option, text, pattern in (("--name", name, chosen.name_pattern), ("--app", app, Kind.name_pattern)):
+    chosen = find_manifest_kinds()[kind]
+    for option, text, pattern in (
+        ("--name", name, chosen.name_pattern),
+        ("--app", app, ManifestKind.name_pattern),
+    ):
         if not re.fullmatch(pattern, text):
             raise click.UsageError(f"{option} `{text}` is not a valid name: {pattern_help(pattern)}")
     found = settings_here()

@@ -52,8 +52,9 @@ def command(
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
     from reconciler.cli.pager import echo_paged, look_here
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, open_project
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.desired import load_desired
+    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.reports.documents import plan_document
     from reconciler.reports.formats.text import render_plan

@@ -13,7 +13,7 @@ from reconciler.core.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from reconciler.core.steps import SecretRef
-    from reconciler.settings import SecretSource
+    from reconciler.pipeline.settings import SecretSource
 
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 
@@ -81,13 +81,13 @@ def serve(
     """
     import anyio
 
-    from reconciler.cli.project import secret_sources
+    from reconciler.pipeline.open import secret_sources
+    from reconciler.pipeline.settings import ProviderSection, find_settings
     from reconciler.providers.kit import ProviderSettings, SignInSettings, create_app
     from reconciler.providers.kit.reference import PostgresProvider
     from reconciler.providers.kit.server import bound
     from reconciler.providers.kit.server import serve as serve_provider
     from reconciler.providers.kit.store import Store
-    from reconciler.settings import ProviderSection, find_settings
 
     def chosen(option: str | None, setting: "SecretSource | None") -> "SecretRef | None":
         return _parse_source(option) if option else setting.ref() if setting is not None else None

@@ -29,8 +29,9 @@ def command(
 ) -> int:
     """Say what became of a call whose outcome is unknown, or that a restart that was owed is done."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_policies, open_project
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.desired import load_policies
+    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.resolve import resolve_unknown, settle_restart
 
     if (adopt is not None) + not_created + restarted != 1:

@@ -96,8 +96,8 @@ def keygen(file: Path, output: str) -> int:
     The identity decrypts: it stays out of git, and gets to wherever plan and apply run. The recipient is
     public: it encrypts.
     """
+    from reconciler.pipeline.settings import project_root
     from reconciler.secrets import age
-    from reconciler.settings import project_root
 
     identity, recipient = age.generate()
     text = f"# created: {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n# public key: {recipient}\n{identity}\n"
@@ -139,9 +139,10 @@ def fingerprint(addresses: Sequence[Address], output: str, state_url: str | None
     1 when a source is not readable.
     """
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import load_desired, secret_sources
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
+    from reconciler.pipeline.desired import load_desired
+    from reconciler.pipeline.open import secret_sources
     from reconciler.pipeline.secret import fingerprints
     from reconciler.state import open_store
 

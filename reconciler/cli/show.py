@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 def command(address: Address, output: str, state_url: str | None, sandbox: bool) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.project import Options, load_desired, load_policies, open_project
     from reconciler.cli.sources import settings_here
     from reconciler.core.errors import ManifestError
+    from reconciler.pipeline.desired import load_desired, load_policies
+    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.project import Desired
     from reconciler.pipeline.show import look_at
 

@@ -33,8 +33,8 @@ def command() -> None:
 def init(take_over: bool, output: str, state_url: str | None) -> int:
     """Create the state, which the first apply would do too. Harmless when it exists."""
 
-    from reconciler.cli.project import holder
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.open import holder
 
     environment, taken = settings_here().env, False
     if take_over:
@@ -178,7 +178,7 @@ def forget(address: Address | None, unclaimed: str | None, state_url: str | None
 @reports_failures
 def unlock(scope: str, force: bool, state_url: str | None) -> int:
     """Free a scope (an app, or org/SLUG) whose holder hangs. A holder that died frees its scopes itself."""
-    from reconciler.cli.project import holder
+    from reconciler.pipeline.open import holder
 
     told = _with_store(state_url, lambda store: store.unlock(scope, force=force, by=holder()))
     click.echo(f"{scope}: {told}")
@@ -208,7 +208,7 @@ def backup(file: Path | None, output: str, state_url: str | None) -> int:
 @reports_failures
 def restore(file: Path | None, auto_approve: bool, output: str, state_url: str | None) -> int:
     """Put a backup (the newest good one) in the place of a damaged state, with all that can be salvaged."""
-    from reconciler.cli.project import holder
+    from reconciler.pipeline.open import holder
 
     if not auto_approve:
         if not sys.stdin.isatty():
@@ -297,8 +297,8 @@ def _whoever() -> "tuple[Clock, str, str]":
     """The clock, the name of this process, and the id of what it does, for the journal."""
     import uuid
 
-    from reconciler.cli.project import holder
     from reconciler.core.clock import SystemClock
+    from reconciler.pipeline.open import holder
 
     return SystemClock(), holder(), uuid.uuid4().hex
 

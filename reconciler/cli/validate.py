@@ -21,8 +21,8 @@ def command(paths: Sequence[str], ref: str | None, changed_since: str | None, ou
 
     With --changed-since, all of them are checked, and what differs is listed.
     """
-    from reconciler.cli.manifests import read_manifests
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.desired import read_manifests
     from reconciler.reports.diagnostics import diagnostic_documents
     from reconciler.reports.documents import FORMAT_VERSION
 

@@ -67,21 +67,64 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One GET of `service`. `shape` names the answer's model in `wire.SHAPES`."""
+    """One GET of `service`. `shape` names the answer's model in `wire.SHAPES`.
+
+    `sensitive`: the answer may hold a secret value, so only its fields known to be harmless are kept.
+    """
 
     path: str | Template
     shape: str
     service: str = PLATFORM
+    sensitive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to `service` (`PLATFORM`, or a provider's name)."""
+    """One request to `service` (`PLATFORM`, or a provider's name).
+
+    `sensitive`: as for a Read. A call whose body holds a SecretRef always is. The body is not part of the
+    text of a Call: when it is sent, the values stand in it.
+    """
 
     method: Method
     path: str | Template
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | None = field(default=None, repr=False)
     service: str = PLATFORM
+    sensitive: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.sensitive and _holds_secret(self.body):
+            object.__setattr__(self, "sensitive", True)
+
+
+def _holds_secret(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_secret, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_secret, value))
+    return isinstance(value, SecretRef)
+
+
+_OLDER = ({"path", "shape", "service"}, {"method", "path", "body", "service"})  # a Read, a Call
+
+
+def with_sensitivity(data: Any) -> Any:
+    """A copy of the JSON of calls and reads, with `sensitive` where an earlier version stored none.
+
+    Those versions told a request about secrets by its path.
+    """
+    if isinstance(data, list | tuple):
+        return [with_sensitivity(item) for item in data]
+    if not isinstance(data, Mapping):
+        return data
+    copy = {
+        name: item if name in ("body", "applied") else with_sensitivity(item) for name, item in data.items()
+    }
+    if copy.keys() in _OLDER:
+        path = copy["path"]
+        text = "".join(map(str, path["parts"])) if isinstance(path, Mapping) else str(path)
+        copy["sensitive"] = text.partition("?")[0].split("/")[4:5] == ["secrets"]
+    return copy
 
 
 @dataclass(frozen=True, slots=True)

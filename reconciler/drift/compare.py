@@ -1,11 +1,15 @@
 """What moved on the platform without us: the record against the live object."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord
 from reconciler.kinds.base import Kind
+from reconciler.kinds.roles import RecordsAnswers
 from reconciler.planning.ignores import split_ignored
+
+_ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
 
 
 def drift_of(
@@ -28,16 +32,35 @@ def drift_of(
 
 def change_of(kind: Kind, record: StateRecord, fields: list[FieldChange]) -> Change:
     """The change that puts `fields` back."""
-    actions = [kind.action_of(change) for change in fields]
+    actions = [_undoing(kind, change) for change in fields]
     action = Action.REFUSED if Action.REFUSED in actions else min(actions, key=list(Action).index)
     return Change(
         record.address, action, tuple(fields), reason="changed on the platform, not by us", id=record.id
     )
 
 
+def _undoing(kind: Kind, change: FieldChange) -> Action:
+    """What brings a field that moved from `before` to `after` back; REFUSED where nothing does."""
+    field = next((each for each in kind.fields if each.name == change.path), None)
+    if field is not None and field.undo is not None:
+        return field.undo(change)
+    return _ACTION_OF.get(change.effect, Action.REFUSED)
+
+
+def _held(kind: Kind, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
+    """What the record says of the fields that are managed: what drift is measured against."""
+    answers = kind.role(RecordsAnswers)
+    if answers is not None:
+        return answers.held(record)
+    if resource is None:
+        return record.applied
+    managed = resource.spec.model_fields_set
+    return {name: value for name, value in record.applied.items() if name in managed}
+
+
 def _moved(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> list[FieldChange]:
     fields = []
-    held = kind.held(record, resource)
+    held = _held(kind, record, resource)
     for field in kind.fields:
         recorded = held.get(field.name)
         now = getattr(live, field.name, None) if field.source == "live" else None

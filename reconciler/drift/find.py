@@ -11,7 +11,7 @@ from reconciler.core.steps import Plan, Read
 from reconciler.drift.compare import drift_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.manifests.validation.envelope import holds_secrets
+from reconciler.kinds.roles import holds_secrets, located
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
@@ -58,7 +58,7 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
         kind = kinds.get(record.address.kind)
         if kind is None or record.address not in wanted:
             continue
-        read = kind.located(record.address, record.id, project.capabilities, record=record)
+        read = located(kind, record.address, record.id, project.capabilities, record=record)
         if read is not None:
             by_read.setdefault(read, []).append(record)
         else:

@@ -13,7 +13,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import AppMissing, NotFound, PlatformError, ReconcilerError, StoreError
 from reconciler.core.model import Address, Obligation, Observation
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
+from reconciler.core.steps import Binding, Call, OutcomeWord, Plan, Read, Result, SecretRef, Step
 from reconciler.execution.for_each import calls_of, values_of
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
@@ -153,11 +153,12 @@ class Executor:
         """The result, the reply and the baseline. At most `ATTEMPTS` intents, each sent once."""
         path = fill_path(step.call.path, self._outputs)
         body = fill_body(step.call.body, self._outputs, self._read_secret)
+        call = replace(step.call, path=path, body=body)
         for attempt in range(1, ATTEMPTS + 1):
-            await self._services.of(step.call.service).turn(step.call.method, path)
+            await self._services.of(call.service).turn(call)
             intent, usable = await self._intend(step, path, fresh=attempt > 1)
             sent_at = self._clock.now()
-            outcome = await self._send(step, attempt, intent, path, body)
+            outcome = await self._send(step, attempt, intent, call)
             if outcome.kind is Verdict.YES:
                 return self._result(step, "done"), outcome.reply, usable
             if outcome.kind is Verdict.NO:
@@ -249,12 +250,9 @@ class Executor:
         """This run's observation serves all creates of an app; a second attempt looks again."""
         if not fresh and read in self._observed:
             return self._observed[read].objects
-        assert isinstance(read.path, str)
-        return (await self._services.of(read.service).read(read.path, read.shape)).objects
+        return (await self._services.read(read)).objects
 
-    async def _send(
-        self, step: Step, attempt: int, intent: Intent, path: str, body: Mapping[str, Any] | None
-    ) -> Outcome:
+    async def _send(self, step: Step, attempt: int, intent: Intent, call: Call) -> Outcome:
         """Intent, send, outcome: the outcome is recorded even if this task is cancelled meanwhile."""
         with anyio.CancelScope(shield=True):
             await self._recorder.intent(step, attempt, intent)
@@ -264,10 +262,8 @@ class Executor:
         # Stands only when the grace period after a signal cuts the call off.
         self._results[step.id] = self._result(step, "unknown", outcome.message)
         try:
-            outcome = await self._services.of(step.call.service).send(
-                step.call.method,
-                path,
-                body,
+            outcome = await self._services.of(call.service).send(
+                call,
                 id_path=step.id_path,
                 accepts=step.accepts,
                 deadline_s=self._limits.deadline_s,
@@ -381,9 +377,8 @@ class Executor:
         if step.wait is None or not step.wait.or_gone:
             return False
         try:
-            path = fill_path(step.wait.read.path, self._outputs)
-            service = self._services.of(step.wait.read.service)
-            objects = (await service.read(path, step.wait.read.shape)).objects
+            read = replace(step.wait.read, path=fill_path(step.wait.read.path, self._outputs))
+            objects = (await self._services.read(read)).objects
         except AppMissing:
             return False
         except NotFound:

@@ -15,6 +15,7 @@ from reconciler.core.steps import EACH_KEY, EACH_VALUE, ForEach, OutputRef, Step
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
+from reconciler.kinds.roles import secret_names
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.answers import cleaned
 
@@ -84,5 +85,5 @@ def _set_by_others(address: Address, records: Mapping[Address, StateRecord]) -> 
         name: str(other)
         for other, record in records.items()
         if other.app == address.app and other != address and other.kind in kinds
-        for name in kinds[other.kind].secret_names(None, record)
+        for name in secret_names(kinds[other.kind], None, record)
     }

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from reconciler.core.model import DELETION_SENT, Address, Lifecycle, StateRecord
-from reconciler.core.steps import PLATFORM, Read
+from reconciler.core.steps import PLATFORM, Read, with_sensitivity
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Intent:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Intent":
-        return _adapter().validate_python(dict(data))
+        return _adapter().validate_python({**data, "find": with_sensitivity(data.get("find"))})
 
 
 @cache

@@ -134,9 +134,8 @@ def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
 
 async def _look(intent: Intent, services: Services, tracked: set[str], limits: Limits) -> Settlement:
     assert intent.find is not None
-    assert isinstance(intent.find.path, str)
     try:
-        observation = await services.of(intent.find.service).read(intent.find.path, intent.find.shape)
+        observation = await services.read(intent.find)
     except PlatformError as failure:
         return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
     return judge(intent, candidates(intent, observation.objects, tracked), limits)

@@ -71,13 +71,12 @@ async def settle(
     if intent.if_unknown != "find" or intent.find is None:
         return Settlement("undecided", why="the platform documents no way to find out")
     await clock.sleep(left_of_window(sent_at, clock, limits.settle_s))
-    assert isinstance(intent.find.path, str)
     settlement = Settlement("not_landed")
     for attempt in range(LISTS_WITHOUT_A_TRACE):
         if attempt:
             await clock.sleep(min(limits.settle_s, 5.0))
         try:
-            observation = await services.of(intent.find.service).read(intent.find.path, intent.find.shape)
+            observation = await services.read(intent.find)
         except PlatformError as failure:
             return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
         settlement = judge(intent, candidates(intent, observation.objects, tracked()), limits)

@@ -1,7 +1,7 @@
 """Waiting for what a call set in motion, by reading until a condition holds or the deadline passes."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -43,17 +43,17 @@ async def wait_for(
         live = dig(reply, wait.reply_path)
         if isinstance(live, Mapping) and _judge(wait.until, live.get) == "done":
             return Waited("done", str(live.get(wait.until.field)), live)
-    path = fill_path(wait.read.path, outputs)
+    read = replace(wait.read, path=fill_path(wait.read.path, outputs))
     started = clock.monotonic()
     seen = "nothing yet"
-    service = services.of(wait.read.service)
+    service = services.of(read.service)
     for pause in _pauses(wait.every_s, immediately=reply is None):
         waited_s = clock.monotonic() - started
         if stopping() or waited_s + pause > wait.timeout_s:
             return Waited("pending", seen)
         await clock.sleep(pause)
         try:
-            observation = await service.read(path, wait.read.shape)
+            observation = await service.read(read)
         except Unauthorized:
             raise
         except NotFound as missing:

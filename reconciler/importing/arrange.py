@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from reconciler.core.model import Address, Path
 from reconciler.importing.ownership import DISAGREEMENT, Known, Live, Skipped
-from reconciler.kinds.base import ID_PATTERN, Kind
+from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
+from reconciler.kinds.manifest import ID_PATTERN, ManifestKind
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 63
@@ -66,7 +67,7 @@ def _unusable(live: Live, declared: Declared) -> str:
     except ValidationError as failure:
         name = failure.errors(include_url=False, include_input=False)[0]["loc"][0]
         return f"no manifest can have its `{name}`"
-    if live.kind.id_path != Kind.id_path or re.fullmatch(ID_PATTERN, live.id):
+    if live.kind.id_path != ManifestKind.id_path or re.fullmatch(ID_PATTERN, live.id):
         return ""
     return "no manifest can have its id"
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
-from reconciler.kinds.base import ID_PATTERN, Kind
+from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
+from reconciler.kinds.manifest import ID_PATTERN
+from reconciler.kinds.roles import Importable, secret_names
 from reconciler.moves.records import former_addresses
 from reconciler.planning.match import possible
+from reconciler.policies import find_policies
+from reconciler.policies.base import GivesValues
 
 DISAGREEMENT = object()  # what two policies give that differ
 
@@ -19,7 +23,7 @@ DISAGREEMENT = object()  # what two policies give that differ
 class Live:
     """One present object as it was found. `place`: its app, or the organization where it was listed."""
 
-    kind: Kind
+    kind: Importable
     place: str
     item: Any  # a wire object
 
@@ -89,7 +93,7 @@ class Known:
         for address in (*self._declared, *self.records):
             kind = self.kinds.get(address.kind)
             if kind is not None:
-                for name in kind.secret_names(self._declared.get(address), self.records.get(address)):
+                for name in secret_names(kind, self._declared.get(address), self.records.get(address)):
                     self._secrets.setdefault((address.app, name), address)
 
     def taken(self) -> set[Address]:
@@ -168,6 +172,7 @@ class Known:
         spec = live.kind.Spec.model_construct()
         silent = Resource(Address(live.kind.name, "-", app), spec, Lifecycle(), "", {})
         for index, policy in enumerate(self.policies):
-            values = self.kinds[policy.address.kind].gives(policy.spec, silent)
+            role = find_policies()[policy.address.kind].role(GivesValues)
+            values = role.gives(policy.spec, silent) if role is not None else {}
             if values:
                 yield index, values

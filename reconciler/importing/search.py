@@ -11,7 +11,8 @@ from reconciler.core.model import Address, Observation
 from reconciler.core.steps import Read
 from reconciler.importing.ownership import Live
 from reconciler.kinds import find_kinds
-from reconciler.kinds.base import ID_PATTERN, Kind
+from reconciler.kinds.manifest import ID_PATTERN
+from reconciler.kinds.roles import Importable
 from reconciler.pipeline.project import Project, read_all
 
 
@@ -41,9 +42,13 @@ class Found:
     problems: Sequence[Diagnostic]
 
 
+def _importable() -> list[Importable]:
+    return [role for kind in find_kinds().values() if (role := kind.role(Importable)) is not None]
+
+
 def meaning(word: str) -> Literal["app", "id", "either"]:
     """What a bare word can be. Ids that have no mark of their own look like names of apps."""
-    for kind in find_kinds().values():
+    for kind in _importable():
         if kind.id_form and re.fullmatch(kind.id_form, word):
             return "id" if kind.in_app else "either"
     return "app"
@@ -85,14 +90,14 @@ class _Search:
     known_apps: Sequence[str]
     problems: list[Diagnostic] = field(default_factory=list)
     by_id: set[tuple[str, str, str]] = field(default_factory=set)
-    kinds: list[Kind] = field(init=False)
+    kinds: list[Importable] = field(init=False)
     apps_of_ids: list[str] = field(init=False)
     _answers: dict[Read, Sequence[Any]] = field(default_factory=dict)
     _unread: dict[Read, str] = field(default_factory=dict)
     _told: set[Read] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.kinds = [kind for kind in find_kinds().values() if type(kind).declare is not Kind.declare]
+        self.kinds = _importable()
         named = dict.fromkeys((*self.wanted.apps, *(app for app, _ in self.wanted.objects)))
         self.apps_of_ids = list(named or self.known_apps) if self.wanted.ids else []
 
@@ -131,22 +136,22 @@ class _Search:
 
         await read_all(self.project, list(dict.fromkeys(reads)), take)
 
-    def _of_whole_apps(self) -> list[Kind]:
+    def _of_whole_apps(self) -> list[Importable]:
         return [kind for kind in self.kinds if not kind.import_when_asked or kind.name in self.wanted.kinds]
 
-    def _lists(self, app: str, kinds: Sequence[Kind]) -> Iterator[tuple[Kind, Read]]:
+    def _lists(self, app: str, kinds: Sequence[Importable]) -> Iterator[tuple[Importable, Read]]:
         for kind in kinds:
             read = kind.listing(app, self.project.capabilities) if kind.in_app else None
             if read is not None:
                 yield kind, read
 
-    def _organization_lists(self, slug: str) -> Iterator[tuple[Kind, Read]]:
+    def _organization_lists(self, slug: str) -> Iterator[tuple[Importable, Read]]:
         for kind in self.kinds:
             read = None if kind.in_app else kind.listing(slug, self.project.capabilities)
             if read is not None:
                 yield kind, read
 
-    def _singles(self, id: str) -> Iterator[tuple[Kind, Read]]:
+    def _singles(self, id: str) -> Iterator[tuple[Importable, Read]]:
         for kind in self.kinds:
             read = None if kind.in_app else kind.read(Address(kind.name, "-"), id, self.project.capabilities)
             if read is not None:
@@ -238,7 +243,7 @@ class _Search:
         self.problems.append(problem)
         return []
 
-    def _objects(self, kind: Kind, place: str, read: Read, shown: str) -> Iterator[Live]:
+    def _objects(self, kind: Importable, place: str, read: Read, shown: str) -> Iterator[Live]:
         if read in self._unread and read not in self._told:
             self._told.add(read)
             self.problems.append(error("unreadable", f"cannot read {shown}: {self._unread[read]}"))

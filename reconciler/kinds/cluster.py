@@ -15,18 +15,10 @@ from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Reference, StateRecord
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.kinds.alternatives import is_patched, point_at_patch
-from reconciler.kinds.base import (
-    TEXT_PATTERN,
-    Field,
-    Kind,
-    Moves,
-    Spec,
-    Subject,
-    compare_fields,
-    path_of,
-    segment,
-)
+from reconciler.kinds.base import Kind, Moves, Subject, compare_fields, path_of, segment
 from reconciler.kinds.declared import Declared, declared_fields
+from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
+from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
 
 PLANS = ("basic", "starter", "launch", "scale", "Performance")
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
@@ -142,7 +134,7 @@ def _same_plan(want: str, live: str) -> bool:
     return want.casefold() == live.casefold()
 
 
-class PostgresClusterKind(Kind):
+class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
     name = "PostgresCluster"
     Spec = PostgresClusterSpec
     in_app = False

@@ -43,7 +43,9 @@ from reconciler.core.steps import (
     Wait,
 )
 from reconciler.kinds import secret
-from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, path_of, segment
+from reconciler.kinds.base import Kind, Moves, Subject, path_of, segment
+from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
+from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
 from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
 
 KEPT_KEY = "config."
@@ -101,7 +103,7 @@ def _same_regions(want: Any, live: Any) -> bool:
     return isinstance(live, list) and sorted(want) == sorted(live)
 
 
-class ExtensionKind(Kind):
+class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers, Kind):
     name = "Extension"
     Spec = ExtensionSpec
     in_app = True
@@ -156,7 +158,7 @@ class ExtensionKind(Kind):
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         return Read(f"/extensions/{segment(id)}", "extension") if id else None
 
-    def held(self, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
+    def held(self, record: StateRecord) -> Mapping[str, Any]:
         """Also the name that the provider gave it instead of ours."""
         replaced = record.applied.get("replacement_name")
         return {**record.applied, "name": replaced} if replaced else record.applied
@@ -173,7 +175,7 @@ class ExtensionKind(Kind):
 
     # --- deciding ---
 
-    def remakes(self, subject: Subject) -> bool:
+    def is_open(self, subject: Subject) -> bool:
         """While not all is known of its provisioning, which the same id takes up again."""
         return _is_open(subject)
 
@@ -188,7 +190,7 @@ class ExtensionKind(Kind):
         """Against what we sent; and what the provider shows, against what it should be since then."""
         record = subject.record
         sent = record.applied if record is not None else {}
-        held = self.held(record, subject.resource) if record is not None else _written(subject)
+        held = self.held(record) if record is not None else _written(subject)
         want = {"provider": subject.spec.provider, **_written(subject)}
         differing = []
         for field in self.fields:

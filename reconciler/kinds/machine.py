@@ -16,9 +16,11 @@ from pydantic import Field as Describe
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Path, Resource, StateRecord
 from reconciler.core.steps import Call, Condition, Read, Step, Wait
-from reconciler.kinds.base import Field, Kind, Moves, Power, Spec, Subject, compare_fields, segment
+from reconciler.kinds.base import Kind, Moves, Power, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
+from reconciler.kinds.manifest import Field, Spec
 from reconciler.kinds.restarts import RUNNING, STALE
+from reconciler.kinds.roles import Importable, KeepsPower
 from reconciler.services.wire import parse_time
 
 UNKNOWN = "unknown"
@@ -57,11 +59,17 @@ class MachineSpec(Spec):
     )
 
 
-class MachineKind(Kind):
+def _undo(change: FieldChange) -> Action:
+    if change.before == "started":
+        return Action.START if change.after in STARTABLE else Action.REFUSED
+    return Action.SUSPEND if change.after == "started" else Action.REFUSED
+
+
+class MachineKind(KeepsPower, Importable, Kind):
     name = "Machine"
     Spec = MachineSpec
     in_app = True
-    fields = (Field("power", Effect.IN_PLACE, equal=eq),)
+    fields = (Field("power", Effect.IN_PLACE, equal=eq, undo=_undo),)
     remarks: ClassVar = {
         "id": "refused: run `reconcile state forget ADDRESS` first; the old machine stays as it is"
     }
@@ -159,11 +167,6 @@ class MachineKind(Kind):
 
     def remove(self, subject: Subject) -> Moves:
         return Moves(Action.FORGET, reason="left the manifests; the machine is left as it is")
-
-    def action_of(self, change: FieldChange) -> Action:
-        if change.before == "started":
-            return Action.START if change.after in STARTABLE else Action.REFUSED
-        return Action.SUSPEND if change.after == "started" else Action.REFUSED
 
 
 _SUSPENDING = ("suspended", "suspending")  # wanted, and what the record holds until it is reached

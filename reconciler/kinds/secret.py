@@ -25,16 +25,16 @@ from reconciler.core.model import (
 from reconciler.core.steps import Call, OutputRef, Read, SecretRef, Step
 from reconciler.kinds.base import (
     PENDING_VALUE,
-    Field,
     Kind,
     Moves,
-    Spec,
     Subject,
     compare_fields,
     path_of,
     segment,
 )
 from reconciler.kinds.declared import Declared
+from reconciler.kinds.manifest import Field, Spec
+from reconciler.kinds.roles import Importable, NamesResources, SendsSecret, SetsSecrets
 from reconciler.kinds.source import ValueSource, check_source, source_ref
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
@@ -65,7 +65,7 @@ class SecretSpec(Spec):
     value_from: SecretSource = Describe(description="Where the value comes from; never the value itself.")
 
 
-class SecretKind(Kind):
+class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     name = "Secret"
     Spec = SecretSpec
     in_app = True
@@ -136,7 +136,7 @@ class SecretKind(Kind):
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
         if self.list_capability not in capabilities:
             return None
-        return Read(f"/v1/apps/{segment(place)}/secrets", "secrets")
+        return Read(f"/v1/apps/{segment(place)}/secrets", "secrets", sensitive=True)
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         if not re.fullmatch(NAME, live.name):
@@ -208,7 +208,11 @@ class SecretKind(Kind):
         step = Step(
             id=f"{subject.address}#delete",
             address=subject.address,
-            call=Call("DELETE", path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name))),
+            call=Call(
+                "DELETE",
+                path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name)),
+                sensitive=True,
+            ),
             accepts=("not_found", "gone"),
             if_unknown="repeat",
             removes=True,

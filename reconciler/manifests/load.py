@@ -12,14 +12,14 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.model import Address, Resource
 from reconciler.core.reporter import Reporter
-from reconciler.kinds import find_kinds
-from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.files import OVERLAYS, name_of, read_files
 from reconciler.manifests.overlays.overlay import PATTERN_SIGNS, Overlays
 from reconciler.manifests.parallel import can_fork, in_second_process
 from reconciler.manifests.validation.loader import Effective, Loader, Part
 from reconciler.manifests.validation.problems import MOST_PROBLEMS
 from reconciler.moves.follow import with_former
+from reconciler.policies import find_manifest_kinds
 
 FILES_FOR_TWO = 200  # below, a second process costs more than it saves
 
@@ -54,7 +54,7 @@ def load(
     root: Path,
     stdin: Callable[[], bytes] | None = None,
     reporter: Reporter | None = None,
-    kinds: Mapping[str, Kind] | None = None,
+    kinds: Mapping[str, ManifestKind] | None = None,
     overlay: str | None = None,
     apart: str = OVERLAYS,
     whole: bool = True,
@@ -70,7 +70,7 @@ def load(
     manifests count unless `paths` are a part only (not `whole`) that they are not in. `read`: where the
     bytes come from. `keep`: `Loaded.effective` is wanted.
     """
-    loader = Loader(find_kinds() if kinds is None else kinds, keep=keep)
+    loader = Loader(find_manifest_kinds() if kinds is None else kinds, keep=keep)
     with _paused_collector():
         files = list(read(paths, root, stdin, loader.problems, apart))
         if overlay is not None:
@@ -117,7 +117,7 @@ def _read_all(loader: Loader, files: Sequence[tuple[str, bytes]]) -> None:
             loader.read(name, data)
 
 
-def _read_clean(kinds: Mapping[str, Kind], files: Sequence[tuple[str, bytes]]) -> Part | None:
+def _read_clean(kinds: Mapping[str, ManifestKind], files: Sequence[tuple[str, bytes]]) -> Part | None:
     """What `files` declare, if there is nothing else to say of them."""
     loader = Loader(kinds)
     for name, data in files:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pydantic import BaseModel
 
 from reconciler.core.model import Address, Effect, Resource, StateRecord
-from reconciler.kinds.base import Field, Kind
+from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import Field
+from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
 from reconciler.moves.records import MOVED_FROM, another_name
 
 # The field of a record that an apply has seen leave the manifests: what comes later is not its other half.
@@ -77,17 +79,18 @@ class Sameness:
         return repr((fixed, names)), repr((items, names, record.id if named else ""))
 
     def _names(self, resource: Resource | None, record: StateRecord | None) -> list[str]:
-        if type(self._kind).secret is Kind.secret:
-            return []
-        return sorted(self._kind.secret_names(resource, record))
+        return sorted(secret_names(self._kind, resource, record)) if holds_secrets(self._kind) else []
 
 
 def differing(
     kind: Kind, alias: Alias, resource: Resource, records: Sequence[StateRecord]
 ) -> list[str] | None:
     """The fields in which the first of `records` that `resource` may be differs; None: it is none."""
+    made = kind.role(MadeFromOthers)
     for record in records:
-        if another_name(kind, resource, record) or not kind.fits(resource.spec, record, alias):
+        if another_name(kind, resource, record):
+            continue
+        if made is not None and not made.fits(resource.spec, record, alias):
             continue
         found = _differing(kind.fields, resource.spec, record.applied)
         if found is not None:

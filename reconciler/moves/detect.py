@@ -9,14 +9,16 @@ several, the names tell: see `pairing`.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Action, Address, Change, Resource, StateRecord
 from reconciler.kinds.base import Kind
+from reconciler.kinds.roles import claim_of
 from reconciler.moves.advice import entry, spec
 from reconciler.moves.compare import LEFT, Alias, Sameness, differing
+from reconciler.moves.elsewhere import Elsewhere
 from reconciler.moves.pair import pair_names
 
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
@@ -151,13 +153,9 @@ def find_renames(
     resources: Mapping[Address, Resource],
     records: Mapping[Address, StateRecord],
     left: Collection[Address],
-    elsewhere: Collection[Address] = (),
-    declared: Callable[[StateRecord], bool] = lambda record: True,
+    elsewhere: Elsewhere,
 ) -> Iterator[Rename | Doubt]:
-    """Each new address at most once. `left`: addresses without a manifest, for good.
-
-    `elsewhere`: those of manifests that were not given; `declared` tells whether one still stands there.
-    """
+    """Each new address at most once. `left`: recorded addresses that no manifest names any more."""
     comers: dict[tuple[str, str | None], Came] = defaultdict(lambda: defaultdict(list))
     for address, change in changes.items():
         resource = resources.get(address)
@@ -168,12 +166,12 @@ def find_renames(
 
     if not comers:
         return
-    away = {address for address in elsewhere if (address.kind, address.app) in comers}
-    gone: dict[tuple[str, str | None], list[StateRecord]] = defaultdict(list)
+    away = {address for address in elsewhere.not_given if (address.kind, address.app) in comers}
+    leaving: dict[tuple[str, str | None], list[StateRecord]] = defaultdict(list)
     for address in sorted((*left, *away)):
-        leaving = changes.get(address)
-        if (address.kind, address.app) in comers and leaving is not None and leaving.action in _LEAVES:
-            gone[address.kind, address.app].append(records[address])
+        decided = changes.get(address)
+        if (address.kind, address.app) in comers and decided is not None and decided.action in _LEAVES:
+            leaving[address.kind, address.app].append(records[address])
 
     def alias(old: Address, new: Address) -> bool:
         """Not where both are recorded, or the old one is still declared."""
@@ -181,13 +179,13 @@ def find_renames(
             return True
         if old in resources or new in records:
             return False
-        return old not in away or not declared(records[old])
+        return old not in away or old in elsewhere.gone
 
-    for group, leavers in gone.items():
+    for group, leavers in leaving.items():
         kind, came = kinds[group[0]], comers[group]
         whole: Left = defaultdict(list)
         for record in leavers:
-            if record.address not in away or _moved_away(kind, alias, record, came, declared):
+            if record.address not in away or _moved_away(kind, alias, record, came, elsewhere.gone):
                 whole[record.address._replace(ordinal=0)].append(record)
         yield from _same_ids(kind, came, whole)
         fresh = {address: each for address, each in whole.items() if not _is_kept(each)}
@@ -196,12 +194,11 @@ def find_renames(
         yield from _same_names(kind, alias, came, rest, kept=True)
 
 
-def _moved_away(
-    kind: Kind, alias: Alias, record: StateRecord, came: Came, declared: Callable[[StateRecord], bool]
-) -> bool:
-    """Whether its manifest, which was not given, is gone: only asked where something may be its object."""
-    maybe = any(differing(kind, alias, each[0], [record]) is not None for each in came.values())
-    return maybe and not declared(record)
+def _moved_away(kind: Kind, alias: Alias, record: StateRecord, came: Came, gone: Collection[Address]) -> bool:
+    """Whether no file declares it any more, and one of those that came may be its object."""
+    return record.address in gone and any(
+        differing(kind, alias, each[0], [record]) is not None for each in came.values()
+    )
 
 
 def _is_kept(records: Iterable[StateRecord]) -> bool:
@@ -210,12 +207,12 @@ def _is_kept(records: Iterable[StateRecord]) -> bool:
 
 def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
     """Whatever names an existing object by its id is that one or none: it is taken out of `came`."""
-    owners = {kind.claim(record.id, None, record): at for at, each in left.items() for record in each}
+    owners = {claim_of(kind, record.id, None, record): at for at, each in left.items() for record in each}
     for address, resources in list(came.items()):
         if resources[0].adopt_id is None:
             continue
         del came[address]
-        owner = owners.get(kind.claim(resources[0].adopt_id, resources[0].spec, None))
+        owner = owners.get(claim_of(kind, resources[0].adopt_id, resources[0].spec, None))
         if owner in left:
             yield Rename(list(zip(left.pop(owner), resources, strict=False)), [], [], kept=False)
 

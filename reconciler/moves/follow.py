@@ -8,13 +8,15 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Relocation, Resource
 from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import ManifestKind
+from reconciler.kinds.roles import holds_secrets
 from reconciler.policies.moved import KIND as MOVED
 from reconciler.policies.moved import MovedSpec, next_address
 
 
 def move_problems(
     policies: Sequence[Resource],
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, ManifestKind],
     declared: Collection[Address],
     known: Callable[[Address], bool],
 ) -> Iterator[Diagnostic]:
@@ -107,7 +109,7 @@ def _end(address: Address, moves: Mapping[Address, Address]) -> Address:
     return address
 
 
-def _of_one(entry: Resource, kinds: Mapping[str, Kind]) -> Diagnostic | None:
+def _of_one(entry: Resource, kinds: Mapping[str, ManifestKind]) -> Diagnostic | None:
     name = entry.spec.source.kind
     if name not in kinds:
         return error(
@@ -116,7 +118,7 @@ def _of_one(entry: Resource, kinds: Mapping[str, Kind]) -> Diagnostic | None:
             entry.span("spec", "from"),
             help=did_you_mean(name, list(kinds)) or f"kinds are {', '.join(kinds)}",
         )
-    if not kinds[name].owns_objects:
+    if not isinstance(kinds[name], Kind):
         return error(
             "move-of-nothing",
             f"{entry.spec.source} has no object and no record that could move",
@@ -137,10 +139,10 @@ def _twice(entry: Resource, path: str, address: Address, first: Resource) -> Dia
     )
 
 
-def _swapped(entry: Resource, moves: Mapping[Address, Address], kinds: Mapping[str, Kind]) -> str:
+def _swapped(entry: Resource, moves: Mapping[Address, Address], kinds: Mapping[str, ManifestKind]) -> str:
     """How two exchange their names; "" where that is not meant, or where the platform goes by names."""
     source, target = entry.spec.source, entry.spec.target
-    if moves.get(target) != source or type(kinds[source.kind]).secret is not Kind.secret:
+    if moves.get(target) != source or holds_secrets(kinds[source.kind]):
         return ""
     between = Address(source.kind, f"{source.name}-swapped", source.app)
     steps = ((source, between), (target, source), (between, target))

@@ -7,6 +7,7 @@ from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Move
 from reconciler.kinds.base import Kind
+from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
 from reconciler.policies.moved import MovedSpec, next_address
 
 # The field of a record with its earlier addresses: a secret's fingerprint was made with one of them.
@@ -65,13 +66,13 @@ def carried_out(
     """All records, with those of `moves` under their new addresses, also where others name them."""
     targets = {move.source: move.target for move in moves}
     after = {}
-    naming = {name for name, kind in kinds.items() if type(kind).renamed is not Kind.renamed}
+    naming = {name: role for name, kind in kinds.items() if (role := kind.role(MadeFromOthers)) is not None}
     for address, record in records.items():
         applied = record.applied
         if address.kind in naming:
-            applied = kinds[address.kind].renamed(record, targets)
+            applied = naming[address.kind].renamed(record, targets)
         target = targets.get(address)
-        if target is not None and type(kinds[address.kind]).secret is not Kind.secret:
+        if target is not None and holds_secrets(kinds[address.kind]):
             applied = {**applied, MOVED_FROM: [*applied.get(MOVED_FROM, ()), str(address)]}
         if target is not None or applied is not record.applied:
             record = replace(record, address=target or address, applied=applied)
@@ -142,9 +143,9 @@ def _hindrance(
 
 def another_name(kind: Kind, resource: Resource, record: StateRecord) -> bool:
     """Whether the platform would take the two for two objects, because it knows them by their names only."""
-    if kind.secret(resource) is None:
+    if not holds_secrets(kind):
         return False
-    return set(kind.secret_names(resource, None)) != set(kind.secret_names(None, record))
+    return set(secret_names(kind, resource, None)) != set(secret_names(kind, None, record))
 
 
 def _names(

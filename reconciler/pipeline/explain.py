@@ -29,11 +29,11 @@ def find_topic(topic: str) -> "Explanation | KindPage | tuple[KindPage, FieldPag
     codes = known_codes()
     if topic in codes:
         return read_explanation(topic)
-    from reconciler.kinds import find_kinds
     from reconciler.manifests.authoring.reference import kind_page
+    from reconciler.policies import find_manifest_kinds
 
     name, _, path = topic.partition(".")
-    kinds = {kind.name.lower(): kind for kind in find_kinds().values()}
+    kinds = {kind.name.lower(): kind for kind in find_manifest_kinds().values()}
     if name.lower() not in kinds:
         if topic.lower() in codes:
             return read_explanation(topic.lower())
@@ -63,14 +63,16 @@ def find_field(page: "KindPage", path: str) -> "FieldPage":
 
 def topics_like(start: str) -> list[str]:
     """The topics that begin with `start`, whatever its letter case: kinds and codes, or a kind's fields."""
-    from reconciler.kinds import find_kinds
     from reconciler.manifests.authoring.reference import kind_page
+    from reconciler.policies import find_manifest_kinds
 
-    found = [*find_kinds(), *known_codes()]
+    found = [*find_manifest_kinds(), *known_codes()]
     name, dot, path = start.partition(".")
     if dot:
         left_out = "" if path.startswith(_ROOT) else _ROOT
-        pages = [kind_page(kind) for kind in find_kinds().values() if kind.name.lower() == name.lower()]
+        pages = [
+            kind_page(kind) for kind in find_manifest_kinds().values() if kind.name.lower() == name.lower()
+        ]
         fields = [
             (page.name, field.path.removeprefix(left_out)) for page in pages for field in page.all_fields()
         ]
@@ -83,10 +85,10 @@ def all_explanations() -> list[Explanation]:
 
 
 def all_kinds() -> "list[KindPage]":
-    from reconciler.kinds import find_kinds
     from reconciler.manifests.authoring.reference import kind_page
+    from reconciler.policies import find_manifest_kinds
 
-    return [kind_page(kind) for kind in find_kinds().values()]
+    return [kind_page(kind) for kind in find_manifest_kinds().values()]
 
 
 def _nearest_topic(topic: str, codes: Iterable[str]) -> str:

@@ -6,8 +6,10 @@ from typing import Any
 
 from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
 from reconciler.core.model import Address, StateRecord
+from reconciler.core.steps import Read
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
+from reconciler.kinds.roles import secret_names, service_of
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.provider import ID
 from reconciler.services.providers.client import ProviderClient
@@ -43,7 +45,9 @@ async def look_at_extension(
     kind = find_kinds()[KIND]
     live = None
     try:
-        (found,) = (await client.read(f"/extensions/{segment(record.id)}", "extension")).objects
+        (found,) = (
+            await client.read(Read(f"/extensions/{segment(record.id)}", "extension", client.name))
+        ).objects
         live = found.model_dump()
     except NotFound:
         pass
@@ -53,12 +57,14 @@ async def look_at_extension(
         no_costs = f"ExtensionProvider/{client.name} names no `costs_path`"
     else:
         try:
-            answer = await client.read(path.replace(ID, segment(record.id)), "extension_costs")
+            answer = await client.read(
+                Read(path.replace(ID, segment(record.id)), "extension_costs", client.name)
+            )
             costs = answer.objects[0].model_dump()
         except PlatformError as failure:
             no_costs = failure.message
     return ShownExtension(
-        record, client.name, tuple(sorted(kind.secret_names(None, record))), live, costs, no_costs
+        record, client.name, tuple(sorted(secret_names(kind, None, record))), live, costs, no_costs
     )
 
 
@@ -79,7 +85,7 @@ async def _recorded(store: Store, address: Address) -> StateRecord:
 
 
 def _client(providers: Mapping[str, ProviderClient], record: StateRecord) -> ProviderClient:
-    name = find_kinds()[KIND].service(None, record)
+    name = service_of(find_kinds()[KIND], None, record)
     if name not in providers:
         raise ReconcilerError(
             f"there is no ExtensionProvider `{name}` among the manifests",

@@ -13,7 +13,9 @@ from reconciler.core.steps import OutputRef, Plan
 from reconciler.execution.open_intents import overlay, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
 from reconciler.secrets.fingerprint import fingerprint
@@ -48,11 +50,9 @@ async def make_plan(
         records,
         capabilities=project.capabilities,
         now=project.clock.now(),
-        selected=desired.selected,
         undecided={**questions, **followed.refused},
         focus=desired.focus,
-        declared=desired.declared,
-        moved=desired.moved,
+        elsewhere=look_elsewhere(desired, records),
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)
@@ -148,7 +148,7 @@ async def _fingerprint_secrets(
         outputs.put(str(address), item.model_dump())
     fingerprints: dict[Address, str] = {}
     problems = []
-    refs = [(resource, kinds[resource.address.kind].secret(resource)) for resource in resources]
+    refs = [(resource, secret_of(kinds[resource.address.kind], resource)) for resource in resources]
     if project.sources.prepare(ref for _, ref in refs if ref is not None):
         await checkpoint()  # where a signal that ended a program is acted upon
     for resource, ref in refs:

@@ -47,7 +47,7 @@ class Desired:
 
     `policies`: resources of kinds that own no objects, such as providers. `focus`: the only addresses
     to plan; None for all. `declared`: whether manifests that were not given hold a record's resource.
-    `moved`: which of them says that an address was left; "" for none.
+    `moved`: which of them says that an address was left; "" for none. None: all manifests were given.
     """
 
     resources: Sequence[Resource]
@@ -56,7 +56,7 @@ class Desired:
     policies: Sequence[Resource] = ()
     focus: Collection[Address] | None = None
     declared: Callable[[StateRecord], bool] = lambda record: True
-    moved: Callable[[Address], str] = lambda address: ""
+    moved: Callable[[Address], str] | None = None
 
 
 async def read_all(

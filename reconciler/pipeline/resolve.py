@@ -13,6 +13,7 @@ from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import located, service_of
 from reconciler.manifests.validation.references import nearest_address
 from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.pipeline.project import Project
@@ -83,7 +84,7 @@ async def _must_be_possible(
     for owner, record in state.records.items():
         if (owner.kind, owner.app) != (address.kind, address.app) or record.id != id:
             continue
-        if intent.creates and kind.service(None, record) == intent.service:
+        if intent.creates and service_of(kind, None, record) == intent.service:
             raise ReconcilerError(
                 f"{id} is recorded as `{owner}`", help="one object has one address; look for another id"
             )
@@ -106,7 +107,7 @@ async def _read_one(project: Project, read: Read | None, id: str) -> Any:
     if read is None or not isinstance(read.path, str):
         raise ReconcilerError(f"nothing on the platform shows whether there is a {id}")
     try:
-        observation = await project.services.of(read.service).read(read.path, read.shape)
+        observation = await project.services.read(read)
     except PlatformError as failure:
         raise ReconcilerError(f"cannot check that {id} exists: {failure.message}") from failure
     for item in observation.objects:
@@ -120,7 +121,7 @@ async def _confirm(project: Project, lease: Lease, record: StateRecord | None, a
     if record.id != adopt:
         raise ReconcilerError(f"`{record.address}` is recorded as {record.id}, not {adopt}")
     kind = find_kinds()[record.address.kind]
-    read = kind.located(record.address, record.id, project.capabilities, record=record)
+    read = located(kind, record.address, record.id, project.capabilities, record=record)
     await _read_one(project, read, record.id)
     await _note(project.store, project.clock, lease, project.new_id(), replace(record, inferred=False))
     return f"{adopt} is confirmed"

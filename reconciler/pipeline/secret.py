@@ -9,6 +9,7 @@ from reconciler.core.model import Address, Resource
 from reconciler.core.nearest import did_you_mean
 from reconciler.core.steps import OutputRef
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sources import Sources
@@ -47,7 +48,7 @@ async def fingerprints(
     another one the next time.
     """
     kinds = find_kinds()
-    refs = {each.address: kinds[each.address.kind].secret(each) for each in resources}
+    refs = {each.address: secret_of(kinds[each.address.kind], each) for each in resources}
     wanted = {address: ref for address, ref in refs.items() if ref is not None}
     unknown = [str(address) for address in addresses if address not in wanted]
     if unknown:

@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.core.errors import NotFound
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import HasDetails, located, secret_names
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.unrecorded import not_recorded
@@ -42,21 +43,21 @@ async def look_at(
     kind = find_kinds().get(address.kind)
     if record is None or kind is None:
         raise not_recorded(address, records)
-    sets = sorted(set(kind.secret_names(None, record)) - {record.id})  # a Secret is its name
-    read = kind.located(address, record.id, project.capabilities, record=record)
+    sets = sorted(set(secret_names(kind, None, record)) - {record.id})  # a Secret is its name
+    read = located(kind, address, record.id, project.capabilities, record=record)
     if read is None:
         return Shown(record, kind.unreadable, sets=sets)
-    assert isinstance(read.path, str)
     try:
-        objects = (await project.services.of(read.service).read(read.path, read.shape)).objects
+        objects = (await project.services.read(read)).objects
     except NotFound:
         objects = ()
     live = next((item for item in objects if item.id == record.id), None)
     if live is None:
         return Shown(record, sets=sets)
     details = {}
-    for name, detail in kind.details(address, record.id, project.capabilities).items():
-        assert isinstance(detail.path, str)
-        answer = await project.services.of(detail.service).read(detail.path, detail.shape)
+    has_details = kind.role(HasDetails)
+    more = has_details.details(address, record.id, project.capabilities) if has_details is not None else {}
+    for name, detail in more.items():
+        answer = await project.services.read(detail)
         details[name] = [item.model_dump() for item in answer.objects]
     return Shown(record, "", live.model_dump(), sets, details)

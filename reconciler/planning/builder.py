@@ -8,6 +8,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, StateRecord
 from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.kinds.roles import holds_secrets
 from reconciler.moves.compare import LEFT
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
@@ -45,7 +46,7 @@ class Draft:
 
     def report(self, address: Address, *problems: Diagnostic) -> None:
         """A line of a manifest that holds secrets is never quoted: a literal may stand beside the mistake."""
-        hide = type(self._kinds[address.kind]).secret is not Kind.secret
+        hide = holds_secrets(self._kinds[address.kind])
         told = self._told.setdefault(address, [])
         told += (replace(item, hide_source=item.hide_source or hide) for item in problems)
 

@@ -1,10 +1,11 @@
 """What manifests and records say together of one machine or one secret: several may speak of the same."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind, Power
+from reconciler.kinds.roles import KeepsPower, SendsSecret, SetsSecrets
 
 Setters = Mapping[str | None, Mapping[str, Sequence[Address]]]  # of secrets, by app and name
 
@@ -13,19 +14,19 @@ def wanted_powers(
     kinds: Mapping[str, Kind],
     resources: Mapping[Address, Resource],
     records: Mapping[Address, StateRecord],
-    selected: Callable[[StateRecord], bool],
+    not_given: Collection[Address],
 ) -> Mapping[str | None, Mapping[str, Power]]:
     """What is wanted of machines, by app and id: after the manifests, also those not given.
 
-    `selected`: whether the manifests given would hold the record's resource if it were wanted.
+    `not_given`: addresses whose manifest, if there is one, is in a file that was not given.
     """
     powers: dict[str | None, dict[str, Power]] = {}
-    names = {name for name, kind in kinds.items() if type(kind).power is not Kind.power}
-    for address in _named(names, resources, records):
+    keepers = {name: role for name, kind in kinds.items() if (role := kind.role(KeepsPower)) is not None}
+    for address in _named(keepers, resources, records):
         resource, record = resources.get(address), records.get(address)
-        if resource is None and record is not None and selected(record):
+        if resource is None and address not in not_given:
             continue  # its manifest has left: nobody wants anything of it
-        power = kinds[address.kind].power(address, resource, record)
+        power = keepers[address.kind].power(address, resource, record)
         if power is not None:
             powers.setdefault(address.app, {})[power.machine] = power
     return powers
@@ -36,9 +37,9 @@ def secret_setters(
 ) -> Setters:
     """Who sets which secret: after the manifests, and after the records of all others."""
     setters: dict[str | None, dict[str, list[Address]]] = {}
-    names = {name for name, kind in kinds.items() if type(kind).secret_names is not Kind.secret_names}
-    for address in _named(names, resources, records):
-        for name in kinds[address.kind].secret_names(resources.get(address), records.get(address)):
+    setting = {name: role for name, kind in kinds.items() if (role := kind.role(SetsSecrets)) is not None}
+    for address in _named(setting, resources, records):
+        for name in setting[address.kind].secret_names(resources.get(address), records.get(address)):
             setters.setdefault(address.app, {}).setdefault(name, []).append(address)
     return setters
 
@@ -52,7 +53,7 @@ def taken_secrets(
             for address in addresses:
                 resource = resources.get(address)
                 owner = next((each for each in addresses if each.kind != address.kind), None)
-                if owner is None or resource is None or kinds[address.kind].secret(resource) is None:
+                if owner is None or resource is None or kinds[address.kind].role(SendsSecret) is None:
                     continue
                 yield (
                     address,
@@ -67,7 +68,7 @@ def taken_secrets(
 
 
 def _named(
-    kinds: set[str], resources: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+    kinds: Container[str], resources: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
 ) -> Iterator[Address]:
     yield from (address for address in resources if address.kind in kinds)
     yield from (address for address in records if address.kind in kinds and address not in resources)

@@ -17,6 +17,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Step
 from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.kinds.roles import OnService, TakesTime, claim_of, is_remade
 from reconciler.planning.ignores import ignored_fields, split_ignored
 from reconciler.planning.match import Matched
 
@@ -62,10 +63,10 @@ def unprotected(record: StateRecord, resource: Resource) -> Iterator[Diagnostic]
 def recorded_twice(kinds: Mapping[str, Kind], records: Mapping[Address, StateRecord]) -> Iterator[Diagnostic]:
     """An error for each object that two records claim: what is done to one would be done to the other."""
     owners: dict[tuple[str, str | None, str], Address] = {}
-    elsewhere = {name: kind for name, kind in kinds.items() if type(kind).service is not Kind.service}
+    elsewhere = {name: kind for name, kind in kinds.items() if kind.role(OnService) is not None}
     for address, record in records.items():
         kind = elsewhere.get(address.kind)
-        id = record.id if kind is None else kind.claim(record.id, None, record)
+        id = record.id if kind is None else claim_of(kind, record.id, None, record)
         owner = owners.setdefault((address.kind, address.app, id), address)
         if owner is not address:
             yield error(
@@ -169,9 +170,11 @@ def _compare(kind: Kind, subject: Subject) -> Moves:
 
 
 def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
-    step = kind.settled(subject)
-    if step is None or step.wait is None:
+    takes_time = kind.role(TakesTime)
+    if takes_time is None:
         return ()
+    step = takes_time.settled(subject)
+    assert step.wait is not None
     timeout_s = min(step.wait.timeout_s, int(NOT_VISIBLE_YET.total_seconds()))
     return (replace(step, wait=replace(step.wait, timeout_s=timeout_s)),)
 
@@ -179,7 +182,7 @@ def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
 def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
     record = subject.record
     assert record is not None
-    if kind.remakes(subject):
+    if is_remade(kind, subject):
         return kind.create(subject)
     span = subject.span("metadata", "name")
     if subject.live is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
+from reconciler.kinds.roles import claim_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def match_objects(
     owned: Mapping[str, Address],
     objects: Sequence[Any],
 ) -> dict[Address, Matched]:
-    """One entry per resource. `owned`: who makes a claim (`Kind.claim`), by record or by `metadata.id`."""
+    """One entry per resource. `owned`: who makes a claim (`claim_of`), by record or by `metadata.id`."""
     by_id = {item.id: item for item in objects}
     found: dict[Address, Matched] = {}
     groups: dict[tuple[tuple[str, Any], ...], list[Resource]] = {}
@@ -140,7 +141,7 @@ def _adopt_by_id(
 
 
 def _owned_by_another(kind: Kind, resource: Resource, owned: Mapping[str, Address]) -> Diagnostic | None:
-    claim = kind.claim(resource.adopt_id, resource.spec, None) if resource.adopt_id else ""
+    claim = claim_of(kind, resource.adopt_id, resource.spec, None) if resource.adopt_id else ""
     owner = owned.get(claim, resource.address)
     if owner == resource.address:
         return None

@@ -8,7 +8,7 @@
 A hundred thousand resources are thus never held together with their live state.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -26,7 +26,9 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Kind, Subject
+from reconciler.kinds.roles import OnService, claim_of, holds_secrets, is_remade, located
 from reconciler.moves.detect import find_renames
+from reconciler.moves.elsewhere import Elsewhere
 from reconciler.planning.builder import Draft
 from reconciler.planning.conflicts import secret_setters, taken_secrets, wanted_powers
 from reconciler.planning.decide import (
@@ -46,6 +48,7 @@ from reconciler.planning.order import order_steps, referenced_first
 from reconciler.planning.substitute import fill_known
 
 _NOBODY: Mapping[str, Sequence[Address]] = {}
+NOTHING_ELSEWHERE = Elsewhere()
 
 
 @dataclass(slots=True)
@@ -77,15 +80,11 @@ class Planner:
         *,
         capabilities: frozenset[str],
         now: datetime,
-        selected: Callable[[StateRecord], bool] = lambda record: True,
         undecided: Mapping[Address, Diagnostic] | None = None,
         focus: Collection[Address] | None = None,
-        declared: Callable[[StateRecord], bool] = lambda record: True,
-        moved: Callable[[Address], str] = lambda address: "",
+        elsewhere: Elsewhere = NOTHING_ELSEWHERE,
     ) -> None:
-        """`selected`: whether the manifests given would hold the record's resource if it were wanted.
-
-        `declared`: whether those that were not given hold it. `moved`: which of them moves a record; or "".
+        """`elsewhere`: what manifests that were not given say of the records.
 
         `undecided`: addresses about which nothing may be decided, as with a call of unknown outcome.
         `focus`: the only addresses that the plan is about; None for all. What they refer to is looked at.
@@ -104,14 +103,14 @@ class Planner:
         self._outside: dict[Address, str] = {}  # needed, not of this plan, and no value can be had: why
         self._referenced = {to.address for resource in resources for to in resource.references}
         self._owned = {
-            kinds[item.address.kind].claim(item.adopt_id, item.spec, None): item.address
+            claim_of(kinds[item.address.kind], item.adopt_id, item.spec, None): item.address
             for item in resources
             if item.adopt_id
         }
-        elsewhere = {name for name, kind in kinds.items() if type(kind).service is not Kind.service}
+        with_service = {name for name, kind in kinds.items() if kind.role(OnService) is not None}
         self._owned |= {
-            kinds[address.kind].claim(record.id, None, record)
-            if address.kind in elsewhere
+            claim_of(kinds[address.kind], record.id, None, record)
+            if address.kind in with_service
             else record.id: address
             for address, record in records.items()
         }
@@ -121,16 +120,14 @@ class Planner:
         self._extra: dict[Read, Sequence[Any]] = {}
         self._unread: dict[Read, str] = {}
         self._missing: list[StateRecord] = []
-        self._powers = wanted_powers(kinds, self._resources, records, selected)
+        self._powers = wanted_powers(kinds, self._resources, records, elsewhere.not_given)
         self._sets = secret_setters(kinds, self._resources, records)
         self._draft = Draft(kinds)
         for resource, expired in checked:
             if expired:
                 self._draft.report(resource.address, *expired)
         self._left: set[Address] = set()  # no manifest names them any more
-        self._elsewhere: set[Address] = set()  # their manifests were not given
-        self._declared = declared
-        self._moved = moved
+        self._elsewhere = elsewhere
         self.live: dict[Address, Any] = {}  # of referenced addresses only
         self._sources: dict[Address, Read] = {}
         for address, question in (undecided or {}).items():
@@ -149,7 +146,7 @@ class Planner:
             self._place_companions()
         for record in records.values():
             if record.address not in self._resources and self._focused(record.address):
-                self._leave(record, selected(record))
+                self._leave(record)
 
     def _focused(self, address: Address) -> bool:
         return self._focus is None or address in self._focus
@@ -271,13 +268,13 @@ class Planner:
 
     def _find_renames(self) -> None:
         changes = self._draft.changes
-        known = (self._resources, self._records, self._left, self._elsewhere, self._declared)
+        known = (self._resources, self._records, self._left, self._elsewhere)
         for found in list(find_renames(self._kinds, changes, *known)):
             if not found.kept:
                 self._draft.withdraw(found.reasons)
             problem = found.diagnostic
             for old in found.reasons:
-                if old in self._records and (entry := self._moved(old)):
+                if old in self._records and (entry := self._elsewhere.moved.get(old)):
                     problem = replace(problem, help=f"{entry} says what became of {old}: give that file, too")
             self._draft.report(found.address, problem)
         kept = [each for each in self._left if each in changes and changes[each].action is Action.RETAIN]
@@ -291,7 +288,8 @@ class Planner:
         address = resource.address
         record = self._records.get(address)
         id = record.id if record is not None else resource.adopt_id
-        return self._kinds[address.kind].located(address, id, self._capabilities, resource.spec, record)
+        kind = self._kinds[address.kind]
+        return located(kind, address, id, self._capabilities, resource.spec, record)
 
     def _place(self, resource: Resource) -> None:
         read = self._located(resource)
@@ -302,22 +300,20 @@ class Planner:
         elif resource.address not in self._records:
             self._outside[resource.address] = "it is not there"
 
-    def _leave(self, record: StateRecord, selected: bool) -> None:
+    def _leave(self, record: StateRecord) -> None:
         """A retained object needs no look at the platform; nor does one whose manifests were not given."""
         address = record.address
         kind = self._kinds.get(address.kind)
-        if kind is None or not selected:
+        if kind is None or address in self._elsewhere.not_given:
             reason = f"not in the manifests given; kept (its manifest was {record.source or 'unknown'})"
             self._draft.changes[address] = Change(address, Action.RETAIN, reason=reason, id=record.id or None)
-            if kind is not None:
-                self._elsewhere.add(address)
             return
         if address not in self._draft.changes:
             self._left.add(address)
         if record.lifecycle.deletion is not Deletion.DELETE:
             self._draft.take(kind, self._subject(address, None, self._now), retained(), None)
             return
-        read = kind.located(address, record.id, self._capabilities, record=record)
+        read = located(kind, address, record.id, self._capabilities, record=record)
         if read is None:
             subject = self._subject(address, None, self._now)
             self._draft.take(kind, subject, decide_left(kind, subject, listed=False), None)
@@ -352,7 +348,7 @@ class Planner:
         if address in self._referenced and matched.live is not None:
             self.live[address] = matched.live
             self._sources[address] = read
-        if kind.remake_missing or not kind.remakes(subject):
+        if kind.remake_missing or not is_remade(kind, subject):
             self._miss(subject.record, matched.live)
         if not self._focused(address):
             if address in self._needed and address not in self._outside:
@@ -363,7 +359,7 @@ class Planner:
             match = kind.match(resource.spec, address)
             candidates = "" if match is None else digest_absence(match, observation.objects)
         extra = tuple(kind.extra_reads(subject)) if matched.live is not None else ()
-        if extra or kind.secret(resource) is not None:
+        if extra or holds_secrets(kind):
             self._waiting.append(_Waiting(kind, subject, matched, read, candidates, extra))
         else:
             self._draft.take(
@@ -423,7 +419,7 @@ class Planner:
 
     def _unmet(self, resource: Resource) -> Iterable[Diagnostic]:
         """Errors where the steps of `resource` need what this plan leaves alone, and what is not there."""
-        hide = self._kinds[resource.address.kind].secret(resource) is not None
+        hide = holds_secrets(self._kinds[resource.address.kind])
         for to in resource.references:
             if to.address in self._outside:
                 problem = error(

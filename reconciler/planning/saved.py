@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template
+from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template, with_sensitivity
 
 # 1: without the addresses of providers; 2: without moves and the secret sources that came later.
 FORMAT = "reconciler-plan-3"
@@ -40,7 +40,7 @@ def load_plan(text: bytes) -> Plan:
             help="make it anew with this version's `reconcile plan --out FILE`",
         )
     try:
-        plan = _adapter().validate_python(document.get("plan"))
+        plan = _adapter().validate_python(with_sensitivity(document.get("plan")))
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         raise ReconcilerError(

@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
-from reconciler.core.model import Action, Address, Path, Relocation
-from reconciler.kinds.base import Kind, Moves, Spec, Subject
+from reconciler.core.model import Address, Path, Relocation
+from reconciler.kinds.manifest import Spec
+from reconciler.kinds.roles import NamesResources
+from reconciler.policies.base import Policy
 
 
 class MovedSpec(Spec):
@@ -30,11 +32,10 @@ class MovedSpec(Spec):
         return Address.parse(self.to)
 
 
-class MovedKind(Kind):
+class Moved(NamesResources, Policy):
     name = "Moved"
     Spec = MovedSpec
     in_app = False
-    owns_objects = False
     example: ClassVar = {"from": "Volume/shop/data", "to": "Volume/shop/orders"}
 
     def check(self, spec: MovedSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
@@ -65,9 +66,6 @@ class MovedKind(Kind):
             for name, address in (("from", spec.source), ("to", spec.target)):
                 yield ("spec", name), str(address._replace(app=target.app))
 
-    def create(self, subject: Subject) -> Moves:
-        return Moves(Action.NOOP)
-
 
 def _in_other_case(text: str) -> str:
     """A hint for `volume/shop/data`, or ""."""
@@ -90,4 +88,4 @@ def next_address(address: Address, moves: Mapping[Address, Address]) -> Address 
     return whole._replace(ordinal=address.ordinal) if whole is not None and not whole.ordinal else None
 
 
-KIND = MovedKind()
+KIND = Moved()

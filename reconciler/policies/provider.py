@@ -10,10 +10,12 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
-from reconciler.core.model import Action, Resource
+from reconciler.core.model import Resource
 from reconciler.core.steps import SecretRef
-from reconciler.kinds.base import Kind, Moves, Spec, Subject
+from reconciler.kinds.manifest import Spec
+from reconciler.kinds.roles import SendsSecret
 from reconciler.kinds.source import ValueSource, check_source, source_ref
+from reconciler.policies.base import Policy
 
 _CONTROL = r"\x00-\x1f\x7f"
 ID = "{id}"  # stands in `costs_path` for the extension's id
@@ -48,11 +50,10 @@ class ExtensionProviderSpec(Spec):
     )
 
 
-class ExtensionProviderKind(Kind):
+class ExtensionProvider(SendsSecret, Policy):
     name = "ExtensionProvider"
     Spec = ExtensionProviderSpec
     in_app = False
-    owns_objects = False
     example: ClassVar = {
         "base_url": "https://db.example.com/v1",
         "signing_secret_from": {"env": "DB_PROVIDER_SECRET"},
@@ -83,9 +84,6 @@ class ExtensionProviderKind(Kind):
         source: ValueSource = resource.spec.signing_secret_from
         return source_ref(source, resource.written_in("spec", "signing_secret_from", *source.place))
 
-    def create(self, subject: Subject) -> Moves:
-        return Moves(Action.NOOP)
-
 
 def _astray(base_url: str | None) -> str:
     """Why calls would not reach the server that a reader of `base_url` expects; empty: they would."""
@@ -103,4 +101,4 @@ def _climbs(path: str | None) -> str:
     return "it holds a segment `.` or `..`" if {".", ".."} & set(segments) else ""
 
 
-KIND = ExtensionProviderKind()
+KIND = ExtensionProvider()

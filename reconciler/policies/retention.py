@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
-from reconciler.core.model import Action, Path, Relocation, Resource
-from reconciler.kinds.base import Kind, Moves, Spec, Subject
+from reconciler.core.model import Path, Relocation, Resource
+from reconciler.kinds.manifest import Spec
+from reconciler.kinds.roles import NamesResources
+from reconciler.policies.base import GivesValues, Policy
 
 
 class Selector(Spec):
@@ -39,11 +41,10 @@ class RetentionPolicySpec(Spec):
     )
 
 
-class RetentionPolicyKind(Kind):
+class RetentionPolicy(GivesValues, NamesResources, Policy):
     name = "RetentionPolicy"
     Spec = RetentionPolicySpec
     in_app = False
-    owns_objects = False
     example: ClassVar = {
         "selector": {"labels": {"tier": "prod"}},
         "snapshot_retention": 14,
@@ -65,8 +66,5 @@ class RetentionPolicyKind(Kind):
         for app in sorted(moved.apps.get(("Volume", spec.selector.app or ""), ())):
             yield ("spec", "selector", "app"), app
 
-    def create(self, subject: Subject) -> Moves:
-        return Moves(Action.NOOP)
 
-
-KIND = RetentionPolicyKind()
+KIND = RetentionPolicy()

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,6 +21,7 @@ from reconciler.core.errors import (
     Unreadable,
 )
 from reconciler.core.model import Observation
+from reconciler.core.steps import Call, Read, Template
 from reconciler.services.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
 from reconciler.services.machines import paths
 from reconciler.services.outcome import Outcome, classify, unanswered
@@ -62,37 +63,37 @@ class Platform:
         self._read_only = read_only
         self._jitter = jitter
 
-    async def read(self, path: str, shape: str) -> Observation:
-        """The complete answer to one GET, as wire models of `shape`; `at` is the platform's time.
+    async def read(self, read: Read) -> Observation:
+        """The complete answer to one GET, as wire models of its shape; `at` is the platform's time.
 
+        `read.path` is plain text.
         Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, or PlatformError when the platform
         did not answer properly within `retrying.READ_BUDGET_S`.
         """
+        path = plain(read.path)
         paths.check("GET", path)
         answer = await self._get(path)
         if answer.status != 200:
-            raise _read_error(path, answer)
-        body = to_json(harmless(parsed(answer.body))) if paths.is_secret(path) else answer.body
+            raise _read_error(path, answer, sensitive=read.sensitive)
+        body = to_json(harmless(parsed(answer.body))) if read.sensitive else answer.body
         try:
-            objects = read_shape(shape, body)
+            objects = read_shape(read.shape, body)
         except ValidationError as error:
             # `from None`: the validation error quotes the answer.
             raise _unreadable(path, answer, error) from None
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
-    async def turn(self, method: str, path: str) -> None:
+    async def turn(self, call: Call) -> None:
         """Wait until the platform's rate limit lets this mutation pass; `send` then goes out at once.
 
         Apart from `send`, so that an intent is recorded when its call is due, not when it queues.
         """
         if self._rate:
-            await self._rate.wait(paths.action(method, path))
+            await self._rate.wait(paths.action(call.method, plain(call.path)))
 
     async def send(
         self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
+        call: Call,
         *,
         id_path: str | None,
         accepts: Collection[str] = (),
@@ -100,8 +101,10 @@ class Platform:
     ) -> Outcome:
         """Make one attempt, never a second, and return what it means (see `outcome.classify`).
 
+        `call` is filled in: its path is plain text, its body JSON with the values of secrets.
         Raises Refused, before anything is sent, for a path that is not safe and in read-only mode.
         """
+        method, path, body = call.method, plain(call.path), call.body
         if self._read_only and method != "GET":
             raise Refused(f"this command only reads: {method} {path} is not sent")
         paths.check(method, path)
@@ -111,7 +114,7 @@ class Platform:
         except TransportError as error:
             return unanswered(error)
         outcome = classify(answer, id_path=id_path, accepts=accepts)
-        if paths.is_secret(path):
+        if call.sensitive:
             return without_values(outcome, body)
         return outcome
 
@@ -156,12 +159,17 @@ class Platform:
         return token
 
 
-def _read_error(path: str, answer: Answer) -> PlatformError:
+def plain(path: str | Template) -> str:
+    assert isinstance(path, str)
+    return path
+
+
+def _read_error(path: str, answer: Answer, *, sensitive: bool) -> PlatformError:
     code, text = error_text(answer, parsed(answer.body))
     details: dict[str, Any] = {"status": answer.status, "path": path, "request_id": request_id(answer)}
     message = f"GET {path} was answered {answer.status}"
     refusal = recognise(answer.status, code, text)
-    if paths.is_secret(path):
+    if sensitive:
         word = f"{refusal}; " if refusal else ""
         message += f" ({word}the platform's words are not shown: they may repeat a value)"
     elif text or code:

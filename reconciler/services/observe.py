@@ -59,9 +59,8 @@ async def observe(
 
 
 async def _answer(services: Services, read: Read, clock: Clock) -> Observation:
-    assert isinstance(read.path, str)
     try:
-        return await services.of(read.service).read(read.path, read.shape)
+        return await services.read(read)
     except AppMissing as missing:
         problem = f"{missing.message} (a new app can take some seconds to appear)"
         return Observation((), complete=False, at=clock.now(), problem=problem)

@@ -2,26 +2,24 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from reconciler.core.errors import NoSuchService
 from reconciler.core.model import Observation
-from reconciler.core.steps import PLATFORM, Plan
+from reconciler.core.steps import PLATFORM, Call, Plan, Read
 from reconciler.services.outcome import Outcome
 
 
 class Service(Protocol):
     """What all clients offer; see `platform.client.Platform` for what each method promises."""
 
-    async def read(self, path: str, shape: str) -> Observation: ...
+    async def read(self, read: Read) -> Observation: ...
 
-    async def turn(self, method: str, path: str) -> None: ...
+    async def turn(self, call: Call) -> None: ...
 
     async def send(
         self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
+        call: Call,
         *,
         id_path: str | None,
         accepts: Collection[str] = (),
@@ -52,6 +50,10 @@ class Services:
     def of(self, name: str) -> Service:
         """Raises NoSuchService for a provider without a manifest."""
         return self.platform if name == PLATFORM else self.provider(name)
+
+    async def read(self, read: Read) -> Observation:
+        """The answer of the service that `read` names."""
+        return await self.of(read.service).read(read)
 
     def provider(self, name: str) -> Provider:
         """Raises NoSuchService for a provider without a manifest."""

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reconciler.core.model import Address, StateRecord
+from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry
+from reconciler.state.rules import IntentKey, View
 from reconciler.state.spool import Content, Kept, Line
-from reconciler.state.sqlite.journal import CLOSING
 from reconciler.state.store import Event, JournalEntry, State
-
-IntentKey = tuple[str, str, int]  # run, step, attempt
 
 
 @dataclass(slots=True)
@@ -21,7 +20,7 @@ class Ingestion:
     """
 
     records: dict[Address, StateRecord]
-    opened: dict[IntentKey, JournalEntry]
+    view: View[JournalEntry]
     applied: list[Kept] = field(default_factory=list)
     notes: list[JournalEntry] = field(default_factory=list)
     done: list[Line] = field(default_factory=list)
@@ -41,7 +40,8 @@ def ingest(
     None: all. A line that no longer applies is done with; the object that it names and no record
     tracks gets a note.
     """
-    found = Ingestion(dict(records), {(entry.run, entry.step, entry.attempt): entry for entry in opened})
+    open_intents = {(entry.run, entry.step, entry.attempt): entry for entry in opened}
+    found = Ingestion(dict(records), View(open_intents))
     late: list[Line] = []
     for line in content.lines:
         if not _applies(line.kept, found):
@@ -73,7 +73,7 @@ def overlay(state: State, content: Content, last_serial: int, now: datetime) -> 
     return replace(
         state,
         records=found.records,
-        open_intents=tuple(found.opened.values()),
+        open_intents=tuple(found.view.open_intents.values()),
         spooled=frozenset(found.scopes),
         unclaimed=tuple(
             entry
@@ -91,7 +91,7 @@ def tracked(records: Iterable[StateRecord]) -> frozenset[str]:
 
 
 def _applies(kept: Kept, found: Ingestion) -> bool:
-    open_still = all(key in found.opened for _, key in _outcomes(kept.entries))
+    open_still = all(key in found.view.open_intents for key in _keys(kept.entries))
     return open_still and all(
         record.address in kept.remove
         or record.serial == (found.records[record.address].serial if record.address in found.records else 0)
@@ -104,17 +104,16 @@ def _scopes(kept: Kept, found: Ingestion) -> set[str]:
     scopes = {record.scope for record, _ in kept.put}
     scopes |= {found.records[address].scope for address in kept.remove if address in found.records}
     scopes |= {
-        found.opened[key].data["scope"]
-        for _, key in _outcomes(kept.entries)
-        if "scope" in found.opened[key].data
+        found.view.open_intents[key].data["scope"]
+        for key in _keys(kept.entries)
+        if "scope" in found.view.open_intents[key].data
     }
     return scopes or set(kept.epochs)
 
 
 def _apply(kept: Kept, found: Ingestion, last_serial: int) -> int:
-    for event, key in _outcomes(kept.entries):
-        if event in CLOSING:
-            found.opened.pop(key, None)
+    for entry in _decoded(kept):
+        found.view = rules.after(found.view, rules.effect(entry), entry)
     for address in kept.remove:
         found.records.pop(address, None)
     for record, _ in kept.put:
@@ -124,8 +123,7 @@ def _apply(kept: Kept, found: Ingestion, last_serial: int) -> int:
 
 
 def _unclaimed(kept: Kept, known: Collection[str], now: datetime) -> Iterator[JournalEntry]:
-    for columns in kept.entries:
-        entry = decode_entry(*columns[:-1], columns[-1].encode())
+    for entry in _decoded(kept):
         ids = [record.id for record, _ in kept.put if record.address == entry.address]
         for id in dict.fromkeys([*ids, entry.data.get("id")]):
             if id and id not in known:
@@ -134,7 +132,12 @@ def _unclaimed(kept: Kept, known: Collection[str], now: datetime) -> Iterator[Jo
                 yield JournalEntry(entry.run, Event.DECIDED, now, entry.address, data=data)
 
 
-def _outcomes(entries: Sequence[EntryColumns]) -> Iterator[tuple[str, IntentKey]]:
-    for run, event, _, _, step, attempt, _ in entries:
+def _decoded(kept: Kept) -> Iterator[JournalEntry]:
+    for columns in kept.entries:
+        yield decode_entry(*columns[:-1], columns[-1].encode())
+
+
+def _keys(entries: Sequence[EntryColumns]) -> Iterator[IntentKey]:
+    for run, _, _, _, step, attempt, _ in entries:
         if step:
-            yield event, (run, step, attempt)
+            yield run, step, attempt

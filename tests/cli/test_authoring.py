@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from click.shell_completion import BashComplete
 
-from reconciler.cli import main, sources
+from reconciler.cli import main
 from reconciler.cli.completion import ASKED
+from reconciler.pipeline import source_texts as sources
 from tests.cli.harness import cluster, environment, volume
 
 Run = Callable[..., tuple[int, str, str]]

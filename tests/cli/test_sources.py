@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from reconciler.cli import sources
+from reconciler.manifests.files import STDIN
 from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.pipeline import source_texts as sources
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +33,14 @@ def test_an_endless_standard_input_is_read_to_the_limit(monkeypatch: pytest.Monk
     with open("/dev/zero", "rb") as endless:  # noqa: PTH123 - buffered, as sys.stdin.buffer is
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=endless))
         assert len(sources.read_stdin()) == MOST_BYTES + 1
-        assert sources.read_line(sources.STDIN, 1) is None
+        assert sources.read_line(STDIN, 1) is None
 
 
 def test_lines_of_standard_input_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     give(io.BytesIO(b"\xef\xbb\xbfa: 1\r\nb: 2\n"), monkeypatch)
-    assert sources.read_line(sources.STDIN, 1) == "a: 1"
-    assert sources.read_line(sources.STDIN, 2) == "b: 2"
-    assert sources.read_line(sources.STDIN, 9) is None
+    assert sources.read_line(STDIN, 1) == "a: 1"
+    assert sources.read_line(STDIN, 2) == "b: 2"
+    assert sources.read_line(STDIN, 9) is None
 
 
 def test_a_pipe_is_not_opened_again_for_an_excerpt(tmp_path: Path) -> None:

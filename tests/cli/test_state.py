@@ -14,9 +14,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from reconciler.cli import project as project_module
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
+from reconciler.pipeline import open as open_module
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.cli.harness import RECONCILE, Project, Sandbox, cluster, lines_with, secret, volume
@@ -225,7 +225,7 @@ def test_a_user_without_a_name_is_named_by_its_number(monkeypatch: pytest.Monkey
         raise KeyError("getpwuid(): uid not found")
 
     monkeypatch.setattr(getpass, "getuser", nobody)
-    assert project_module.holder().startswith(f"uid {os.getuid()}@")
+    assert open_module.holder().startswith(f"uid {os.getuid()}@")
 
 
 def test_an_empty_id_is_no_answer(project: Project) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.manifests.load import load
 from reconciler.manifests.reading.compose import compose
-from reconciler.settings import Settings
+from reconciler.pipeline.settings import Settings
 from tests.docs import pages
 from tests.docs.pages import ROOT, Block, Step
 from tests.providers.check.reference import SIGNING, WEBHOOK, Reference, serving
@@ -32,7 +32,7 @@ def test_the_commands_of_the_reference_provider_run(postgres: Postgres, tmp_path
 
 
 def test_the_commands_that_check_a_provider_run(tmp_path: Path) -> None:
-    """On a provider of the tests, and of its checks only some: the others stand in tests/extensions/check."""
+    """On a provider of the tests, and of its checks only some: the others stand in tests/providers/check."""
     page = ROOT / "docs/provider-check.md"
     with serving(Reference()) as app:
         substitutes = {

@@ -18,6 +18,7 @@ from reconciler.drift.find import Drift, look_for_drift
 from reconciler.drift.sharing import Environments
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import located
 from reconciler.manifests.load import load
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
@@ -104,7 +105,7 @@ class Stage:
             records[address] = StateRecord(
                 address, id, address.app or "-", applied, resource.lifecycle, datetime.fromisoformat(LONG_AGO)
             )
-            read = kinds[address.kind].located(address, id, self.capabilities, record=records[address])
+            read = located(kinds[address.kind], address, id, self.capabilities, record=records[address])
             if read is None:
                 continue
             moved = self.moved.get(str(address), {})

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from reconciler.core.errors import Refused
+from reconciler.core.steps import Call
 from reconciler.drift import find as drifting
 from reconciler.pipeline.project import read_all
 from reconciler.secrets.sensitive import Sensitive
@@ -55,7 +56,7 @@ async def test_also_past_the_clients_own_check_nothing_is_sent(client: Callable[
     with pytest.raises(Refused):
         await client(script)._request("POST", "/v1/apps/shop/volumes", {"name": "x"}, 1)
     with pytest.raises(Refused):
-        await client(script).send("POST", "/v1/apps/shop/volumes", {"name": "x"}, id_path=None)
+        await client(script).send(Call("POST", "/v1/apps/shop/volumes", {"name": "x"}), id_path=None)
     assert script.sent == []
 
 
@@ -67,7 +68,7 @@ def test_a_mutation_planted_in_drift_is_refused(tmp_path: Path, monkeypatch: pyt
 
     async def planted(project: Any, *rest: Any) -> None:
         await read_all(project, *rest)
-        await project.platform.send("DELETE", "/v1/apps/shop/volumes/vol_1", None, id_path=None)
+        await project.platform.send(Call("DELETE", "/v1/apps/shop/volumes/vol_1", None), id_path=None)
 
     monkeypatch.setattr(drifting, "read_all", planted)
     with pytest.raises(Refused, match="DELETE /v1/apps/shop/volumes/vol_1 is not sent"):

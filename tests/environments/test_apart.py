@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.settings import Found, find_settings
+from reconciler.pipeline.settings import ProjectSettings, find_settings
 from tests.inprocess import Command, volume
 
 
-def settings(root: Path, text: str, environment: str = "", **variables: str) -> Found:
+def settings(root: Path, text: str, environment: str = "", **variables: str) -> ProjectSettings:
     (root / "reconcile.yaml").write_text(text)
     return find_settings(root, variables, environment)
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import secret_of
 from reconciler.manifests.load import load
 from tests.environments.case import load_prod, write_project
 from tests.inprocess import Command, secret, volume
@@ -109,7 +110,7 @@ def test_a_file_with_a_secret_is_looked_for_beside_the_overlay_that_names_it(tmp
         },
     )
     kind = find_kinds()["Secret"]
-    refs = [kind.secret(resource) for resource in load_prod(tmp_path).resources]
+    refs = [secret_of(kind, resource) for resource in load_prod(tmp_path).resources]
     assert [ref and ref.name for ref in refs] == ["manifests/ours.pw", "overlays/prod/prod.pw"]
 
 

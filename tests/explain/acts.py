@@ -23,7 +23,7 @@ from reconciler.manifests.load import load
 from reconciler.pipeline.apply import run_saved
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
-from reconciler.settings import find_settings
+from reconciler.pipeline.settings import find_settings
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, Lease, State
 from tests.explain import projects
 from tests.explain.pages import situation

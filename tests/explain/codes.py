@@ -33,8 +33,8 @@ def find_codes(root: Path = SOURCE) -> dict[str, str]:
 
 
 def _diagnostics(root: Path) -> Iterator[ast.Module]:
-    if (root / "diagnostics.py").exists():
-        yield ast.parse((root / "diagnostics.py").read_text(encoding="utf-8"))
+    if (root / "core" / "diagnostics.py").exists():
+        yield ast.parse((root / "core" / "diagnostics.py").read_text(encoding="utf-8"))
 
 
 def _constants(trees: list[ast.Module]) -> dict[str, str]:

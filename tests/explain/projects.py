@@ -10,13 +10,13 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.cli.manifests import read_manifests
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address
 from reconciler.manifests.load import load
+from reconciler.pipeline.desired import read_manifests
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
-from reconciler.settings import find_settings
+from reconciler.pipeline.settings import find_settings
 from tests.drift.stage import Stage
 from tests.environments.case import load_prod
 from tests.importing.scene import Scene, cluster, volume, volumes

@@ -10,8 +10,8 @@ from reconciler.cli.main import _VERBS, run
 from reconciler.cli.reference import cli_markdown
 from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
 from reconciler.explanations import known_codes
-from reconciler.kinds import find_kinds
 from reconciler.pipeline.explain import all_explanations, all_kinds
+from reconciler.policies import find_manifest_kinds
 from reconciler.reports.diagnostics import pointer
 from reconciler.reports.explain import code_markdown, kind_markdown
 
@@ -31,10 +31,10 @@ def explain(capsys: pytest.CaptureFixture[str]) -> Any:
 
 def test_without_a_topic_every_kind_is_listed(explain: Any) -> None:
     text = explain()
-    assert [kind for kind in find_kinds() if f"\n  {kind}\n" not in text] == []
+    assert [kind for kind in find_manifest_kinds() if f"\n  {kind}\n" not in text] == []
     assert "--codes" in text
     document = json.loads(explain("-o", "json"))
-    assert [item["kind"] for item in document["kinds"]] == list(find_kinds())
+    assert [item["kind"] for item in document["kinds"]] == list(find_manifest_kinds())
 
 
 def test_every_code_is_listed_with_one_line(explain: Any) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.kinds import find_kinds
 from reconciler.manifests.authoring.schema import json_schema
+from reconciler.policies import find_manifest_kinds
 
 
 def test_the_schema_chooses_by_kind() -> None:
@@ -16,7 +16,7 @@ def test_the_schema_chooses_by_kind() -> None:
         rule["if"]["properties"]["kind"]["const"]: rule["then"]["$ref"].removeprefix("#/$defs/")
         for rule in schema["allOf"]
     }
-    assert list(chosen) == schema["properties"]["kind"]["enum"] == list(find_kinds())
+    assert list(chosen) == schema["properties"]["kind"]["enum"] == list(find_manifest_kinds())
     for kind, name in chosen.items():
         definition = schema["$defs"][name]
         assert definition["properties"]["kind"]["const"] == kind

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.diagnostics import Severity
-from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.authoring.skeleton import skeleton
 from reconciler.manifests.load import load
 from reconciler.manifests.validation.envelope import manifest_model
 from reconciler.manifests.validation.problems import field_names
 from reconciler.manifests.writing.modeline import SCHEMA_FILE, modeline
+from reconciler.policies import find_manifest_kinds
 
-KINDS = find_kinds()
+KINDS = find_manifest_kinds()
 OTHERS = (  # what a manifest of another kind refers to
     skeleton(KINDS["ExtensionProvider"], name="PROVIDER", app="shop")
     + "---\n"

@@ -61,6 +61,30 @@ def test_a_plan_of_the_format_with_fewer_secret_sources_is_read() -> None:
     assert load_plan(json.dumps(former).encode()) == plan
 
 
+def _as_earlier_versions_wrote_it(value: Any) -> Any:
+    """Without `sensitive`: they told requests about secrets by their path."""
+    if isinstance(value, dict):
+        return {
+            name: _as_earlier_versions_wrote_it(item) for name, item in value.items() if name != "sensitive"
+        }
+    return [_as_earlier_versions_wrote_it(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "kinds/secret/delete_with_the_capability",
+        "kinds/extension/provision",
+        "kinds/volume/grow_and_change_retention",
+    ],
+)
+def test_a_plan_that_does_not_say_what_is_sensitive_is_read_by_its_paths(case: str) -> None:
+    plan = plan_of(case)
+    before = _as_earlier_versions_wrote_it(json.loads(dump_plan(plan))["plan"])
+    former = {"format": "reconciler-plan-3", "digest": sha256(to_json(before)).hexdigest(), "plan": before}
+    assert load_plan(json.dumps(former).encode()) == plan
+
+
 def test_the_addresses_of_providers_come_back() -> None:
     plan = plan_of("kinds/extension/provision")
     assert plan.providers == {"acme": "https://acme.example"}

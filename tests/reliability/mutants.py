@@ -70,7 +70,7 @@ DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
 PLANNER = "planning/planner.py"
 CLIENT = "services/client.py"
-JOURNAL = "state/sqlite/journal.py"
+RULES = "state/rules.py"
 LEASES = "state/sqlite/leases.py"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -436,7 +436,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "what is missing is made again",
         DECIDE,
-        "    if kind.remakes(subject):\n",
+        "    if is_remade(kind, subject):\n",
         "    if True:\n",
     ),
     _mutant(
@@ -538,19 +538,19 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "intents are not listed as open",
-        JOURNAL,
-        "        if event == Event.INTENT:\n            _open_intent(",
-        "        if False:\n            _open_intent(",
+        RULES,
+        "    if event == Event.INTENT:\n        return Effect(opens=key)\n",
+        "",
     ),
     _mutant(
         "an unknown outcome closes its intent",
-        JOURNAL,
+        RULES,
         "CLOSING = frozenset({Event.DONE,",
         "CLOSING = frozenset({Event.UNKNOWN, Event.DONE,",
     ),
     _mutant(
         "an outcome does not close its intent",
-        JOURNAL,
+        RULES,
         "CLOSING = frozenset({Event.DONE, ",
         "CLOSING = frozenset({",
     ),

@@ -14,6 +14,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reconciler.core.steps import Call
 from reconciler.execution import executor, settling
 from reconciler.execution.settling import Settlement
 from reconciler.manifests.reading import complaint
@@ -231,7 +232,7 @@ def _drift_that_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     honest: Any = vars(situations)["find_drift"]
 
     async def sends(project: Project, desired: Any) -> Any:
-        await project.platform.send("POST", "/v1/apps/shop/volumes", {"name": "x"}, id_path="id")
+        await project.platform.send(Call("POST", "/v1/apps/shop/volumes", {"name": "x"}), id_path="id")
         return await honest(project, desired)
 
     monkeypatch.setattr(situations, "find_drift", sends)

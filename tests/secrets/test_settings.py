@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.project import secret_sources
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.steps import SecretRef
 from reconciler.manifests.authoring.schema import json_schema
-from reconciler.settings import Found, find_settings
+from reconciler.pipeline.open import secret_sources
+from reconciler.pipeline.settings import ProjectSettings, find_settings
 
 
-def settings(root: Path, text: str) -> Found:
+def settings(root: Path, text: str) -> ProjectSettings:
     (root / "reconcile.yaml").write_text(text)
     return find_settings(root, {})
 

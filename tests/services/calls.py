@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.core.clock import SystemClock
+from reconciler.core.steps import Call, Read
 from reconciler.services.client import Platform
 from reconciler.services.transport import Transport
 
@@ -37,34 +38,36 @@ _CLUSTER = {"org_slug": "acme", "plan": "starter", "region": "ams", "name": "bil
 _VOLUME = {"name": "logs", "region": "ams", "size_gb": 5, "snapshot_retention": 14}
 
 CALLS: Mapping[str, Callable[[Platform], Awaitable[Any]]] = {
-    "cluster_create": lambda api: api.send("POST", "/v1/postgres", _CLUSTER, id_path="data.id"),
-    "cluster_get": lambda api: api.read("/v1/postgres/cluster1recorded", "cluster"),
+    "cluster_create": lambda api: api.send(Call("POST", "/v1/postgres", _CLUSTER), id_path="data.id"),
+    "cluster_get": lambda api: api.read(Read("/v1/postgres/cluster1recorded", "cluster")),
     "cluster_restore": lambda api: api.send(
-        "POST",
-        "/v1/postgres/cluster1recorded/restore",
-        {"pitr_time": "2026-01-01T00:00:00Z", "name": "orders-restored"},
+        Call(
+            "POST",
+            "/v1/postgres/cluster1recorded/restore",
+            {"pitr_time": "2026-01-01T00:00:00Z", "name": "orders-restored"},
+        ),
         id_path="data.id",
     ),
-    "volume_list": lambda api: api.read(_VOLUMES, "volumes"),
-    "volume_list_without_app": lambda api: api.read("/v1/apps/nowhere/volumes", "volumes"),
-    "volume_create": lambda api: api.send("POST", _VOLUMES, _VOLUME, id_path="id"),
-    "volume_get": lambda api: api.read(f"{_VOLUMES}/vol_recorded", "volume"),
+    "volume_list": lambda api: api.read(Read(_VOLUMES, "volumes")),
+    "volume_list_without_app": lambda api: api.read(Read("/v1/apps/nowhere/volumes", "volumes")),
+    "volume_create": lambda api: api.send(Call("POST", _VOLUMES, _VOLUME), id_path="id"),
+    "volume_get": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded", "volume")),
     "volume_update": lambda api: api.send(
-        "PUT", f"{_VOLUMES}/vol_recorded", {"snapshot_retention": 30}, id_path="id"
+        Call("PUT", f"{_VOLUMES}/vol_recorded", {"snapshot_retention": 30}), id_path="id"
     ),
     "volume_extend": lambda api: api.send(
-        "PUT", f"{_VOLUMES}/vol_attached/extend", {"size_gb": 6}, id_path="volume.id"
+        Call("PUT", f"{_VOLUMES}/vol_attached/extend", {"size_gb": 6}), id_path="volume.id"
     ),
-    "volume_delete": lambda api: api.send("DELETE", f"{_VOLUMES}/vol_recorded", None, id_path="id"),
+    "volume_delete": lambda api: api.send(Call("DELETE", f"{_VOLUMES}/vol_recorded", None), id_path="id"),
     "volume_delete_refused": lambda api: api.send(
-        "DELETE", f"{_VOLUMES}/vol_attached", None, id_path="id", accepts=("not_found", "gone")
+        Call("DELETE", f"{_VOLUMES}/vol_attached", None), id_path="id", accepts=("not_found", "gone")
     ),
-    "snapshot_list": lambda api: api.read(f"{_VOLUMES}/vol_recorded/snapshots", "snapshots"),
+    "snapshot_list": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded/snapshots", "snapshots")),
     "snapshot_create": lambda api: api.send(
-        "POST", f"{_VOLUMES}/vol_recorded/snapshots", None, id_path="Msg.backup.graph_id"
+        Call("POST", f"{_VOLUMES}/vol_recorded/snapshots", None), id_path="Msg.backup.graph_id"
     ),
     "secret_set": lambda api: api.send(
-        "POST", "/v1/apps/shop/secrets/PG_PASSWORD", {"value": VALUE}, id_path=None
+        Call("POST", "/v1/apps/shop/secrets/PG_PASSWORD", {"value": VALUE}, sensitive=True), id_path=None
     ),
 }
 

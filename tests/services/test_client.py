@@ -1,6 +1,6 @@
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -20,6 +20,7 @@ from reconciler.core.errors import (
     Unauthorized,
     Unreadable,
 )
+from reconciler.core.steps import Call, Method, Read
 from reconciler.services.outcome import Verdict
 from reconciler.services.transport import Answer
 from reconciler.services.wire import parse_time
@@ -42,7 +43,7 @@ def pauses(script: Script) -> list[float]:
 
 async def test_a_read_gives_the_objects_and_the_platforms_own_time() -> None:
     client, script = platform(reply('[{"id": "vol_1", "size_gb": 10}]', date="Tue, 02 Jan 2024 03:04:05 GMT"))
-    seen = await client.read(VOLUMES, "volumes")
+    seen = await client.read(Read(VOLUMES, "volumes"))
     assert [(volume.id, volume.size_gb) for volume in seen.objects] == [("vol_1", 10)]
     assert seen.complete
     assert seen.at == datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -57,12 +58,12 @@ async def test_a_read_gives_the_objects_and_the_platforms_own_time() -> None:
 @pytest.mark.parametrize("date", ["", "yesterday", "Tue, 99 Jan 2024 03:04:05 GMT"])
 async def test_without_a_readable_date_our_own_clock_tells_the_time(date: str) -> None:
     client, _ = platform(reply("[]", date=date))
-    assert (await client.read(VOLUMES, "volumes")).at == START
+    assert (await client.read(Read(VOLUMES, "volumes"))).at == START
 
 
 async def test_unknown_fields_are_kept_and_missing_ones_are_told_from_null() -> None:
     client, _ = platform(reply('[{"id": "v", "host_status": "ok", "zone": null, "state": "brand_new"}]'))
-    volume = (await client.read(VOLUMES, "volumes")).objects[0]
+    volume = (await client.read(Read(VOLUMES, "volumes"))).objects[0]
     assert volume.host_status == "ok"
     assert volume.state == "brand_new"
     assert "zone" in volume.model_fields_set
@@ -82,7 +83,7 @@ async def test_unknown_fields_are_kept_and_missing_ones_are_told_from_null() -> 
 )
 async def test_times_of_every_precision_are_read(text: str, moment: datetime | None) -> None:
     client, _ = platform(reply(json.dumps([{"id": "vs_1", "created_at": text}])))
-    snapshot = (await client.read(f"{VOLUMES}/vol_1/snapshots", "snapshots")).objects[0]
+    snapshot = (await client.read(Read(f"{VOLUMES}/vol_1/snapshots", "snapshots"))).objects[0]
     assert parse_time(snapshot.created_at) == moment
 
 
@@ -106,7 +107,7 @@ async def test_an_answer_that_is_not_the_documented_one_is_unreadable_and_never_
 ) -> None:
     client, script = platform(answer)
     with pytest.raises(Unreadable) as caught:
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert (caught.value.path, caught.value.status) == (VOLUMES, answer.status)
     assert len(script.sent) == 1
 
@@ -114,7 +115,7 @@ async def test_an_answer_that_is_not_the_documented_one_is_unreadable_and_never_
 async def test_an_unreadable_answer_is_located_and_not_quoted() -> None:
     client, _ = platform(reply('[{"id": "a"}, {"id": {"secret": "hunter2"}}]', x_request_id="r1"))
     with pytest.raises(Unreadable, match=r"`1\.id`: string_type") as caught:
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert caught.value.request_id == "r1"
     assert caught.value.__cause__ is None
     assert VALUE not in str(caught.value)
@@ -139,7 +140,7 @@ async def test_each_refusal_of_a_read_has_its_class_and_is_not_retried(
 ) -> None:
     client, script = platform(answer)
     with pytest.raises(error) as caught:
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert type(caught.value) is error
     assert caught.value.status == answer.status
     assert len(script.sent) == 1
@@ -148,7 +149,7 @@ async def test_each_refusal_of_a_read_has_its_class_and_is_not_retried(
 async def test_a_failed_read_names_path_status_request_and_the_platforms_words() -> None:
     client, _ = platform(reply('{"error": "unauthorized"}', 403, x_request_id="r1"))
     with pytest.raises(Unauthorized) as caught:
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert caught.value.message == "GET /v1/apps/shop/volumes was answered 403: unauthorized"
     assert (caught.value.path, caught.value.request_id) == (VOLUMES, "r1")
 
@@ -161,7 +162,7 @@ async def test_a_failed_read_names_path_status_request_and_the_platforms_words()
 )
 async def test_a_read_is_retried_after_trouble_that_may_pass(trouble: Answer | Exception) -> None:
     client, script = platform(trouble, trouble, reply("[]"))
-    assert (await client.read(VOLUMES, "volumes")).objects == []
+    assert (await client.read(Read(VOLUMES, "volumes"))).objects == []
     assert pauses(script) == [0.5, 1.0]
 
 
@@ -179,21 +180,21 @@ async def test_a_read_is_retried_after_trouble_that_may_pass(trouble: Answer | E
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_read_waits_as_long_as_the_platform_asks(status: int, asked: str, pause_s: float) -> None:
     client, script = platform(reply("", status, retry_after=asked), reply("[]"))
-    await client.read(VOLUMES, "volumes")
+    await client.read(Read(VOLUMES, "volumes"))
     assert pauses(script) == [pause_s]
 
 
 async def test_a_moment_to_wait_for_is_measured_by_the_platforms_own_clock() -> None:
     date, later = "Mon, 01 Jan 2024 00:00:00 GMT", "Mon, 01 Jan 2024 00:00:04 GMT"
     client, script = platform(reply("", 429, retry_after=later, date=date), reply("[]"))
-    await client.read(VOLUMES, "volumes")
+    await client.read(Read(VOLUMES, "volumes"))
     assert pauses(script) == [4.0]
 
 
 async def test_a_read_gives_up_at_once_when_asked_to_wait_longer_than_its_budget() -> None:
     client, script = platform(reply("", 429, retry_after="60"))
     with pytest.raises(PlatformError) as caught:
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert (caught.value.status, len(script.sent)) == (429, 1)
     assert caught.value.help == "the platform asks to wait: retry-after 60"
 
@@ -201,7 +202,7 @@ async def test_a_read_gives_up_at_once_when_asked_to_wait_longer_than_its_budget
 async def test_a_read_gives_up_within_20_seconds() -> None:
     client, script = platform(reply('{"error": "down"}', 503), takes_s=1)
     with pytest.raises(PlatformError, match="answered 503: down"):
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert len(script.sent) > 3
     assert script.clock.elapsed_s <= 20
 
@@ -209,7 +210,7 @@ async def test_a_read_gives_up_within_20_seconds() -> None:
 async def test_a_hung_connection_leaves_time_for_a_second_attempt() -> None:
     client, script = platform(Lost("no complete answer within 10 s"), takes_s=10)
     with pytest.raises(PlatformError, match="got no answer: no complete answer") as caught:
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert (caught.value.status, caught.value.path) == (0, VOLUMES)
     assert [sent.deadline_s for sent in script.sent] == [10.0, 9.5]
 
@@ -219,7 +220,9 @@ async def test_a_hung_connection_leaves_time_for_a_second_attempt() -> None:
 
 async def test_a_mutation_is_sent_as_compact_json_with_its_deadline() -> None:
     client, script = platform(reply('{"id": "vol_1"}', 201))
-    outcome = await client.send("POST", VOLUMES, {"name": "d", "size_gb": 3}, id_path="id", deadline_s=12)
+    outcome = await client.send(
+        Call("POST", VOLUMES, {"name": "d", "size_gb": 3}), id_path="id", deadline_s=12
+    )
     assert (outcome.kind, outcome.id) == (Verdict.YES, "vol_1")
     assert (script.sent[0].method, script.sent[0].body) == ("POST", b'{"name":"d","size_gb":3}')
     assert script.sent[0].headers["content-type"] == "application/json"
@@ -228,7 +231,7 @@ async def test_a_mutation_is_sent_as_compact_json_with_its_deadline() -> None:
 
 async def test_a_mutation_without_a_body_sends_none_and_no_content_type() -> None:
     client, script = platform(reply('{"id": "vol_1"}'))
-    await client.send("DELETE", f"{VOLUMES}/vol_1", None, id_path="id")
+    await client.send(Call("DELETE", f"{VOLUMES}/vol_1", None), id_path="id")
     assert script.sent[0].body is None
     assert "content-type" not in script.sent[0].headers
 
@@ -246,16 +249,16 @@ async def test_a_mutation_without_a_body_sends_none_and_no_content_type() -> Non
 )
 async def test_a_mutation_is_never_sent_twice(step: Answer | Exception, kind: Verdict) -> None:
     client, script = platform(step, reply('{"id": "vol_1"}'))
-    assert (await client.send("POST", VOLUMES, {"name": "d"}, id_path="id")).kind is kind
+    assert (await client.send(Call("POST", VOLUMES, {"name": "d"}), id_path="id")).kind is kind
     assert len(script.sent) == 1
 
 
 async def test_in_read_only_mode_nothing_but_get_is_sent() -> None:
     client, script = platform(reply("[]"), read_only=True)
-    await client.read(VOLUMES, "volumes")
+    await client.read(Read(VOLUMES, "volumes"))
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         with pytest.raises(Refused, match="only reads"):
-            await client.send(method, VOLUMES, None, id_path=None)
+            await client.send(Call(method, VOLUMES, None), id_path=None)
     assert len(script.sent) == 1
 
 
@@ -292,18 +295,18 @@ async def test_an_unsafe_path_is_refused_before_anything_is_sent(path: str) -> N
     client, script = platform(reply("[]"))
     for method in ("GET", "DELETE"):
         with pytest.raises(Refused, match="not a path"):
-            await client.send(method, path, None, id_path=None)
+            await client.send(Call(method, path, None), id_path=None)
     with pytest.raises(Refused, match="not a path"):
-        await client.read(path, "volumes")
+        await client.read(Read(path, "volumes"))
     assert script.sent == []
 
 
 async def test_only_a_get_may_carry_a_query() -> None:
     client, script = platform(reply('{"data": []}'))
-    await client.read("/v1/postgres?org_slug=my%20org&include_deleted=true", "clusters")
+    await client.read(Read("/v1/postgres?org_slug=my%20org&include_deleted=true", "clusters"))
     assert script.sent[0].url.endswith("/v1/postgres?org_slug=my%20org&include_deleted=true")
     with pytest.raises(Refused):
-        await client.send("DELETE", "/v1/postgres/c1?force=true", None, id_path=None)
+        await client.send(Call("DELETE", "/v1/postgres/c1?force=true", None), id_path=None)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +314,7 @@ async def test_only_a_get_may_carry_a_query() -> None:
 )
 async def test_ordinary_names_pass_as_they_are(path: str) -> None:
     client, script = platform(reply())
-    await client.send("DELETE", path, None, id_path=None)
+    await client.send(Call("DELETE", path, None), id_path=None)
     assert script.sent[0].url == f"https://platform.example/api{path}"
 
 
@@ -319,7 +322,7 @@ async def test_ordinary_names_pass_as_they_are(path: str) -> None:
 async def test_a_token_that_cannot_stand_in_a_header_is_refused_without_being_shown(token: str) -> None:
     client, script = platform(reply("[]"), token=token)
     with pytest.raises(ReconcilerError, match="token is empty, or holds") as caught:
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert not token or token not in caught.value.message + caught.value.help
     assert script.sent == []
 
@@ -343,7 +346,7 @@ async def test_a_token_that_cannot_stand_in_a_header_is_refused_without_being_sh
 )
 async def test_no_answer_about_a_secret_lets_its_value_out_of_the_client(answer: Answer) -> None:
     client, script = platform(answer)
-    outcome = await client.send("POST", SECRET, {"value": VALUE}, id_path=None)
+    outcome = await client.send(Call("POST", SECRET, {"value": VALUE}, sensitive=True), id_path=None)
     assert script.sent[0].body == b'{"value":"hunter2"}'
     assert VALUE not in f"{outcome!r} {outcome.reply} {outcome.message} {outcome.id}"
 
@@ -351,7 +354,7 @@ async def test_no_answer_about_a_secret_lets_its_value_out_of_the_client(answer:
 async def test_the_harmless_fields_of_a_secret_come_back() -> None:
     body = {"name": "A", "Version": 3, "version": 3, "digest": "d", "created_at": "x", "updated_at": "y"}
     client, _ = platform(reply(json.dumps({**body, "value": VALUE}), 201))
-    outcome = await client.send("POST", SECRET, {"value": VALUE}, id_path=None)
+    outcome = await client.send(Call("POST", SECRET, {"value": VALUE}, sensitive=True), id_path=None)
     assert (outcome.kind, outcome.reply) == (Verdict.YES, body)
 
 
@@ -369,7 +372,7 @@ async def test_the_harmless_fields_of_a_secret_come_back() -> None:
 )
 async def test_a_digest_that_repeats_the_value_is_unknown(value: str, told: object) -> None:
     client, _ = platform(reply(json.dumps({"name": "A", "version": 3, "digest": told}), 201))
-    outcome = await client.send("POST", SECRET, {"value": value}, id_path=None)
+    outcome = await client.send(Call("POST", SECRET, {"value": value}, sensitive=True), id_path=None)
     assert (outcome.kind, outcome.reply) == (Verdict.YES, {"name": "A", "version": 3})
 
 
@@ -377,59 +380,65 @@ async def test_a_digest_that_repeats_the_value_is_unknown(value: str, told: obje
 async def test_a_digest_that_holds_a_short_value_by_chance_is_kept(value: str) -> None:
     body = {"name": "A", "version": 3, "digest": "bad1c0ffee"}
     client, _ = platform(reply(json.dumps(body), 201))
-    assert (await client.send("POST", SECRET, {"value": value}, id_path=None)).reply == body
+    assert (
+        await client.send(Call("POST", SECRET, {"value": value}, sensitive=True), id_path=None)
+    ).reply == body
 
 
 async def test_a_refused_secret_keeps_what_the_table_recognises() -> None:
     client, _ = platform(reply('{"error": "Could not find App"}', 404))
-    outcome = await client.send("POST", SECRET, {"value": VALUE}, id_path=None)
+    outcome = await client.send(Call("POST", SECRET, {"value": VALUE}, sensitive=True), id_path=None)
     assert outcome.message.startswith("status 404 (app_missing); the platform's words are not shown")
 
 
 async def test_a_refused_removal_of_a_secret_shows_the_platforms_words() -> None:
     client, _ = platform(reply('{"error": "still in use"}', 409))
-    assert (await client.send("DELETE", SECRET, None, id_path=None)).message == "still in use"
+    assert (
+        await client.send(Call("DELETE", SECRET, None, sensitive=True), id_path=None)
+    ).message == "still in use"
 
 
 async def test_a_list_of_secrets_is_read_without_values() -> None:
     body = {"secrets": [{"name": "A", "digest": "d", "value": VALUE}], "value": VALUE}
     client, _ = platform(reply(json.dumps(body)))
-    seen = await client.read("/v1/apps/shop/secrets", "secrets")
+    seen = await client.read(Read("/v1/apps/shop/secrets", "secrets", sensitive=True))
     assert [secret.model_dump(exclude_none=True) for secret in seen.objects] == [{"name": "A", "digest": "d"}]
 
 
 async def test_an_app_called_secrets_is_an_ordinary_app() -> None:
     client, _ = platform(reply('{"id": "vol_1", "zone": "z"}'))
-    outcome = await client.send("POST", "/v1/apps/secrets/volumes", {"name": "d"}, id_path="id")
+    outcome = await client.send(Call("POST", "/v1/apps/secrets/volumes", {"name": "d"}), id_path="id")
     assert outcome.reply == {"id": "vol_1", "zone": "z"}
 
 
 async def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
     client, script = platform(TooLarge("the answer is larger than 10485760 bytes"))
     with pytest.raises(PlatformError, match="larger than"):
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert len(script.sent) == 1
 
 
 # --- rate ---
 
 
-async def sent_at(paths: list[tuple[str, str]], **options: Any) -> list[float]:
+async def sent_at(paths: Sequence[tuple[Method, str]], **options: Any) -> list[float]:
     client, script = platform(reply('{"id": "x"}'), **options)
     for method, path in paths:
-        await client.turn(method, path)
-        await client.send(method, path, None, id_path=None)
+        await client.turn(Call(method, path))
+        await client.send(Call(method, path, None), id_path=None)
     return [sent.at_s for sent in script.sent]
 
 
 async def test_one_action_of_one_app_is_sent_once_a_second_after_a_burst_of_three() -> None:
-    same = [("PUT", f"{VOLUMES}/vol_{n}") for n in range(6)]
+    same: list[tuple[Method, str]] = [("PUT", f"{VOLUMES}/vol_{n}") for n in range(6)]
     assert await sent_at(same, rate_limit=1.0) == [0, 0, 0, 1, 2, 3]
 
 
 async def test_other_actions_apps_machines_and_clusters_do_not_wait_for_each_other() -> None:
-    different = [
-        *[("GET", VOLUMES)] * 3,
+    different: list[tuple[Method, str]] = [
+        ("GET", VOLUMES),
+        ("GET", VOLUMES),
+        ("GET", VOLUMES),
         ("POST", VOLUMES),
         ("GET", f"{VOLUMES}/vol_1"),
         ("GET", f"{VOLUMES}/vol_1/snapshots"),
@@ -444,13 +453,13 @@ async def test_an_idle_time_brings_back_no_more_than_the_burst() -> None:
     client, script = platform(reply(), rate_limit=1.0)
     for pause_s in (0, 0, 0, 100, 0, 0, 0):
         await script.clock.sleep(pause_s)
-        await client.turn("POST", VOLUMES)
-        await client.send("POST", VOLUMES, None, id_path=None)
+        await client.turn(Call("POST", VOLUMES))
+        await client.send(Call("POST", VOLUMES, None), id_path=None)
     assert [sent.at_s for sent in script.sent] == [0, 0, 0, 100, 100, 100, 101]
 
 
 async def test_there_is_no_rate_limit_on_loopback() -> None:
-    many = [("POST", VOLUMES)] * 50
+    many: list[tuple[Method, str]] = [("POST", VOLUMES)] * 50
     assert set(await sent_at(many, rate_limit=1.0, base_url="http://127.0.0.1:1")) == {0}
 
 
@@ -469,8 +478,8 @@ def debug_logging() -> Iterator[None]:
 async def test_a_request_is_logged_with_neither_body_nor_token() -> None:
     client, _ = platform(reply(json.dumps({"value": VALUE}), 201), Lost("reset"), takes_s=0.25)
     with structlog.testing.capture_logs() as logs:
-        await client.send("POST", SECRET, {"value": VALUE}, id_path=None)
-        await client.send("POST", SECRET, {"value": VALUE}, id_path=None)
+        await client.send(Call("POST", SECRET, {"value": VALUE}, sensitive=True), id_path=None)
+        await client.send(Call("POST", SECRET, {"value": VALUE}, sensitive=True), id_path=None)
     common = {"event": "http.request", "log_level": "debug", "method": "POST", "path": SECRET}
     assert logs == [
         {**common, "status": 201, "elapsed_ms": 250},
@@ -481,7 +490,7 @@ async def test_a_request_is_logged_with_neither_body_nor_token() -> None:
 async def test_nothing_is_logged_unless_somebody_listens() -> None:
     client, _ = platform(reply("[]"))
     with structlog.testing.capture_logs() as logs:
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert logs == []
 
 
@@ -489,7 +498,7 @@ async def test_nothing_is_logged_unless_somebody_listens() -> None:
 async def test_a_failed_read_of_secrets_does_not_show_the_platforms_words(status: int) -> None:
     client, _ = platform(reply(json.dumps({"error": f"bad value {VALUE}", "status": VALUE}), status))
     with pytest.raises(PlatformError) as caught:
-        await client.read("/v1/apps/shop/secrets", "secrets")
+        await client.read(Read("/v1/apps/shop/secrets", "secrets", sensitive=True))
     assert VALUE not in caught.value.message + caught.value.help
     assert str(status) in caught.value.message
 
@@ -510,9 +519,9 @@ TOKEN = 't0k"\\/&en'
 async def test_a_token_that_an_error_repeats_does_not_leave_the_client(status: int, body: str) -> None:
     client, _ = platform(reply(body, status, x_request_id=f"{TOKEN}-1", retry_after=TOKEN), token=TOKEN)
     with pytest.raises(PlatformError) as caught:
-        await client.read(VOLUMES, "volumes")
+        await client.read(Read(VOLUMES, "volumes"))
     assert "bad token (sensitive)" in caught.value.message
-    outcome = await client.send("POST", VOLUMES, {"name": "d"}, id_path="id")
+    outcome = await client.send(Call("POST", VOLUMES, {"name": "d"}), id_path="id")
     shown = f"{caught.value.message} {caught.value.help} {caught.value.request_id} {outcome.message}"
     assert TOKEN not in f"{shown} {outcome.request_id} {outcome.reply}"
     assert "t0k" not in shown

@@ -21,9 +21,11 @@ from reconciler.core.model import (
     StateRecord,
 )
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
-from reconciler.kinds.base import TEXT_PATTERN, Field, Kind, Moves, Spec, Subject, compare_fields, segment
+from reconciler.kinds.base import Kind, Moves, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
+from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
 from reconciler.kinds.restarts import machine_reads, restart_remarks, restart_steps, settled_by_a_stop
+from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
 from reconciler.kinds.volume.origins import Origin, check_origin, may_be_from, renamed_origin, why_created
 from reconciler.kinds.volume.snapshots import (
     await_snapshot,
@@ -193,7 +195,7 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(Kind):
+class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
     name = "Volume"
     Spec = VolumeSpec
     in_app = True

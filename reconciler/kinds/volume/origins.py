@@ -11,7 +11,7 @@ from pydantic import Field as Describe
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds.alternatives import point_at_patch
-from reconciler.kinds.base import TEXT_PATTERN, Spec
+from reconciler.kinds.manifest import TEXT_PATTERN, Spec
 
 
 class Origin(Spec):

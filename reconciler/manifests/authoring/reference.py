@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from reconciler.core.model import Effect
-from reconciler.kinds.base import TEXT_PATTERN, Field, Kind
+from reconciler.kinds.manifest import TEXT_PATTERN, Field, ManifestKind
 from reconciler.manifests.authoring.schema import kind_schema
 from reconciler.manifests.validation.envelope import API_VERSION, LifecycleBlock
 
@@ -67,7 +67,7 @@ class KindPage:
             left[:0] = page.fields
 
 
-def kind_page(kind: Kind) -> KindPage:
+def kind_page(kind: ManifestKind) -> KindPage:
     schema = kind_schema(kind)
     example = example_manifest(kind)
     if not kind.fields:
@@ -77,12 +77,12 @@ def kind_page(kind: Kind) -> KindPage:
     return KindPage(kind.name, _flat(description), _dump(example), pages)
 
 
-def example_manifest(kind: Kind) -> dict[str, Any]:
+def example_manifest(kind: ManifestKind) -> dict[str, Any]:
     metadata = {"name": "example", "app": "shop"} if kind.in_app else {"name": "example"}
     return {"apiVersion": API_VERSION, "kind": kind.name, "metadata": metadata, "spec": dict(kind.example)}
 
 
-def _ignoring(kind: Kind) -> dict[str, Any]:
+def _ignoring(kind: ManifestKind) -> dict[str, Any]:
     """The part of a manifest that leaves a field alone: each kind has others."""
     names = [field.name for field in kind.fields if field.effect is not Effect.REFUSED]
     names += [field.name for field in kind.fields]
@@ -90,7 +90,7 @@ def _ignoring(kind: Kind) -> dict[str, Any]:
     return {"lifecycle": {"ignore": ignored}}
 
 
-def _changes(kind: Kind) -> dict[tuple[str, ...], str]:
+def _changes(kind: ManifestKind) -> dict[tuple[str, ...], str]:
     """What changing a field of the spec means, by path."""
     told = {field.name: _change(field) for field in kind.fields} | dict(kind.remarks)
     fields = kind.Spec.model_fields

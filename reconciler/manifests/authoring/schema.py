@@ -6,9 +6,9 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
-from reconciler.kinds import find_kinds
-from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.validation.envelope import API_VERSION, manifest_model, manifest_models
+from reconciler.policies import find_manifest_kinds
 
 
 class _Written(GenerateJsonSchema):
@@ -23,9 +23,9 @@ class _Written(GenerateJsonSchema):
         return super().default_schema(schema)
 
 
-def json_schema(kinds: Mapping[str, Kind] | None = None) -> dict[str, Any]:
+def json_schema(kinds: Mapping[str, ManifestKind] | None = None) -> dict[str, Any]:
     """One draft-07 schema (what YAML language servers read best) that chooses by `kind`."""
-    models = manifest_models(find_kinds() if kinds is None else kinds)
+    models = manifest_models(find_manifest_kinds() if kinds is None else kinds)
     references, generated = models_json_schema(
         [(model, "validation") for model in models.values()], by_alias=True, schema_generator=_Written
     )
@@ -56,6 +56,6 @@ class _AsDeclared(_Written):
         return value
 
 
-def kind_schema(kind: Kind) -> dict[str, Any]:
+def kind_schema(kind: ManifestKind) -> dict[str, Any]:
     """The schema of manifests of one kind, with its named parts under `$defs`."""
     return manifest_model(kind).model_json_schema(by_alias=True, schema_generator=_AsDeclared)

@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Path
-from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.reading.scalars import resolve, written
 from reconciler.manifests.validation.envelope import API_VERSION, manifest_model
 
@@ -28,7 +28,7 @@ _PLACEHOLDERS = (
 )  # for texts that are not just any text
 
 
-def skeleton(kind: Kind, *, name: str, app: str) -> str:
+def skeleton(kind: ManifestKind, *, name: str, app: str) -> str:
     """The text of one manifest, valid as far as it does not refer to others.
 
     Required fields have placeholders, such as REGION; `app` stands wherever the kind takes one. Comments
@@ -52,7 +52,7 @@ def skeleton(kind: Kind, *, name: str, app: str) -> str:
 # --- what must stand there ---
 
 
-def _addresses(kind: Kind, model: type[BaseModel], given: Mapping[Path, Any]) -> dict[Path, Any]:
+def _addresses(kind: ManifestKind, model: type[BaseModel], given: Mapping[Path, Any]) -> dict[Path, Any]:
     """Placeholders for the required fields that the kind's rules take an address in, as Volume/APP/TO."""
     active = {path for path, field in _fields(model) if field.is_required() and _reached(path, model)}
     found: dict[Path, Any] = {}
@@ -65,7 +65,7 @@ def _addresses(kind: Kind, model: type[BaseModel], given: Mapping[Path, Any]) ->
     return found
 
 
-def _needed(kind: Kind, model: type[BaseModel], given: Mapping[Path, Any]) -> set[Path]:
+def _needed(kind: ManifestKind, model: type[BaseModel], given: Mapping[Path, Any]) -> set[Path]:
     """The fields without which the manifest is refused, also by the kind's rules across fields."""
     active = {path for path, field in _fields(model) if field.is_required() and _reached(path, model)}
     optional = [path for path, field in _fields(model) if path[0] == "spec" and path not in active]
@@ -91,7 +91,9 @@ def _first_to_fill_in(path: Path, model: type[BaseModel] | None) -> Path:
     return (*path, next(iter(amounts or fields)))
 
 
-def _complaints(kind: Kind, model: type[BaseModel], active: set[Path], given: Mapping[Path, Any]) -> int:
+def _complaints(
+    kind: ManifestKind, model: type[BaseModel], active: set[Path], given: Mapping[Path, Any]
+) -> int:
     """How many problems a manifest with just these fields has."""
     value = {"apiVersion": API_VERSION, "kind": kind.name, **_values(model, (), active, given)}
     try:

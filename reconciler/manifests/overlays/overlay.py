@@ -13,18 +13,18 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, Path, Relocation, unpack_span
 from reconciler.core.nearest import did_you_mean, nearest
-from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import ManifestKind
+from reconciler.kinds.roles import holds_secrets
 from reconciler.manifests.overlays.merge import Merged
 from reconciler.manifests.overlays.written import Written, read_positions
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.naming import named
-from reconciler.manifests.validation.envelope import holds_secrets
 from reconciler.manifests.validation.problems import describe
 
 PATTERN_SIGNS = (b"*", b"?")
 
 _FIXED = (("apiVersion",), ("kind",), ("metadata", "name"))
-_APP_NAME = re.compile(Kind.name_pattern)
+_APP_NAME = re.compile(ManifestKind.name_pattern)
 _ONE_OF_COUNT = re.compile(r"(.*)\[\d+\]")
 
 
@@ -54,7 +54,7 @@ class Overlays:
     `manifests`: documents that exist only here, with their files. `problems`: what is wrong with entries.
     """
 
-    def __init__(self, documents: Iterable[tuple[Document, str]], kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, documents: Iterable[tuple[Document, str]], kinds: Mapping[str, ManifestKind]) -> None:
         self._kinds = kinds
         self.manifests: list[tuple[Document, str]] = []
         self.problems: list[Diagnostic] = []

@@ -1,4 +1,4 @@
-"""Values that kinds without objects (`RetentionPolicy`) give to the resources they match."""
+"""Values that policies (`GivesValues`) give to the resources they match."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,17 +7,18 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Path, Resource
 from reconciler.core.nearest import did_you_mean
-from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import ManifestKind
+from reconciler.policies.base import GivesValues
 
 
 class Defaults:
     """The policies of one load, what they gave, and where two of them disagreed."""
 
-    def __init__(self, policies: Sequence[Resource], kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, policies: Sequence[Resource], kinds: Mapping[str, ManifestKind]) -> None:
         self._policies = [
-            (policy, kinds[policy.address.kind])
+            (policy, role)
             for policy in policies
-            if type(kinds[policy.address.kind]).gives is not Kind.gives
+            if (role := kinds[policy.address.kind].role(GivesValues)) is not None
         ]
         self._used = [False] * len(self._policies)
         self._apps: set[str] = set()
@@ -32,8 +33,8 @@ class Defaults:
         if resource.address.app is not None:
             self._apps.add(resource.address.app)
         given: dict[str, tuple[Any, int]] = {}
-        for index, (policy, kind) in enumerate(self._policies):
-            for name, value in kind.gives(policy.spec, resource).items():
+        for index, (policy, role) in enumerate(self._policies):
+            for name, value in role.gives(policy.spec, resource).items():
                 self._used[index] = True
                 if name in resource.spec.model_fields_set:
                     continue

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from reconciler.core.model import Deletion, Lifecycle
-from reconciler.kinds.base import ID_PATTERN, Kind, Spec
+from reconciler.kinds.manifest import ID_PATTERN, ManifestKind, Spec
 from reconciler.manifests.validation.ignores import Ignored
 
 API_VERSION = "reconciler/v1"
@@ -35,12 +35,14 @@ class LifecycleBlock(Spec):
         return Lifecycle(Deletion(self.deletion), tuple(self.snapshot_before), self.timeout_s, self.restart)
 
 
-def manifest_model(kind: Kind) -> type[BaseModel]:
+def manifest_model(kind: ManifestKind) -> type[BaseModel]:
     """The model of a whole manifest of `kind`: apiVersion, kind, metadata, spec, lifecycle."""
     name = Annotated[
         str, Field(pattern=f"^{kind.name_pattern}$", description="Name of the resource, as in its address.")
     ]
-    app = Annotated[str, Field(pattern=f"^{Kind.name_pattern}$", description="The app it belongs to.")]
+    app = Annotated[
+        str, Field(pattern=f"^{ManifestKind.name_pattern}$", description="The app it belongs to.")
+    ]
     labels = Annotated[
         dict[str, str], Field(description="Free labels, for selectors.", examples=[{"tier": "prod"}])
     ]
@@ -57,7 +59,7 @@ def manifest_model(kind: Kind) -> type[BaseModel]:
         "name": (name, ...),
         "labels": (labels, Field(default_factory=dict)),
     }
-    if kind.id_path == Kind.id_path:
+    if kind.id_path == ManifestKind.id_path:
         metadata["id"] = (id | None, None)
     if kind.in_app:
         metadata["app"] = (app, ...)
@@ -75,10 +77,5 @@ def manifest_model(kind: Kind) -> type[BaseModel]:
     return create_model(kind.name, __base__=Spec, __doc__=kind.Spec.__doc__, **fields)
 
 
-def manifest_models(kinds: Mapping[str, Kind]) -> dict[str, type[BaseModel]]:
+def manifest_models(kinds: Mapping[str, ManifestKind]) -> dict[str, type[BaseModel]]:
     return {name: manifest_model(kind) for name, kind in kinds.items()}
-
-
-def holds_secrets(kind: Kind) -> bool:
-    """Whether values written in manifests of `kind` may be secret, and so are never shown."""
-    return type(kind).secret is not Kind.secret

@@ -9,12 +9,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticKnownError
 
 from reconciler.core.model import Ignore
-from reconciler.kinds.base import Kind, Spec
+from reconciler.kinds.manifest import ManifestKind, Spec
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
-def context(kind: Kind) -> Mapping[str, Any]:
+def context(kind: ManifestKind) -> Mapping[str, Any]:
     """What validation has to know of the manifest's kind: one model for each kind would cost 10 ms apiece."""
     return {"fields": [field.name for field in kind.fields]}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Path
-from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.source import is_armored
 from reconciler.manifests.reading.naming import VALUE_NAMES
 from reconciler.manifests.validation.problems import Place
@@ -23,7 +23,7 @@ encrypt it, and keep only the encrypted text in git:
 a value that was pushed anywhere is known: set another one"""
 
 
-def take_out_literals(value: Any, kind: Kind, place: Place) -> tuple[Any, list[Diagnostic]]:
+def take_out_literals(value: Any, kind: ManifestKind, place: Place) -> tuple[Any, list[Diagnostic]]:
     """`value`, a manifest of a kind that holds secrets, without literal values; and a problem for each."""
     spec = value.get("spec")
     fields = [name for name in kind.Spec.model_fields if name.endswith(_FROM)]

@@ -13,13 +13,15 @@ from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, warni
 from reconciler.core.model import Address, Lifecycle, Relocation, Resource
 from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
+from reconciler.kinds.manifest import ManifestKind
+from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets
 from reconciler.manifests.encrypted import holds_patches, is_of_sops
 from reconciler.manifests.overlays.merge import with_values
 from reconciler.manifests.overlays.overlay import Overlays
 from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.validation.defaults import Defaults
-from reconciler.manifests.validation.envelope import API_VERSION, holds_secrets, manifest_models
+from reconciler.manifests.validation.envelope import API_VERSION, manifest_models
 from reconciler.manifests.validation.ignores import context, ignores_of
 from reconciler.manifests.validation.literals import take_out_literals
 from reconciler.manifests.validation.nulls import mark_nulls
@@ -50,7 +52,7 @@ class Effective:
 
 
 @cache
-def _models(kinds: tuple[Kind, ...]) -> dict[str, type[BaseModel]]:
+def _models(kinds: tuple[ManifestKind, ...]) -> dict[str, type[BaseModel]]:
     return manifest_models({kind.name: kind for kind in kinds})
 
 
@@ -65,7 +67,7 @@ class Part:
 class Loader:
     """One load: what was read so far."""
 
-    def __init__(self, kinds: Mapping[str, Kind], *, keep: bool = False) -> None:
+    def __init__(self, kinds: Mapping[str, ManifestKind], *, keep: bool = False) -> None:
         self.kinds = kinds
         self.keep = keep
         self.effective: list[Effective] = []
@@ -149,8 +151,9 @@ class Loader:
                 problems += (place.finish(problem) for problem in found)
             self.claim(document, spec, kind, file)
         else:
-            if self.relocation is not None:
-                manifest, document = self.follow(manifest, kind, document, file, problems)
+            names = kind.role(NamesResources) if self.relocation is not None else None
+            if names is not None:
+                manifest, document = self.follow(manifest, kind, names, document, file, problems)
             problems += self.add(manifest, kind, document, file)
             if secret:
                 problems = [replace(problem, hide_source=True) for problem in problems]
@@ -159,14 +162,14 @@ class Loader:
             found = surprises(Place(document, file, secret), problems)
             self.problems += islice(found, MOST_PROBLEMS + 1)
 
-    def invalid_part(self, value: Any, kind: Kind) -> ValidationError | None:
+    def invalid_part(self, value: Any, kind: ManifestKind) -> ValidationError | None:
         try:
             self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
         except ValidationError as failure:
             return failure
         return None
 
-    def kind_of(self, document: Document, place: Place) -> Kind | None:
+    def kind_of(self, document: Document, place: Place) -> ManifestKind | None:
         """The kind that the document names; None, with a problem noted, when it names none of ours."""
         value = document.value
         problem: Diagnostic | None = None
@@ -209,12 +212,18 @@ class Loader:
         return None
 
     def follow(
-        self, manifest: Any, kind: Kind, document: Document, file: str, problems: list[Diagnostic]
+        self,
+        manifest: Any,
+        kind: ManifestKind,
+        names: NamesResources,
+        document: Document,
+        file: str,
+        problems: list[Diagnostic],
     ) -> tuple[Any, Document]:
         """The manifest with the names that resources have in this environment."""
         assert self.relocation is not None
         values: dict[tuple[str | int, ...], Any] = {}
-        for path, value in kind.follow(manifest.spec, self.relocation):
+        for path, value in names.follow(manifest.spec, self.relocation):
             if values.setdefault(path, value) != value:
                 problems.append(
                     error(
@@ -231,7 +240,7 @@ class Loader:
         value = mark_nulls(document.value) if document.has_nulls else document.value
         return self.models[kind.name].model_validate(value, context=self.contexts[kind.name]), document
 
-    def add(self, manifest: Any, kind: Kind, document: Document, file: str) -> Iterator[Diagnostic]:
+    def add(self, manifest: Any, kind: ManifestKind, document: Document, file: str) -> Iterator[Diagnostic]:
         """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
         metadata, spec = manifest.metadata, manifest.spec
         adopt_id = attrgetter(".".join(map(str, kind.id_path)))(manifest)
@@ -271,7 +280,7 @@ class Loader:
             numbered = address._replace(ordinal=ordinal)
             self.resources[numbered] = replace(resource, address=numbered)
 
-    def adopt(self, resource: Resource, kind: Kind, count: int) -> Iterator[Diagnostic]:
+    def adopt(self, resource: Resource, kind: ManifestKind, count: int) -> Iterator[Diagnostic]:
         assert resource.adopt_id is not None
         path = kind.id_path
         if count > 1:
@@ -281,7 +290,7 @@ class Loader:
                 resource.span("metadata", "id"),
                 help="remove `id`: matching objects are adopted, or write one manifest for each",
             )
-        claim = kind.claim(resource.adopt_id, resource.spec, None)
+        claim = claim_of(kind, resource.adopt_id, resource.spec, None)
         first = self.adopted.setdefault((kind.name, claim), resource)
         if first is not resource:
             yield error(
@@ -291,7 +300,7 @@ class Loader:
                 notes=(f"first at {_at(first, *path)}",),
             )
 
-    def claim(self, document: Document, spec: Any, kind: Kind, file: str) -> None:
+    def claim(self, document: Document, spec: Any, kind: ManifestKind, file: str) -> None:
         """Remember what an invalid document would have declared, so that references to it are not errors.
 
         Its own references are checked as far as `spec` tells them (None: not at all).
@@ -327,7 +336,7 @@ class Loader:
             if check_overlays and self.complete:
                 self.problems += self.overlays.unused()
             self._leave_out_moves(self.overlays)
-        owned = {name for name, kind in self.kinds.items() if kind.owns_objects}
+        owned = {name for name, kind in self.kinds.items() if isinstance(kind, Kind)}
         policies = [item for item in self.resources.values() if item.address.kind not in owned]
         resources = [item for item in self.resources.values() if item.address.kind in owned]
         if policies:

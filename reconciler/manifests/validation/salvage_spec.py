@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from reconciler.core.model import Path
-from reconciler.kinds.base import Spec
+from reconciler.kinds.manifest import Spec
 from reconciler.manifests.validation.problems import locate
 
 

@@ -29,11 +29,6 @@ def _is_plain(part: str) -> bool:
     return text not in (".", "..") and not _HIDDEN.search(text)
 
 
-def is_secret(path: str) -> bool:
-    """Whether requests to and answers from `path` may hold a secret value."""
-    return _parts(path)[3:4] == ["secrets"]
-
-
 def action(method: str, path: str) -> str:
     """What the platform counts as one action: method and path per app, machine and cluster.
 

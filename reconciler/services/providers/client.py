@@ -29,9 +29,11 @@ from reconciler.core.errors import (
     Unreadable,
 )
 from reconciler.core.model import Observation
+from reconciler.core.steps import Call, Read
 from reconciler.secrets.redaction import SECRET_FIELDS, redact
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
+from reconciler.services.client import plain
 from reconciler.services.machines import paths
 from reconciler.services.outcome import Outcome, Verdict, classify, unanswered
 from reconciler.services.providers.wire import SETTLED_STATUSES, Extension
@@ -83,12 +85,13 @@ class ProviderClient:
         """Raises SecretUnavailable when requests could not be signed here."""
         self._secret()
 
-    async def read(self, path: str, shape: str) -> Observation:
-        """The complete answer to one GET, as wire models of `shape`; `at` is the provider's time.
+    async def read(self, read: Read) -> Observation:
+        """The complete answer to one GET, as wire models of its shape; `at` is the provider's time.
 
         Of a resource only the fields of `wire.extension.Extension` are kept. Raises NotFound, Unauthorized,
         Unreadable, NoSuchService without the signing secret, or another PlatformError.
         """
+        path = plain(read.path)
         paths.check("GET", path)
         try:
             answer = await answer_to_get(
@@ -104,22 +107,20 @@ class ProviderClient:
         reply = parsed(answer.body)
         if not isinstance(reply, dict):
             raise self._unreadable(path, answer, "an HTML page" if is_html(answer) else "not a JSON object")
-        kept = _resource(reply, path) if shape == "extension" else redact(reply, _COST_FIELDS)
+        kept = _resource(reply, path) if read.shape == "extension" else redact(reply, _COST_FIELDS)
         try:
-            objects = read_shape(shape, to_json(kept))
+            objects = read_shape(read.shape, to_json(kept))
         except ValidationError as error:
             # `from None`: the validation error quotes the answer.
             raise self._unreadable(path, answer, first_difference(error)) from None
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
-    async def turn(self, method: str, path: str) -> None:
+    async def turn(self, call: Call) -> None:
         """At once: providers document no rate limit."""
 
     async def send(
         self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
+        call: Call,
         *,
         id_path: str | None,
         accepts: Collection[str] = (),
@@ -132,6 +133,7 @@ class ProviderClient:
         values are not there yet. Raises Refused, before anything is sent, for a path that is not safe and
         in read-only mode; SecretUnavailable, likewise.
         """
+        method, path, body = call.method, plain(call.path), call.body
         if self._read_only and method != "GET":
             raise Refused(f"this command only reads: {method} {path} is not sent to {self.name}")
         paths.check(method, path)

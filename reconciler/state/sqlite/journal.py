@@ -11,19 +11,16 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reconciler.core.errors import StoreError
+from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry
+from reconciler.state.rules import Effect, View
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
 from reconciler.state.store import Event, JournalEntry
 
-# PENDING closes too: the call succeeded, and only its wait is not over.
-CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
-
 # The data as bytes: what a flipped bit made of the text need not be UTF-8.
 READ = "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq FROM journal"
-
-IntentKey = tuple[str, str, int]  # run, step, attempt
+_OPEN_INTENTS = "SELECT run, step, attempt, seq FROM open_intents ORDER BY seq"
 
 
 def append(connection: sqlite3.Connection, checks: Checks, entries: Iterable[EntryColumns]) -> None:
@@ -33,28 +30,14 @@ def append(connection: sqlite3.Connection, checks: Checks, entries: Iterable[Ent
         seq += 1
         hash = chain(hash, seq, columns[:-1], columns[-1].encode())
         connection.execute("INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?)", (seq, *columns, hash))
-        run, event, _, _, step, attempt, data = columns
-        if event == Event.INTENT:
-            _open_intent(connection, (run, step, attempt), seq)
-        elif event in CLOSING:
-            connection.execute(
-                "DELETE FROM open_intents WHERE run = ? AND step = ? AND attempt = ?", (run, step, attempt)
-            )
-        elif event == Event.RUN_STARTED and (plan := json.loads(data).get("plan")):
-            connection.execute("INSERT OR IGNORE INTO plans_run VALUES (?)", (plan,))
-        elif event == Event.DECIDED:
-            decided = json.loads(data)
-            if id := decided.get("unclaimed"):
-                connection.execute("INSERT OR REPLACE INTO unclaimed VALUES (?,?)", (id, seq))
-            if id := decided.get("claimed"):
-                connection.execute("DELETE FROM unclaimed WHERE id = ?", (id,))
+        _keep_up(connection, rules.effect_of_row(columns), seq)
     checks.head_seq, checks.head_hash = seq, hash
 
 
 def open_intents(connection: sqlite3.Connection, lineage: str) -> tuple[JournalEntry, ...]:
     """The intents without an outcome, oldest first. Raises Damaged when one of their rows was changed."""
     found = []
-    keys = connection.execute("SELECT run, step, attempt, seq FROM open_intents ORDER BY seq").fetchall()
+    keys = connection.execute(_OPEN_INTENTS).fetchall()
     for run, step, attempt, seq in keys:
         entry = _read(connection, lineage, seq)
         if (entry.event, entry.run, entry.step, entry.attempt) != (Event.INTENT, run, step, attempt):
@@ -92,44 +75,41 @@ def verify_newest(connection: sqlite3.Connection, checks: Checks) -> None:
 def verify(connection: sqlite3.Connection, checks: Checks) -> None:
     """Raises Damaged naming the first row that was changed, or is missing, in the whole journal."""
     previous, expected = checks.lineage, 1
-    open_now: set[IntentKey] = set()
-    plans: set[str] = set()
-    objects: dict[str, int] = {}
+    view: View[int] = View()
     for *columns, data, hash, seq in connection.execute(f"{READ} ORDER BY seq"):
         if seq != expected:
             raise Damaged(f"journal row {expected} is missing")
         _check(previous, seq, columns, data, hash)
         previous, expected = hash, seq + 1
-        run, event, _, _, step, attempt = columns
-        if event == Event.INTENT:
-            open_now.add((run, step, attempt))
-        elif event in CLOSING:
-            open_now.discard((run, step, attempt))
-        elif event == Event.RUN_STARTED and (plan := json.loads(data).get("plan")):
-            plans.add(plan)
-        elif event == Event.DECIDED:
-            decided = json.loads(data)
-            if id := decided.get("unclaimed"):
-                objects[id] = seq
-            objects.pop(decided.get("claimed", ""), None)
+        view = rules.after(view, rules.effect_of_row((*columns, data)), seq)
     if (expected - 1, previous) != (checks.head_seq, checks.head_hash):
         raise Damaged(f"the journal ends with row {expected - 1}, not {checks.head_seq}")
-    if open_now != set(connection.execute("SELECT run, step, attempt FROM open_intents")):
+    stored = {(run, step, attempt): seq for run, step, attempt, seq in connection.execute(_OPEN_INTENTS)}
+    if view.open_intents != stored:
         raise Damaged("the list of open intents is not what the journal says")
-    if plans != plans_run(connection):
+    if view.plans_run != plans_run(connection):
         raise Damaged("the list of plans run is not what the journal says")
-    if objects != dict(connection.execute("SELECT id, seq FROM unclaimed")):
+    if view.unclaimed != dict(connection.execute("SELECT id, seq FROM unclaimed")):
         raise Damaged("the list of unclaimed objects is not what the journal says")
 
 
-def _open_intent(connection: sqlite3.Connection, key: IntentKey, seq: int) -> None:
-    try:
-        connection.execute("INSERT INTO open_intents VALUES (?,?,?,?)", (*key, seq))
-    except sqlite3.IntegrityError:
-        run, step, attempt = key
-        raise StoreError(
-            f"attempt {attempt} of step {step} in run {run} has begun already and its outcome is not known"
-        ) from None
+def _keep_up(connection: sqlite3.Connection, effect: Effect, seq: int) -> None:
+    """Bring the effect of row `seq` into the tables."""
+    if effect.opens is not None:
+        try:
+            connection.execute("INSERT INTO open_intents VALUES (?,?,?,?)", (*effect.opens, seq))
+        except sqlite3.IntegrityError:
+            raise rules.already_open(effect.opens) from None
+    if effect.closes is not None:
+        connection.execute(
+            "DELETE FROM open_intents WHERE run = ? AND step = ? AND attempt = ?", effect.closes
+        )
+    if effect.plan:
+        connection.execute("INSERT OR IGNORE INTO plans_run VALUES (?)", (effect.plan,))
+    if effect.unclaimed:
+        connection.execute("INSERT OR REPLACE INTO unclaimed VALUES (?,?)", (effect.unclaimed, seq))
+    if effect.claimed:
+        connection.execute("DELETE FROM unclaimed WHERE id = ?", (effect.claimed,))
 
 
 def _read(connection: sqlite3.Connection, lineage: str, seq: int) -> JournalEntry:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
 from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, schema
 from reconciler.state.sqlite.checks import Checks
@@ -205,16 +206,20 @@ def _unreadable(found: Salvage) -> set[Address]:
     """Where a call of a salvaged row changed something, and the damaged file does not show the record."""
     if found.all_records:
         return set()
-    changed = {Address.parse(row[3]) for row in found.rows.values() if _changed(row) and row[3] is not None}
+    changed = {
+        Address.parse(row[3])
+        for row in found.rows.values()
+        if rules.changes_a_record(row[1]) and row[3] is not None
+    }
     return changed - set(found.records)
 
 
-def _changed(columns: EntryColumns) -> bool:
-    return columns[1] in journal.CLOSING - {Event.FAILED}
-
-
 def _closes_one_of(columns: EntryColumns, addresses: set[Address]) -> bool:
-    return _changed(columns) and columns[3] is not None and Address.parse(columns[3]) in addresses
+    return (
+        rules.changes_a_record(columns[1])
+        and columns[3] is not None
+        and Address.parse(columns[3]) in addresses
+    )
 
 
 def _follow(kept: dict[Address, StateRecord], columns: EntryColumns, found: Salvage) -> None:

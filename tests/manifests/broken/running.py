@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from reconciler.cli import main, sources
+from reconciler.cli import main
+from reconciler.pipeline import source_texts as sources
 from tests.manifests.broken.making import MADE, SETTINGS, VOLUME, nobody, vanishing
 
 HERE = Path(__file__).parent

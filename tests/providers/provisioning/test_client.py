@@ -20,7 +20,7 @@ from reconciler.core.errors import (
     Unauthorized,
     Unreadable,
 )
-from reconciler.core.steps import PLATFORM
+from reconciler.core.steps import PLATFORM, Call, Method, Read
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.outcome import Verdict
 from reconciler.services.providers.client import ProviderClient
@@ -69,7 +69,7 @@ def verified(script: Script) -> Iterator[dict[str, Any]]:
 
 async def test_each_attempt_is_signed_anew() -> None:
     asked, script = client(reply(status=503), Lost("reset"), reply('{"status": "ready"}'))
-    await asked.read(PATH, "extension")
+    await asked.read(Read(PATH, "extension"))
     fields = list(verified(script))
     assert [each["nonce"] for each in fields] == ["nonce-1", "nonce-2", "nonce-3"]
     assert [each["url"] for each in fields] == ["https://acme.example/api/extensions/res_1"] * 3
@@ -80,20 +80,20 @@ async def test_each_attempt_is_signed_anew() -> None:
 async def test_reads_are_given_up_within_the_budget() -> None:
     asked, script = client(reply(status=503))
     with pytest.raises(PlatformError, match="answered 503 by provider acme"):
-        await asked.read(PATH, "extension")
+        await asked.read(Read(PATH, "extension"))
     assert script.clock.elapsed_s < 20
 
 
 @pytest.mark.parametrize("failure", [Lost("reset"), reply(status=503), reply(status=429)], ids=repr)
 async def test_a_mutation_is_sent_exactly_once(failure: Answer | Exception) -> None:
     asked, script = client(failure)
-    await asked.send("POST", "/extensions", {"name": "db"}, id_path="id")
+    await asked.send(Call("POST", "/extensions", {"name": "db"}), id_path="id")
     assert len(script.sent) == 1
 
 
 async def test_a_body_is_signed_with_its_parameters() -> None:
     asked, script = client(reply('{"id": "res_1", "config": {}}'))
-    await asked.send("POST", "/extensions", {"name": "db"}, id_path="id")
+    await asked.send(Call("POST", "/extensions", {"name": "db"}), id_path="id")
     (fields,) = verified(script)
     assert fields == {
         "name": "db",
@@ -114,7 +114,7 @@ async def test_values_of_config_leave_the_client_as_sensitive_only() -> None:
         "database_url": VALUE,
     }
     asked, _ = client(reply(json.dumps(body)))
-    outcome = await asked.send("POST", "/extensions", {}, id_path="id")
+    outcome = await asked.send(Call("POST", "/extensions", {}), id_path="id")
     assert (outcome.kind, outcome.id) == (Verdict.YES, "7")
     assert outcome.reply is not None
     assert outcome.reply.keys() == {"id", "name", "platform_app_name", "config"}
@@ -128,9 +128,11 @@ async def test_values_of_config_leave_the_client_as_sensitive_only() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize("status", [400, 401, 409, 422, 500])
-async def test_words_of_a_provider_about_a_provisioning_are_not_passed_on(method: str, status: int) -> None:
+async def test_words_of_a_provider_about_a_provisioning_are_not_passed_on(
+    method: Method, status: int
+) -> None:
     asked, _ = client(reply(json.dumps({"error": VALUE, "config": {"URL": VALUE}}), status=status))
-    outcome = await asked.send(method, PATH, {}, id_path=None)
+    outcome = await asked.send(Call(method, PATH, {}), id_path=None)
     assert outcome.message.startswith(f"status {status}")
     assert outcome.reply is None
     assert VALUE not in repr(outcome)
@@ -138,28 +140,28 @@ async def test_words_of_a_provider_about_a_provisioning_are_not_passed_on(method
 
 async def test_a_deletion_brings_no_reply() -> None:
     asked, _ = client(reply(json.dumps({"id": "res_1", "config": {"URL": VALUE}})))
-    outcome = await asked.send("DELETE", PATH, None, id_path=None)
+    outcome = await asked.send(Call("DELETE", PATH, None), id_path=None)
     assert (outcome.kind, outcome.reply) == (Verdict.YES, None)
 
 
 @pytest.mark.parametrize("status", [404, 410])
 async def test_one_that_is_gone_is_deleted(status: int) -> None:
     asked, _ = client(reply('{"error": "gone"}', status=status))
-    outcome = await asked.send("DELETE", PATH, None, id_path=None, accepts=("not_found", "gone"))
+    outcome = await asked.send(Call("DELETE", PATH, None), id_path=None, accepts=("not_found", "gone"))
     assert outcome.kind is Verdict.YES
 
 
 async def test_of_a_resource_only_known_fields_are_kept() -> None:
     body = {"id": "other", "status": "ready", "config": {"URL": VALUE}, "connection": VALUE}
     asked, _ = client(reply(json.dumps(body)))
-    (found,) = (await asked.read(PATH, "extension")).objects
+    (found,) = (await asked.read(Read(PATH, "extension"))).objects
     assert (found.id, found.status) == ("res_1", "ready")
     assert VALUE not in repr(found) + repr(found.model_dump())
 
 
 async def test_of_costs_secret_fields_are_hidden_and_amounts_are_not() -> None:
     asked, _ = client(reply(json.dumps({"total": {"value": 3}, "password": VALUE})))
-    (found,) = (await asked.read("/costs", "extension_costs")).objects
+    (found,) = (await asked.read(Read("/costs", "extension_costs"))).objects
     assert found.model_dump() == {"total": {"value": 3}, "password": "(sensitive)"}
 
 
@@ -182,7 +184,7 @@ async def test_of_costs_secret_fields_are_hidden_and_amounts_are_not() -> None:
 async def test_reads_that_fail(answer: Answer, failure: type[PlatformError]) -> None:
     asked, _ = client(answer)
     with pytest.raises(failure) as raised:
-        await asked.read(PATH, "extension")
+        await asked.read(Read(PATH, "extension"))
     assert type(raised.value) is failure
     assert VALUE not in str(raised.value)
 
@@ -191,7 +193,7 @@ async def test_reading_only_refuses_everything_else_before_it_is_sent() -> None:
     asked, script = client(reply("{}"), read_only=True)
     for method in ("POST", "PATCH", "DELETE"):
         with pytest.raises(Refused):
-            await asked.send(method, PATH, None, id_path=None)
+            await asked.send(Call(method, PATH, None), id_path=None)
     assert script.sent == []
 
 
@@ -199,9 +201,9 @@ async def test_reading_only_refuses_everything_else_before_it_is_sent() -> None:
 async def test_a_path_that_may_lead_elsewhere_is_refused(path: str) -> None:
     asked, script = client(reply("{}"))
     with pytest.raises(Refused):
-        await asked.read(path, "extension")
+        await asked.read(Read(path, "extension"))
     with pytest.raises(Refused):
-        await asked.send("DELETE", path, None, id_path=None)
+        await asked.send(Call("DELETE", path, None), id_path=None)
     assert script.sent == []
 
 
@@ -211,9 +213,9 @@ async def test_without_the_signing_secret_nothing_is_sent() -> None:
 
     asked, script = client(reply("{}"), secret=missing)
     with pytest.raises(NoSuchService, match="signing secret of ExtensionProvider/acme"):
-        await asked.read(PATH, "extension")
+        await asked.read(Read(PATH, "extension"))
     with pytest.raises(SecretUnavailable):
-        await asked.send("POST", "/extensions", {}, id_path="id")
+        await asked.send(Call("POST", "/extensions", {}), id_path="id")
     with pytest.raises(SecretUnavailable):
         asked.check()
     assert script.sent == []
@@ -221,7 +223,7 @@ async def test_without_the_signing_secret_nothing_is_sent() -> None:
 
 async def test_what_was_provably_not_sent_is_no() -> None:
     asked, _ = client(NotSent("cannot connect"))
-    assert (await asked.send("POST", "/extensions", {}, id_path="id")).kind is Verdict.NO
+    assert (await asked.send(Call("POST", "/extensions", {}), id_path="id")).kind is Verdict.NO
 
 
 async def test_logs_tell_the_provider_and_no_signature() -> None:
@@ -232,7 +234,7 @@ async def test_logs_tell_the_provider_and_no_signature() -> None:
     logger.setLevel(logging.DEBUG)
     try:
         with structlog.testing.capture_logs() as logs:
-            await asked.read(PATH, "extension")
+            await asked.read(Read(PATH, "extension"))
     finally:
         logger.setLevel(logging.NOTSET)
     (event,) = logs

@@ -13,6 +13,7 @@ from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.manifests.load import Loaded, load
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.settings import FILE_NAME, find_settings
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.reports.diagnostics import diagnostic_documents, render
 from reconciler.reports.documents import plan_document
@@ -20,7 +21,6 @@ from reconciler.reports.formats.text import render_plan
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Platform
 from reconciler.services.transport import HttpxTransport
-from reconciler.settings import FILE_NAME, find_settings
 from reconciler.state import open_store
 from tests.execution.stage import BASE_URL, TOKEN, Stage
 from tests.reliability.fuzz.mutation import LITERAL, ROOT, Files, make_files

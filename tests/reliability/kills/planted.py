@@ -80,6 +80,7 @@ def _outcome_not_recorded() -> None:
 
 def _lost_call_rolled_back() -> None:
     """What a lost create made is deleted, to be created again."""
+    from reconciler.core.steps import Call
     from reconciler.execution import open_intents
     from reconciler.execution.settling import Settlement
 
@@ -89,7 +90,7 @@ def _lost_call_rolled_back() -> None:
         settlement: Settlement = await settling(intent, *arguments, services=services, **named)
         if settlement.kind == "landed" and intent.creates:
             path = f"{intent.find.path}/{settlement.id}"
-            await services.platform.send("DELETE", path, None, id_path=None)
+            await services.platform.send(Call("DELETE", path, None), id_path=None)
             return Settlement("not_landed")
         return settlement
 

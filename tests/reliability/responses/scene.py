@@ -16,11 +16,11 @@ from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.settings import EXTENDED
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Platform
-from reconciler.settings import EXTENDED
 from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Time
 from tests.reliability.responses.line import Exchange, MutatingTransport, Mutator, Recorded

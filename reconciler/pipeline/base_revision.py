@@ -10,7 +10,7 @@ from reconciler.core.diagnostics import Diagnostic, Severity, warning
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.load import Loaded
 from reconciler.manifests.reading.compose import compose
-from reconciler.settings import ENVIRONMENT, Found, Settings
+from reconciler.pipeline.settings import ENVIRONMENT, ProjectSettings, Settings
 
 if TYPE_CHECKING:
     from reconciler.manifests.revisions.revision import Revision
@@ -21,7 +21,7 @@ _UNSEEN = (
 )
 
 
-def settings_before(found: Found, base: "Revision") -> tuple[Found, list[Diagnostic]]:
+def settings_before(found: ProjectSettings, base: "Revision") -> tuple[ProjectSettings, list[Diagnostic]]:
     """`found` with what `reconcile.yaml` said at `base` of manifests, overlays and environments' names.
 
     Without that file: what is so by default, or as now where there were no manifests then. With a warning

@@ -1,7 +1,7 @@
 """The project's settings: `reconcile.yaml`, found upwards from the working directory, and the environment."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -160,7 +160,7 @@ class Settings(_Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ProjectSettings:
     """The settings and the project's root: where `reconcile.yaml` stands, or else the working directory.
 
     `env`: the environment that the settings are for; "" for none. `secret_variables`: the variables that
@@ -204,7 +204,7 @@ def project_root(start: Path) -> Path:
         ) from failure
 
 
-def find_settings(start: Path, env: Mapping[str, str], environment: str = "") -> Found:
+def find_settings(start: Path, env: Mapping[str, str], environment: str = "") -> ProjectSettings:
     """The settings for `environment`, which need not exist ("": for none).
 
     Raises ManifestError for a bad file, ReconcilerError for a bad environment variable or name.
@@ -220,7 +220,20 @@ def find_settings(start: Path, env: Mapping[str, str], environment: str = "") ->
     variables = _secret_variables(settings)
     if environment:
         settings = _of_environment(settings, environment)
-    return Found(_with_environment(settings, env, environment), root, environment, variables)
+    return ProjectSettings(_with_environment(settings, env, environment), root, environment, variables)
+
+
+def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, where: str = "") -> None:
+    """Raises ReconcilerError when `name` is not `known`. `overlays`: the folder that holds theirs."""
+    if name in known:
+        return
+    hint = did_you_mean(name, known)
+    there = f"environments are {', '.join(known)}" if known else "there are none"
+    raise ReconcilerError(
+        f"there is no environment `{name}`{where}",
+        help=f"{f'{hint} ' if hint else ''}{there}; one is a folder such as "
+        f"{overlays}/{name} beside reconcile.yaml, or a section of its `environments`",
+    )
 
 
 def _secret_variables(settings: Settings) -> frozenset[str]:

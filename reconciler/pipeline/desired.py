@@ -7,27 +7,59 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.cli.sources import (
-    STDIN,
-    given_paths,
-    overlay_path,
-    read_stdin,
-    refuse_unknown_environment,
-    show_lines_of,
-)
 from reconciler.core.diagnostics import has_errors
-from reconciler.core.errors import ReconcilerError
-from reconciler.core.model import Address, StateRecord
+from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.reporter import Reporter
-from reconciler.manifests.files import read_files
+from reconciler.manifests.files import STDIN, read_files
 from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.validation.loader import Effective
+from reconciler.pipeline.project import Desired
+from reconciler.pipeline.settings import ProjectSettings, refuse_unknown_environment
+from reconciler.pipeline.source_texts import read_stdin, show_lines_of
 from reconciler.policies.moved import MovedSpec
-from reconciler.settings import Found
 
 if TYPE_CHECKING:
     from reconciler.manifests.revisions.changed import Changed
     from reconciler.manifests.revisions.revision import Revision
+
+
+def load_desired(
+    paths: Sequence[str],
+    found: ProjectSettings,
+    reporter: Reporter,
+    *,
+    ref: str | None = None,
+    changed_since: str | None = None,
+) -> Desired:
+    """The manifests at `paths`, or at the configured ones. Raises ManifestError when they hold errors.
+
+    `ref`, `changed_since`: see `read_manifests`.
+    """
+    found_manifests = read_manifests(paths, found, ref=ref, changed_since=changed_since, reporter=reporter)
+    loaded, focus = found_manifests.loaded, found_manifests.focus
+    if has_errors(loaded.diagnostics):
+        raise ManifestError("the manifests hold errors; nothing was changed", loaded.diagnostics)
+    if focus is not None:
+        count = sum(resource.address in focus for resource in loaded.resources)
+        reporter.note(
+            f"{count} of {len(loaded.resources)} resources changed since {changed_since}, "
+            "or depend on what did"
+        )
+    return Desired(
+        loaded.resources,
+        loaded.diagnostics,
+        found_manifests.selected,
+        loaded.policies,
+        focus,
+        found_manifests.declared,
+        found_manifests.declared.moved if paths else None,
+    )
+
+
+def load_policies(found: ProjectSettings, reporter: Reporter) -> Sequence[Resource]:
+    """What the configured manifests hold that owns no objects, such as providers, for verbs without PATHs."""
+    return load_desired((), found, reporter).policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +90,7 @@ class Manifests:
 
 def read_manifests(
     paths: Sequence[str],
-    found: Found,
+    found: ProjectSettings,
     *,
     ref: str | None = None,
     changed_since: str | None = None,
@@ -97,9 +129,9 @@ def read_manifests(
     selected = _selector(given, found, at, whole=not paths)
     if base is None:
         return Manifests(loaded, selected, _Elsewhere(found, at))
-    from reconciler.cli.before import settings_before, unseen_before
     from reconciler.manifests.revisions.changed import changed
     from reconciler.manifests.revisions.sources import SourceFiles
+    from reconciler.pipeline.base_revision import settings_before, unseen_before
 
     then, problems = settings_before(found, base)
     before = _before(given_paths(paths, then), then, base, whole=not paths)
@@ -108,9 +140,18 @@ def read_manifests(
     return Manifests(loaded, selected, _Elsewhere(found, at), changed(before, loaded, files.differ))
 
 
+def overlay_path(found: ProjectSettings) -> str:
+    """The folder of the environment's overlay, from the working directory."""
+    return os.path.relpath(found.root / found.overlay)
+
+
+def given_paths(paths: Sequence[str], found: ProjectSettings) -> list[str]:
+    return list(paths) or [os.path.relpath(found.root / path) for path in found.settings.manifests]
+
+
 def _load(
     given: Sequence[str],
-    found: Found,
+    found: ProjectSettings,
     at: "Revision | None",
     *,
     whole: bool,
@@ -131,14 +172,14 @@ def _load(
     )
 
 
-def _before(given: Sequence[str], found: Found, base: "Revision", *, whole: bool) -> Loaded:
+def _before(given: Sequence[str], found: ProjectSettings, base: "Revision", *, whole: bool) -> Loaded:
     """The manifests at `base`: none for an environment that did not exist then."""
     new = found.env and found.env not in found.settings.environments and not base.holds(found.overlay)
     return Loaded() if new else _load([path for path in given if path != "-"], found, base, whole=whole)
 
 
 def _selector(
-    given: Sequence[str], found: Found, at: "Revision | None", *, whole: bool
+    given: Sequence[str], found: ProjectSettings, at: "Revision | None", *, whole: bool
 ) -> Callable[[StateRecord], bool]:
     folders = [*given, overlay_path(found)] if found.env and whole else given
     return partial(_selected, found.root, folders, at)
@@ -171,7 +212,7 @@ class _Elsewhere:
     Files are read when that is asked, and each once.
     """
 
-    def __init__(self, found: Found, at: "Revision | None") -> None:
+    def __init__(self, found: ProjectSettings, at: "Revision | None") -> None:
         self._found = found
         self._at = at
         self._known: dict[str, _Declared] = {}

@@ -1,0 +1,71 @@
+"""What every `kind:` of a manifest declares, whether it owns objects (`Kind`) or nothing (`Policy`)."""
+
+from abc import ABC
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from reconciler.core.diagnostics import Diagnostic, Span
+from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Reference
+
+R = TypeVar("R")
+
+# An id that a manifest may give: one segment of a path that `services.machines.paths.check` lets pass.
+ID_PATTERN = r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*"
+TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"  # one line, for what goes into addresses and bodies
+
+
+class Spec(BaseModel):
+    """Base of all `spec` models: strict types, no unknown fields."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of `Spec` that can be compared.
+
+    `effect`: what changing it means (REFUSED: the platform cannot).
+    `source`: "live", or "record" for create-only fields that the platform never returns.
+    `help`: the recipe when it is refused. `equal` replaces `==` (want, live). `undo`: what brings a value
+    that moved from `before` to `after` back (REFUSED: nothing does), where the effect does not say it.
+    """
+
+    name: str
+    effect: Effect
+    source: Literal["live", "record"] = "live"
+    help: str = ""
+    equal: Callable[[Any, Any], bool] | None = None
+    undo: Callable[[FieldChange], Action] | None = None
+
+
+class ManifestKind(ABC):
+    """The shape of one `kind:`, and what else it can be asked: see `role`."""
+
+    name: ClassVar[str]
+    Spec: ClassVar[type[Spec]]
+    in_app: ClassVar[bool]  # addresses carry an app, and manifests need `metadata.app`
+    name_pattern: ClassVar[str] = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+    fields: ClassVar[tuple[Field, ...]] = ()
+    id_path: ClassVar[Path] = ("metadata", "id")  # where a manifest names an existing object
+    # What changing a field of `Spec` means that is not in `fields`, or one below it (`size_gb.min`).
+    remarks: ClassVar[Mapping[str, str]] = {}
+    example: ClassVar[Mapping[str, Any]] = {}  # a `spec`, for `reconcile explain`
+
+    def role(self, role: type[R]) -> R | None:
+        """This kind as `role`, a class such as those in `kinds.roles`; None: it does not have it."""
+        return self if isinstance(self, role) else None
+
+    def references(self, spec: Any, address: Address) -> Iterable[Reference]:
+        """The addresses whose values `spec` needs."""
+        return ()
+
+    def check(self, spec: Any, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+        """Problems that field types cannot express. `span(*path)` locates a value of the manifest.
+
+        `spec` may lack invalid fields, which are then their defaults; ask `model_fields_set` whether
+        something was written.
+        """
+        return ()

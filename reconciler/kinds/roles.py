@@ -1,0 +1,182 @@
+"""What only some kinds can be asked, each as one small class. A kind names its roles in its class line.
+
+    sends = kind.role(SendsSecret)
+    ref = sends.secret(resource) if sends is not None else None
+
+The functions at the end answer for every kind, with or without the role.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from reconciler.core.model import Address, Path, Relocation, Resource, StateRecord
+from reconciler.core.steps import PLATFORM, Read, SecretRef, Step
+from reconciler.kinds.base import Kind, Power, Subject
+from reconciler.kinds.declared import Declared
+from reconciler.kinds.manifest import ManifestKind
+
+
+class SendsSecret(ABC):
+    """Its manifests hold a secret value, or say where one comes from: they are never quoted."""
+
+    @abstractmethod
+    def secret(self, resource: Resource) -> SecretRef:
+        """The secret value that this resource sends, or signs with."""
+
+
+class SetsSecrets(ABC):
+    """It sets secrets of its app."""
+
+    @abstractmethod
+    def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
+        """Names of the app's secrets that this address sets, or has set: nobody else may set them."""
+
+
+class KeepsPower(ABC):
+    """It keeps a machine started or suspended."""
+
+    @abstractmethod
+    def power(self, address: Address, resource: Resource | None, record: StateRecord | None) -> Power | None:
+        """The power of the machine that the manifest, or else the record, keeps: restarts go by it."""
+
+
+class OnService(ABC):
+    """Its objects are not the platform's, but of the service that a manifest or record names."""
+
+    @abstractmethod
+    def service(self, spec: Any, record: StateRecord | None) -> str:
+        """The service that holds the object. `spec` is None when its manifest has left."""
+
+
+class Importable(Kind):
+    """An import can write manifests for its objects."""
+
+    id_form: ClassVar[str] = ""  # a pattern of the platform's ids, which tells them from names of apps
+    list_capability: ClassVar[str] = ""  # without it, `listing` answers None
+    import_when_asked: ClassVar[bool] = False  # an import of a whole app leaves these objects out
+
+    @abstractmethod
+    def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
+        """The GET that lists all objects of an app, or (outside apps) of an organization. None: nothing does.
+
+        Where `read_alone`, the list need not show more than ids and names.
+        """
+
+    @abstractmethod
+    def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
+        """A present live object in the words of a manifest.
+
+        `place`: its app or organization, "" where nobody knows it. `given`: what a field has when the
+        manifest is silent, where that is not the platform's default.
+        """
+
+
+class MadeFromOthers(ABC):
+    """Its objects may be copies of others: what they are made from tells them apart, and may be renamed."""
+
+    @abstractmethod
+    def fits(self, spec: Any, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
+        """Whether the recorded object may be the one that `spec` describes, beyond what `fields` tell.
+
+        `alias`: whether the address that a record holds may be the other one, in a manifest, by now.
+        """
+
+    @abstractmethod
+    def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
+        """What the record holds once the resources that it names have moved: `applied` itself if none has."""
+
+
+class NamesResources(ABC):
+    """Its manifests name other resources, or their apps, which an environment may have elsewhere."""
+
+    @abstractmethod
+    def follow(self, spec: Any, moved: Relocation) -> Iterable[tuple[Path, Any]]:
+        """What an environment that moves resources into other apps makes of names in a manifest.
+
+        A path and its value in this environment each; several values of one path: nobody can tell which.
+        """
+
+
+class TakesTime(ABC):
+    """Its objects are not at rest as soon as they are made."""
+
+    @abstractmethod
+    def settled(self, subject: Subject) -> Step:
+        """A step without a call that waits until the recorded object is there and at rest."""
+
+
+class Resumable(ABC):
+    """To make an object again goes on with the one that is half made."""
+
+    @abstractmethod
+    def is_open(self, subject: Subject) -> bool:
+        """Whether not all is known to be done that making the recorded object means."""
+
+
+class RecordsAnswers(ABC):
+    """Its record holds what an answer made of the fields sent."""
+
+    @abstractmethod
+    def held(self, record: StateRecord) -> Mapping[str, Any]:
+        """What the record says of the fields: what drift is measured against."""
+
+
+class HasDetails(ABC):
+    """`show` prints more of it than its own read tells."""
+
+    @abstractmethod
+    def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
+        """More GETs that `show` prints, by name."""
+
+
+def secret_of(kind: ManifestKind, resource: Resource) -> SecretRef | None:
+    """The secret value that `resource` sends, if any."""
+    sends = kind.role(SendsSecret)
+    return sends.secret(resource) if sends is not None else None
+
+
+def holds_secrets(kind: ManifestKind) -> bool:
+    """Whether values written in manifests of `kind` may be secret, and so are never shown."""
+    return kind.role(SendsSecret) is not None
+
+
+def secret_names(
+    kind: ManifestKind, resource: Resource | None, record: StateRecord | None
+) -> Collection[str]:
+    """Names of the app's secrets that this address sets, or has set."""
+    sets = kind.role(SetsSecrets)
+    return sets.secret_names(resource, record) if sets is not None else ()
+
+
+def service_of(kind: ManifestKind, spec: Any, record: StateRecord | None) -> str:
+    """The service that holds the object. `spec` is None when its manifest has left."""
+    elsewhere = kind.role(OnService)
+    return elsewhere.service(spec, record) if elsewhere is not None else PLATFORM
+
+
+def claim_of(kind: ManifestKind, id: str, spec: Any, record: StateRecord | None) -> str:
+    """What tells the object from all others: an id is unique within its service only."""
+    service = service_of(kind, spec, record)
+    return id if service == PLATFORM else f"{service}:{id}"
+
+
+def located(
+    kind: Kind,
+    address: Address,
+    id: str | None,
+    capabilities: frozenset[str],
+    spec: Any = None,
+    record: StateRecord | None = None,
+) -> Read | None:
+    """The kind's `read`, at the service that holds the object."""
+    read = kind.read(address, id, capabilities)
+    service = service_of(kind, spec, record)
+    return read if read is None or service == PLATFORM else replace(read, service=service)
+
+
+def is_remade(kind: Kind, subject: Subject) -> bool:
+    """Whether a recorded object that is not there is made again, without asking."""
+    resumable = kind.role(Resumable)
+    return kind.remake_missing or (resumable is not None and resumable.is_open(subject))

@@ -1,0 +1,111 @@
+"""The embedded sandbox: a project's own emulated platform, a process that ends with its user."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Resource
+from reconciler.core.reporter import Reporter
+from reconciler.services.transport import HttpxTransport
+
+SANDBOX_TOKEN = "sandbox"  # noqa: S105 - the default of `reconcile sandbox`; it protects nothing
+SANDBOX_CLOCK = "x600"
+SANDBOX_SETTLE_S = 1.0
+_READY = "listening on "
+
+
+@contextmanager
+def embedded_sandbox(db: Path) -> Iterator[str]:
+    """The address of the sandbox that keeps its world in `db`: the one that runs, or one that is started."""
+    from reconciler.sandbox import running_at
+
+    running = running_at(db)
+    while running is not None:
+        if _accepts(running):
+            yield running
+            return
+        time.sleep(0.05)  # it is ending: its command was killed a moment ago
+        running = running_at(db)
+    with _started_sandbox(db) as url:
+        yield url
+
+
+def _accepts(url: str) -> bool:
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 80), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _started_sandbox(db: Path) -> Iterator[str]:
+    """A sandbox process for this command: it ends when its stdin does, so it cannot outlive us."""
+    command = [sys.executable, "-m", "reconciler", "sandbox", "--port", "0", "--db", str(db)]
+    command += ["--clock", SANDBOX_CLOCK, "--profile", "extended", "--until-stdin-closes"]
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a Ctrl-C on the terminal is ours to handle first
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline().strip()
+        if not line.startswith(_READY):
+            raise ReconcilerError("the embedded sandbox did not start", help="see its message above")
+        yield line.removeprefix(_READY)
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()
+
+
+async def furnish(
+    transport: HttpxTransport, base_url: str, resources: Sequence[Resource], reporter: Reporter
+) -> None:
+    """What manifests name and cannot make: a person trying things out should not have to make it by hand."""
+    apps = sorted({resource.address.app for resource in resources if resource.address.app})
+    slugs = {getattr(resource.spec, "org_slug", None) for resource in resources} - {None}
+    named = {each.spec.id: each.address.app for each in resources if each.address.kind == "Machine"}
+    machines = {}
+    if named:
+        there = {each["id"] for each in (await _control(transport, base_url, "GET", "world"))["machines"]}
+        machines = {id: app for id, app in sorted(named.items()) if id not in there}
+    for name in apps:
+        await _control(transport, base_url, "POST", "apps", {"name": name})
+    for slug in sorted(map(str, slugs)):
+        await _control(transport, base_url, "POST", "apps", {"org_slug": slug})
+    for id, app in machines.items():
+        await _control(transport, base_url, "POST", "machines", {"app": app, "id": id})
+    made = [*apps, *(f"organization {slug}" for slug in sorted(map(str, slugs)))]
+    made += [f"machine {id}" for id in machines]
+    if made:
+        reporter.note(f"embedded sandbox at {base_url} with {', '.join(made)}")
+
+
+async def _control(
+    transport: HttpxTransport, base_url: str, method: str, verb: str, body: Mapping[str, Any] | None = None
+) -> Any:
+    """The answer of one of the emulator's control verbs."""
+    answer = await transport.request(
+        method,
+        f"{base_url}/_sandbox/{verb}",
+        headers={"content-type": "application/json"},
+        body=None if body is None else json.dumps(body).encode(),
+        deadline_s=10,
+    )
+    if answer.status != 200:
+        raise ReconcilerError(f"the embedded sandbox refused {verb}: {body}")
+    return json.loads(answer.body)

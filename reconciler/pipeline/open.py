@@ -1,0 +1,201 @@
+"""From settings and options to a Project: state, platform, providers and sources of secrets."""
+
+import getpass
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+
+from reconciler.core.clock import SystemClock
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Resource
+from reconciler.core.reporter import Reporter
+from reconciler.execution.limits import Limits
+from reconciler.kinds.roles import secret_of
+from reconciler.pipeline.embedded import (
+    SANDBOX_SETTLE_S,
+    SANDBOX_TOKEN,
+    embedded_sandbox,
+    furnish,
+)
+from reconciler.pipeline.project import Project
+from reconciler.pipeline.settings import ProjectSettings, Settings
+from reconciler.policies import find_policies
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.secrets.sources import Allowed, Sources
+from reconciler.services.client import Platform
+from reconciler.services.providers.client import ProviderClient
+from reconciler.services.transport import HttpxTransport
+from reconciler.state import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the shared options said."""
+
+    sandbox: bool = False
+    state_url: str | None = None
+    lock_timeout_s: float = 0.0
+    read_only: bool = False
+
+
+@asynccontextmanager
+async def open_project(
+    found: ProjectSettings,
+    options: Options,
+    reporter: Reporter,
+    resources: Sequence[Resource] = (),
+    policies: Sequence[Resource] = (),
+) -> AsyncIterator[Project]:
+    """`resources`: what the embedded sandbox must have apps, organizations and machines for.
+
+    `policies`: among them the providers that calls may go to.
+    """
+    settings, clock, sources = found.settings, SystemClock(), secret_sources(found)
+    async with open_providers(policies, sources, read_only=options.read_only) as providers:
+        with _base_url(found, options) as base_url:
+            transport = HttpxTransport(base_url)
+            store = open_store(
+                options.state_url or settings.state,
+                root=found.root,
+                clock=clock,
+                tell=reporter.note,
+                environment=found.env,
+            )
+            try:
+                if options.sandbox:
+                    await furnish(transport, base_url, resources, reporter)
+                yield Project(
+                    store=store,
+                    platform=Platform(
+                        transport,
+                        base_url,
+                        (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, settings),
+                        clock,
+                        rate_limit=settings.platform.rate_limit,
+                        user_agent=f"reconciler/{_version()}",
+                        read_only=options.read_only,
+                    ),
+                    capabilities=settings.capabilities,
+                    limits=_limits(settings, options),
+                    clock=clock,
+                    reporter=reporter,
+                    sources=sources,
+                    new_id=lambda: uuid.uuid4().hex,
+                    holder=holder(),
+                    lock_timeout_s=options.lock_timeout_s,
+                    providers=providers,
+                    environment=found.env,
+                )
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await transport.aclose()
+                    await store.close()
+
+
+@asynccontextmanager
+async def open_providers(
+    policies: Sequence[Resource], sources: Sources, *, read_only: bool
+) -> AsyncIterator[Mapping[str, ProviderClient]]:
+    """A client for each ExtensionProvider among `policies`, by name. Secrets are read when they sign."""
+    clock, lines = SystemClock(), []
+    providers = {}
+    try:
+        for resource in policies:
+            if resource.address.kind != "ExtensionProvider":
+                continue
+            spec, name = resource.spec, resource.address.name
+            lines.append(HttpxTransport(spec.base_url))
+            providers[name] = ProviderClient(
+                name,
+                lines[-1],
+                spec.base_url,
+                partial(_signing_secret, sources, resource),
+                clock,
+                new_nonce=lambda: uuid.uuid4().hex,
+                encoding=spec.signature_encoding,
+                user_agent=f"reconciler/{_version()}",
+                read_only=read_only,
+            )
+        yield providers
+    finally:
+        with anyio.CancelScope(shield=True):
+            for line in lines:
+                await line.aclose()
+
+
+def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
+    ref = secret_of(find_policies()[resource.address.kind], resource)
+    assert ref is not None
+    return sources.value(ref, lambda ref: None)
+
+
+def secret_sources(found: ProjectSettings) -> Sources:
+    """Where the secret values of one run come from, as the settings allow."""
+    secrets = found.settings.secrets
+    identity = secrets.age_identity_from
+    return Sources(
+        found.root,
+        os.environ,
+        Allowed(
+            identity_from=identity.ref() if identity is not None else None,
+            programs=tuple(secrets.exec),
+            withheld=("RECONCILE_TOKEN", *sorted(found.secret_variables)),
+        ),
+    )
+
+
+def holder() -> str:
+    """Who takes a lease, for whoever finds it taken."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # in a container, nobody may have this uid
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()} (pid {os.getpid()})"
+
+
+def _limits(settings: Settings, options: Options) -> Limits:
+    execution = settings.execution
+    chosen = "RECONCILE_SETTLE_S" in os.environ or "settle_s" in execution.model_fields_set
+    settle_s = execution.settle_s if chosen or not options.sandbox else SANDBOX_SETTLE_S
+    return Limits(execution.concurrency, execution.deadline_s, settle_s, execution.adopt_inferred)
+
+
+def _token(settings: Settings) -> str:
+    name = settings.platform.token_from.env
+    token = os.environ.get(name, "")
+    if not token:
+        raise ReconcilerError(
+            f"no token: the environment variable `{name}` is not set",
+            help="set it, or name another one in `platform.token_from` of reconcile.yaml",
+        )
+    return token
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("reconciler")
+
+
+@contextmanager
+def _base_url(found: ProjectSettings, options: Options) -> Iterator[str]:
+    if options.sandbox:
+        folder = found.private
+        for each in (folder.parent, folder) if found.env else (folder,):
+            each.mkdir(mode=0o700, exist_ok=True)
+        with embedded_sandbox(folder / "sandbox.db") as url:
+            yield url
+        return
+    if found.settings.platform.base_url is None:
+        raise ReconcilerError(
+            "no platform is configured",
+            help="set `platform.base_url` in reconcile.yaml (or RECONCILE_BASE_URL), "
+            "or pass --sandbox to use the embedded emulator",
+        )
+    yield found.settings.platform.base_url

@@ -1,0 +1,101 @@
+"""What a journal entry does to open intents, plans run and unclaimed objects: said here alone. Pure."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from reconciler.core.errors import StoreError
+from reconciler.state.codec import EntryColumns
+from reconciler.state.store import Event, JournalEntry
+
+IntentKey = tuple[str, str, int]  # run, step, attempt
+
+# PENDING closes too: the call succeeded, and only its wait is not over.
+CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
+
+Ref = TypeVar("Ref")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one entry does. `plan`: the id of one that is run from now on.
+
+    `unclaimed`: the id of an object that no record tracks; `claimed`: of one about which a person has
+    decided. Of the two, `claimed` comes second.
+    """
+
+    opens: IntentKey | None = None
+    closes: IntentKey | None = None
+    plan: str = ""
+    unclaimed: str = ""
+    claimed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View(Generic[Ref]):
+    """What a journal amounts to, oldest first. `Ref` is how its keeper names an entry, such as its row."""
+
+    open_intents: Mapping[IntentKey, Ref] = field(default_factory=dict)
+    plans_run: frozenset[str] = frozenset()
+    unclaimed: Mapping[str, Ref] = field(default_factory=dict)
+
+
+def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
+    """`view` once `entry`, which has this effect, stands in the journal.
+
+    Raises StoreError for an intent that is open already.
+    """
+    if effect.opens is not None:
+        if effect.opens in view.open_intents:
+            raise already_open(effect.opens)
+        return replace(view, open_intents={**view.open_intents, effect.opens: entry})
+    if effect.closes in view.open_intents:
+        return replace(view, open_intents=_without(view.open_intents, effect.closes))
+    if effect.plan:
+        return replace(view, plans_run=view.plans_run | {effect.plan})
+    if effect.unclaimed:
+        view = replace(view, unclaimed=_without(view.unclaimed, effect.unclaimed) | {effect.unclaimed: entry})
+    if effect.claimed:
+        view = replace(view, unclaimed=_without(view.unclaimed, effect.claimed))
+    return view
+
+
+def effect(entry: JournalEntry) -> Effect:
+    return _effect((entry.run, entry.step, entry.attempt), entry.event, lambda: entry.data)
+
+
+def effect_of_row(columns: EntryColumns) -> Effect:
+    """As `effect`, of an encoded entry. Raises ValueError for data that is not JSON, if it matters."""
+    run, event, _, _, step, attempt, data = columns
+    return _effect((run, step, attempt), event, lambda: json.loads(data))
+
+
+def changes_a_record(event: str) -> bool:
+    """Whether an entry of this event may have come with a change of its address's record."""
+    return event in CLOSING and event != Event.FAILED
+
+
+def already_open(key: IntentKey) -> StoreError:
+    run, step, attempt = key
+    return StoreError(
+        f"attempt {attempt} of step {step} in run {run} has begun already and its outcome is not known"
+    )
+
+
+def _effect(key: IntentKey, event: str, data: Callable[[], Mapping[str, Any]]) -> Effect:
+    """`data` is asked for where it matters only: an intent's is large."""
+    if event == Event.INTENT:
+        return Effect(opens=key)
+    if event in CLOSING:
+        return Effect(closes=key)
+    if event == Event.RUN_STARTED:
+        return Effect(plan=data().get("plan") or "")
+    if event == Event.DECIDED:
+        decided = data()
+        return Effect(unclaimed=decided.get("unclaimed") or "", claimed=decided.get("claimed") or "")
+    return Effect()
+
+
+def _without(known: Mapping[Any, Ref], key: object) -> dict[Any, Ref]:
+    return {each: entry for each, entry in known.items() if each != key}
