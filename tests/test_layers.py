@@ -139,7 +139,7 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
     [
         (
             "kinds/volume/kind.py",
-            "from reconciler.services.client import Platform",
+            "from reconciler.services.client import Client",
             "1: kinds imports services",
         ),
         ("planning/match.py", "import reconciler.manifests.load", "1: planning imports manifests"),

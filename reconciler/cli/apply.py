@@ -10,7 +10,6 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
-from reconciler.cli.again import here
 from reconciler.cli.failures import (
     DECIDE,
     DONE,
@@ -77,6 +76,7 @@ def command(
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
     from reconciler.pipeline.project import Desired
+    from reconciler.reports.advice import advise_plan
     from reconciler.reports.formats.text import render_plan
     from reconciler.services.registry import providers_of
 
@@ -94,8 +94,9 @@ def command(
 
     def show(plan: Plan) -> None:
         if output == "text":
+            plan = advise_plan(plan, options.of_this_run())
             unchanged = unchanged_in(plan, desired) if show_all else None
-            click.echo(here(render_plan(plan, look_here(), unchanged=unchanged)), nl=False)
+            click.echo(render_plan(plan, look_here(), unchanged=unchanged), nl=False)
             echo_diagnostics(plan.diagnostics)
 
     async def work(watch: Watch) -> "Applied":
@@ -166,25 +167,31 @@ def _confirmed() -> bool:
 
 
 def _report_refused(refused: "PlanRefused", show: Callable[[Plan], None], output: str) -> int:
+    from reconciler.reports.advice import advise, advise_plan
     from reconciler.reports.documents import apply_document
 
     if output == "json":
-        echo_json(apply_document(refused.plan, (), refused.plan.owed, diagnostics=refused.diagnostics))
+        run = options.of_this_run()
+        plan = advise_plan(refused.plan, run)
+        echo_json(apply_document(plan, (), plan.owed, diagnostics=advise(refused.diagnostics, run)))
     show(replace(refused.plan, diagnostics=refused.diagnostics))
-    click.echo(f"error: {here(refused.message)}", err=True)
+    click.echo(f"error: {refused.message}", err=True)
     return code_of(refused.diagnostics, FAILED)
 
 
 def _report(applied: "Applied", output: str) -> None:
     from reconciler.cli.pager import look_here
+    from reconciler.reports.advice import advise, advise_owed, advise_plan
     from reconciler.reports.documents import apply_document
     from reconciler.reports.formats.text import render_results
 
+    run = options.of_this_run()
+    owed = advise_owed(applied.owed, run)
     if output == "json":
-        told = (*applied.plan.diagnostics, *applied.notices)
-        echo_json(apply_document(applied.plan, applied.results, applied.owed, diagnostics=told))
+        told = advise((*applied.plan.diagnostics, *applied.notices), run)
+        echo_json(apply_document(advise_plan(applied.plan, run), applied.results, owed, diagnostics=told))
     elif applied.declined:
         click.echo("Not applied; nothing was changed.")
     elif applied.results:
-        click.echo(here(render_results(applied.results, applied.owed, look_here())), nl=False)
+        click.echo(render_results(applied.results, owed, look_here()), nl=False)
         echo_diagnostics(applied.notices)

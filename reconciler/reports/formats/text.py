@@ -16,6 +16,7 @@ from reconciler.moves.compare import LEFT
 from reconciler.reports.documents import shown, summarise
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.look import PLAIN, Look, Part, Tone
+from reconciler.reports.visible import visible
 
 _MARKS = {
     Action.CREATE: "+",
@@ -55,8 +56,6 @@ _VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "un
 # What touches an object that somebody may be using: its impact is always said.
 _TOUCHING = (Action.DELETE, Action.EXTEND, Action.UPDATE, Action.SUSPEND, Action.START, Action.RESTART)
 _WORTH_SAYING = tuple(action for action in Action if action is not Action.NOOP)
-
-_COMMAND = "`reconcile "
 
 Group = dict[str, list[str]]  # the lines of each app; "" is no app
 
@@ -153,7 +152,7 @@ def _retained_before(plan: Plan) -> set[Address]:
     return {
         change.address
         for change in plan.changes
-        if change.action is Action.RETAIN and change.address not in left and _COMMAND not in change.reason
+        if change.action is Action.RETAIN and change.address not in left and not change.advice
     }
 
 
@@ -250,7 +249,7 @@ def _owed_lines(look: Look, owed: Sequence[Owed]) -> list[str]:
         certainty = "" if item.certainty == "owed" else f" ({item.certainty} whether needed)"
         what = (f"{item.work}{certainty}", Tone.PAUSE)
         lines.append(look.line(2, ("*", Tone.PAUSE), f" {item.address}: ", what, f", because {item.because}"))
-        lines.append(f"      once done: reconcile resolve {item.address.quoted} --restarted")
+        lines += [f"      once done: {visible(str(each))}" for each in item.advice]
     return [*lines, ""]
 
 
