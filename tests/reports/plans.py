@@ -85,6 +85,7 @@ CHANGES = (
         reason="the platform API documents no delete: delete it by hand, then run "
         "`reconcile state forget Volume/shop/to-delete-by-hand`",
         id="vol_5",
+        advice=(command("state", "forget", volume("to-delete-by-hand")),),
     ),
     Change(
         volume("shrunk"),
