@@ -5,10 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from reconciler.cli.context import ENVIRONMENT, NO_PAGER
 from reconciler.core.advice import NO_OPTIONS, RunOptions
-
-ENVIRONMENT = "reconcile.env"  # of click's context: the name of the chosen environment, or ""
-NO_PAGER = "reconcile.no_pager"  # likewise: whether no pager is wanted
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

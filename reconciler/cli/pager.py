@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from reconciler.cli.options import NO_PAGER
+from reconciler.cli.context import NO_PAGER
 from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.visible import columns_of
 

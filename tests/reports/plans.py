@@ -30,6 +30,9 @@ from reconciler.core.steps import (
     Wait,
 )
 from reconciler.moves.compare import LEFT
+from reconciler.services.machines.wire.cluster import Cluster
+from reconciler.services.machines.wire.volume import Volume
+from reconciler.services.wire import one
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -107,7 +110,7 @@ STEPS = (
         ORDERS,
         Call("POST", "/v1/postgres", {"org_slug": "acme", "plan": "basic", "name": "orders"}),
         wait=Wait(
-            Read(Template(("/v1/postgres/", OutputRef(str(ORDERS), "id"))), "cluster"),
+            Read(Template(("/v1/postgres/", OutputRef(str(ORDERS), "id"))), one(Cluster)),
             Condition("status", any_of=("ready",), fails=("failed",)),
             1800,
         ),
@@ -127,7 +130,7 @@ STEPS = (
         volume("data", 1),
         Call("PUT", "/v1/apps/shop/volumes/vol_1/extend", {"size_gb": 20}),
         owes=RESTART,
-        wait=Wait(Read("/v1/apps/shop/volumes/vol_1", "volume"), Condition("size_gb", at_least=20), 600),
+        wait=Wait(Read("/v1/apps/shop/volumes/vol_1", one(Volume)), Condition("size_gb", at_least=20), 600),
     ),
     Step(
         f"{KEY}#set",
