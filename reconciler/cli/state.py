@@ -9,9 +9,9 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
-from reconciler.cli.again import here
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import prompting, run
+from reconciler.core import advice
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.visible import visible, visible_lines
 from reconciler.state import maintenance_of
@@ -84,12 +84,13 @@ def list_records(output: str, state_url: str | None) -> int:
         click.echo("nothing is recorded yet", err=True)
     for item in unclaimed:
         made = f", made by a call for {item['address']}, is in no record" if item["address"] else ""
+        forget = advice.command("state", "forget", "--unclaimed", item["id"])
         told = (
             f"unclaimed: {item['id']}{made}: {item['because']}\n"
             f"  = help: adopt it with `metadata.id: {item['id']}`, or delete it by hand and run\n"
-            f"    reconcile state forget --unclaimed {item['id']}"
+            f"    {forget.with_options(options.of_this_run())}"
         )
-        click.echo(visible_lines(here(told)), err=True)
+        click.echo(visible_lines(told), err=True)
     return DONE
 
 
@@ -236,7 +237,8 @@ def _echo_restored(done: Restored) -> None:
     click.echo(f"the damaged files are kept as {done.aside}")
     click.echo(f"salvaged: {done.salvaged} newer journal rows")
     for address in done.reopened:
-        click.echo(here(f"unknown again: {address}; `reconcile plan` says how it is settled"))
+        plan = advice.command("plan").with_options(options.of_this_run())
+        click.echo(f"unknown again: {address}; `{plan}` says how it is settled")
     if done.key != "kept":
         effect = "; every secret is set again by the next apply" if done.key == "new" else ""
         click.echo(f"fingerprint key: {done.key}{effect}")
@@ -338,4 +340,5 @@ def _with_store(
 def _nothing(message: str) -> Exception:
     from reconciler.core.errors import ReconcilerError
 
-    return ReconcilerError(message, help="`reconcile state list` shows what is")
+    listed = advice.command("state", "list")
+    return ReconcilerError(message, help=f"`{listed}` shows what is", advice=(listed,))

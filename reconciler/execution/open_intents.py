@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
+from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.core.errors import PlatformError
@@ -124,14 +125,14 @@ def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
     name = intent.applied.get("name", opened.address.name if opened.address else "")
     region = intent.applied.get("region")
     where = f" in {region}" if region else ""
-    quoted = opened.address.quoted if opened.address is not None else "ADDRESS"
+    address = opened.address if opened.address is not None else "ADDRESS"
+    ways = tuple(command("resolve", address, *answer) for answer in (("--adopt", "ID"), ("--not-created",)))
     return error(
         UNKNOWN_OUTCOME,
         f"the outcome of {intent.method} {intent.path} for `{opened.address}` is unknown "
         f"(`{name}`{where}, sent at {opened.at:%Y-%m-%d %H:%M:%S} UTC): {why}",
-        help="look on the platform, then run one of\n"
-        f"  reconcile resolve {quoted} --adopt ID\n"
-        f"  reconcile resolve {quoted} --not-created",
+        help=f"look on the platform, then run one of\n  {ways[0]}\n  {ways[1]}",
+        advice=ways,
     )
 
 

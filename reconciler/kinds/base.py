@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import (
     Action,
@@ -26,6 +27,7 @@ from reconciler.core.model import (
 from reconciler.core.steps import OutputRef, Read, Step, Template
 from reconciler.kinds.manifest import Field, ManifestKind
 from reconciler.kinds.nested import nested_changes
+from reconciler.services.wire import Shape
 
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
 
@@ -55,7 +57,7 @@ class Subject:
     live: Any  # a wire object, or None
     now: datetime
     capabilities: frozenset[str] = frozenset()
-    extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    extra: Mapping[Shape, Sequence[Any]] = field(default_factory=dict)
     fingerprint: str | None = None
     powers: Mapping[str, Power] = field(default_factory=dict)
     sets: Mapping[str, Sequence[Address]] = field(default_factory=dict)
@@ -93,7 +95,7 @@ class Moves:
     """What a kind says should happen to one subject: steps in order, and what they amount to.
 
     A step's `after` holds only what goes beyond "after the kind's previous step": planning adds that.
-    `settles`: what the record owes is not owed any more, without a call.
+    `settles`: what the record owes is not owed any more, without a call. `advice`: the reason's commands.
     """
 
     action: Action
@@ -103,6 +105,7 @@ class Moves:
     reason: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
     settles: bool = False
+    advice: tuple[Command, ...] = ()
 
 
 class Kind(ManifestKind):
@@ -117,6 +120,8 @@ class Kind(ManifestKind):
         False  # `read` asks for the object itself: its 404 means that it is not there
     )
     takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
+    # What it can use of the platform beside what the API documents: settings may name it.
+    capabilities: ClassVar[tuple[str, ...]] = ()
     unreadable: ClassVar[str] = "write-only"  # why `read` shows nothing
 
     def scope(self, spec: Any, address: Address) -> str:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import (
     SENSITIVE,
@@ -36,6 +37,8 @@ from reconciler.kinds.declared import Declared
 from reconciler.kinds.manifest import Field, Spec
 from reconciler.kinds.roles import Importable, NamesResources, SendsSecret, SetsSecrets
 from reconciler.kinds.source import ValueSource, check_source, source_ref
+from reconciler.services.machines.wire.secret import Secret
+from reconciler.services.wire import many
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
 
@@ -71,6 +74,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     in_app = True
     name_pattern = NAME
     remake_missing = True
+    capabilities = ("secrets.list", "secrets.delete")
     list_capability = "secrets.list"
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
     remarks: ClassVar = {
@@ -136,7 +140,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
         if self.list_capability not in capabilities:
             return None
-        return Read(f"/v1/apps/{segment(place)}/secrets", "secrets", sensitive=True)
+        return Read(f"/v1/apps/{segment(place)}/secrets", many(Secret), sensitive=True)
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         if not re.fullmatch(NAME, live.name):
@@ -198,10 +202,12 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
 
     def remove(self, subject: Subject) -> Moves:
         if "secrets.delete" not in subject.capabilities:
+            forget = command("state", "forget", subject.address)
             return Moves(
                 Action.RETAIN,
                 reason="the platform API documents no delete for secrets: unset it by hand, then run "
-                f"`reconcile state forget {subject.address.quoted}`",
+                f"`{forget}`",
+                advice=(forget,),
             )
         assert subject.record is not None
         name = subject.record.applied.get("name", subject.address.name)

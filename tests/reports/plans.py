@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Span, error, warning
 from reconciler.core.model import SENSITIVE, Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import (
@@ -17,6 +18,9 @@ from reconciler.core.steps import (
     Template,
     Wait,
 )
+from reconciler.services.machines.wire.cluster import Cluster
+from reconciler.services.machines.wire.volume import Volume
+from reconciler.services.wire import one
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -85,7 +89,7 @@ STEPS = (
         ORDERS,
         Call("POST", "/v1/postgres", {"org_slug": "acme", "plan": "basic", "name": "orders"}),
         wait=Wait(
-            Read(Template(("/v1/postgres/", OutputRef(str(ORDERS), "id"))), "cluster"),
+            Read(Template(("/v1/postgres/", OutputRef(str(ORDERS), "id"))), one(Cluster)),
             Condition("status", any_of=("ready",), fails=("failed",)),
             1800,
         ),
@@ -105,7 +109,7 @@ STEPS = (
         volume("data", 1),
         Call("PUT", "/v1/apps/shop/volumes/vol_1/extend", {"size_gb": 20}),
         owes=RESTART,
-        wait=Wait(Read("/v1/apps/shop/volumes/vol_1", "volume"), Condition("size_gb", at_least=20), 600),
+        wait=Wait(Read("/v1/apps/shop/volumes/vol_1", one(Volume)), Condition("size_gb", at_least=20), 600),
     ),
     Step(
         f"{KEY}#set",
@@ -116,9 +120,14 @@ STEPS = (
     Step(f"{volume('unwanted')}#delete", volume("unwanted"), Call("DELETE", "/v1/apps/shop/volumes/vol_9")),
 )
 
+
+def _done(name: str) -> tuple[Command, ...]:
+    return (command("resolve", volume(name), "--restarted"),)
+
+
 OWED = (
-    Owed(volume("data"), "restart", "extended from 5 to 10 GB", "owed"),
-    Owed(volume("logs"), "restart", "extended from 1 to 2 GB", "unknown"),
+    Owed(volume("data"), "restart", "extended from 5 to 10 GB", "owed", _done("data")),
+    Owed(volume("logs"), "restart", "extended from 1 to 2 GB", "unknown", _done("logs")),
 )
 
 DIAGNOSTICS = (

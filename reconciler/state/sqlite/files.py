@@ -11,11 +11,14 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import database, schema
 
 KEY_BYTES = 32
+
+_RESTORE = command("state", "restore")
 
 
 def state_exists(path: Path) -> bool:
@@ -32,8 +35,8 @@ def state_exists(path: Path) -> bool:
     if any(backups.glob("*.db")):
         raise StoreError(
             f"the state {path} is gone, but its backups in {backups.name} are there",
-            help="`reconcile state restore` brings the newest good one back; to start without a state, "
-            "move them away",
+            help=f"`{_RESTORE}` brings the newest good one back; to start without a state, move them away",
+            advice=(_RESTORE,),
         )
     return False
 
@@ -83,7 +86,8 @@ def read_key(path: Path) -> bytes | None:
     if len(key) != KEY_BYTES:
         raise StoreError(
             f"{path} does not hold a fingerprint key of {KEY_BYTES} bytes",
-            help="`reconcile state restore` brings it back from a backup",
+            help=f"`{_RESTORE}` brings it back from a backup",
+            advice=(_RESTORE,),
         )
     return key
 

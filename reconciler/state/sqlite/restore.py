@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from reconciler.core.advice import Command, command
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
@@ -27,16 +28,19 @@ from reconciler.state.sqlite.salvage import Salvage, salvage
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored
 
 
-def way_out(path: Path) -> str:
-    """What to do about damage: the newest good backup, and the command that brings it back."""
+def way_out(path: Path) -> tuple[str, Command]:
+    """What to do about damage: the newest good backup, and the command of the text that brings it back."""
     backup = backups.newest_good(path)
     if backup is None:
-        return "there is no good backup beside it: keep the file, and `reconcile state restore FILE` with one"
+        bring = command("state", "restore", "FILE")
+        return f"there is no good backup beside it: keep the file, and `{bring}` with one", bring
+    bring = command("state", "restore")
     made = f"{backup.at:%Y-%m-%d %H:%M:%S} UTC"
-    return (
-        f"the newest good backup is of {made}; `reconcile state restore` brings it back,"
+    text = (
+        f"the newest good backup is of {made}; `{bring}` brings it back,"
         " with what the damaged file still proves"
     )
+    return text, bring
 
 
 def restore(
@@ -260,7 +264,7 @@ def _lost(found: Salvage, base: Checks, seen: checks.Seen | None, at: datetime, 
     what = f"{len(missing)} journal rows" if missing else "perhaps the newest journal rows"
     return (
         f"{what} between {since} and {until} cannot be read: "
-        "look on the platform for objects made since then that `reconcile state list` does not show"
+        f"look on the platform for objects made since then that `{command('state', 'list')}` does not show"
     )
 
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
+from reconciler.core.advice import Command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
@@ -231,7 +232,7 @@ class SqliteStore:
             what = "missing" if key is None else "not the one that secrets were fingerprinted with"
             raise Damaged(f"{files.key_path(self._path).name} is {what}")
 
-    def _way_out(self) -> str:
+    def _way_out(self) -> tuple[str, Command]:
         return restore.way_out(self._path)
 
     def _fingerprint_key(self) -> bytes:
