@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from reconciler.cli.options import ENVIRONMENT
 from reconciler.core.diagnostics import Diagnostic
 
 # Verbs that act on, or tell of, one environment's objects; the first ones also take --sandbox.
@@ -29,7 +28,7 @@ def here(text: str) -> str:
     context = click.get_current_context(silent=True)
     if context is None:
         return text
-    env, state = context.meta.get(ENVIRONMENT, ""), context.params.get("state_url")
+    env, state = context.params.get("env", ""), context.params.get("state_url")
     shown = state if state and state.startswith("sqlite:") else ""  # others may hold a password
     given = [*(("--env", env) if env else ()), *(("--state", shown) if shown else ())]
     chosen = f" {shlex.join(given)}" if given else ""

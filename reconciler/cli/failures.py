@@ -11,9 +11,9 @@ import click
 from reconciler.cli.again import document_here, here, told_here
 from reconciler.cli.options import refuse_empty_options
 from reconciler.cli.signals import Interrupted
+from reconciler.cli.sources import texts_here
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
-from reconciler.pipeline.source_texts import read_line
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.documents import failure_document
 from reconciler.reports.visible import visible_lines
@@ -34,7 +34,7 @@ def echo_json(document: Any) -> None:
 
 def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
     if diagnostics:
-        click.echo(render(told_here(diagnostics), read_line), err=True, nl=False)
+        click.echo(render(told_here(diagnostics), texts_here().line), err=True, nl=False)
         if sys.stderr.isatty():
             click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
 

@@ -5,8 +5,6 @@ from typing import Any, TypeVar
 
 import click
 
-ENVIRONMENT = "reconcile.env"  # of click's context: the name of the chosen environment, or ""
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 output = click.option(
@@ -78,23 +76,14 @@ changed_since = click.option(
 )
 
 
-def environment(function: Function) -> Function:
-    """`--env`, which `sources.settings_here` asks for: no verb needs to hand it on."""
-
-    def remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
-        if value == "":  # only on the command line: an empty variable counts as none
-            raise empty_option(option)
-        context.meta[ENVIRONMENT] = value or ""
-
-    return click.option(
-        "--env",
-        metavar="NAME",
-        envvar="RECONCILE_ENV",
-        expose_value=False,
-        callback=remember,
-        shell_complete=_environments,
-        help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
-    )(function)
+environment = click.option(
+    "--env",
+    metavar="NAME",
+    envvar="RECONCILE_ENV",
+    default="",
+    shell_complete=_environments,
+    help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
+)
 
 
 def state(function: Function) -> Function:

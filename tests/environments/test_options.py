@@ -36,8 +36,7 @@ def test_an_advised_command_gets_those_options_of_the_run_that_it_takes(
     takes = {option for param in command.params for option in param.opts}
     if verb not in ("validate", "build", "graph"):  # they tell of manifests: nothing is read or written there
         with click.Context(command) as context:
-            context.meta["reconcile.env"] = "prod"
-            context.params |= {"state_url": "sqlite:of prod.db", "sandbox": True}
+            context.params |= {"env": "prod", "state_url": "sqlite:of prod.db", "sandbox": True}
             told = here(f"run `reconcile {verb} Volume/shop/data`")
         given = " --env prod --state 'sqlite:of prod.db'" if "--state" in takes else ""
         given += " --sandbox" if "--sandbox" in takes else ""

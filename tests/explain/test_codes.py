@@ -11,7 +11,8 @@ IMPORTS = "from reconciler.core.diagnostics import UNKNOWN, Diagnostic, error, w
 
 
 def codes_in(folder: Path, source: str) -> list[str]:
-    (folder / "diagnostics.py").write_text('UNKNOWN = "unknown"\n', encoding="utf-8")
+    (folder / "core").mkdir(exist_ok=True)
+    (folder / "core/diagnostics.py").write_text('UNKNOWN = "unknown"\n', encoding="utf-8")
     (folder / "module.py").write_text(IMPORTS + dedent(source), encoding="utf-8")
     return sorted(find_codes(folder))
 
