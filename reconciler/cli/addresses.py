@@ -179,7 +179,10 @@ def _address(manifest: Any) -> Address | None:
 
 
 def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
-    from reconciler.state.sqlite.glance import recorded_addresses
+    import anyio
+
+    from reconciler.core.clock import SystemClock
+    from reconciler.state import open_store
 
     root = _root()
     url = state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state")
@@ -192,7 +195,18 @@ def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
             url = find_settings(root, os.environ, environment).settings.state
         except ReconcilerError:
             return []
-    return recorded_addresses(url, root)
+
+    async def ids() -> Sequence[Address]:
+        store = open_store(url, root=root, clock=SystemClock(), environment=environment)
+        try:
+            return list((await store.load(())).ids)
+        finally:
+            await store.close()
+
+    try:
+        return anyio.run(ids)
+    except ReconcilerError:
+        return []
 
 
 def _root() -> Path:

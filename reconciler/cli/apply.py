@@ -10,7 +10,6 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
-from reconciler.cli.again import here
 from reconciler.cli.failures import (
     DECIDE,
     DONE,
@@ -136,10 +135,12 @@ def load_saved(file: Path) -> Plan:
 
 
 def _show(plan: Plan, output: str) -> None:
+    from reconciler.reports.advice import advise_plan
     from reconciler.reports.formats.text import render_plan
 
     if output == "text":
-        click.echo(here(render_plan(plan)), nl=False)
+        plan = advise_plan(plan, options.of_this_run())
+        click.echo(render_plan(plan), nl=False)
         echo_diagnostics(plan.diagnostics)
 
 
@@ -166,25 +167,31 @@ def _confirmed() -> bool:
 
 
 def _report_refused(refused: "PlanRefused", output: str) -> int:
+    from reconciler.reports.advice import advise, advise_plan
     from reconciler.reports.documents import apply_document
 
     if output == "json":
-        echo_json(apply_document(refused.plan, (), refused.plan.owed, diagnostics=refused.diagnostics))
+        run = options.of_this_run()
+        plan = advise_plan(refused.plan, run)
+        echo_json(apply_document(plan, (), plan.owed, diagnostics=advise(refused.diagnostics, run)))
     else:
         _show(replace(refused.plan, diagnostics=refused.diagnostics), output)
-    click.echo(f"error: {here(refused.message)}", err=True)
+    click.echo(f"error: {refused.message}", err=True)
     return code_of(refused.diagnostics, FAILED)
 
 
 def _report(applied: "Applied", output: str) -> None:
+    from reconciler.reports.advice import advise, advise_owed, advise_plan
     from reconciler.reports.documents import apply_document
     from reconciler.reports.formats.text import render_results
 
+    run = options.of_this_run()
+    owed = advise_owed(applied.owed, run)
     if output == "json":
-        told = (*applied.plan.diagnostics, *applied.notices)
-        echo_json(apply_document(applied.plan, applied.results, applied.owed, diagnostics=told))
+        told = advise((*applied.plan.diagnostics, *applied.notices), run)
+        echo_json(apply_document(advise_plan(applied.plan, run), applied.results, owed, diagnostics=told))
     elif applied.declined:
         click.echo("Not applied; nothing was changed.")
     elif applied.results:
-        click.echo(here(render_results(applied.results, applied.owed)), nl=False)
+        click.echo(render_results(applied.results, owed), nl=False)
         echo_diagnostics(applied.notices)

@@ -8,7 +8,6 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
-from reconciler.cli.again import here
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -19,6 +18,7 @@ from reconciler.cli.failures import (
     reports_failures,
 )
 from reconciler.cli.signals import run
+from reconciler.core import advice
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.model import Address
 from reconciler.core.steps import Plan
@@ -119,13 +119,15 @@ def _report(
     plan: Plan, output: str, told: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
 ) -> int:
     """Print the drift of `plan`; its exit code. `told` (text) or `more` (JSON) goes with it."""
+    from reconciler.reports.advice import advise_plan
     from reconciler.reports.documents import drift_document
     from reconciler.reports.formats.text import render_drift
 
+    plan = advise_plan(plan, options.of_this_run())
     if output == "json":
         echo_json(drift_document(plan) | (more or {}))
     else:
-        click.echo(here(render_drift(plan, only_new=only_new) + told), nl=False)
+        click.echo(render_drift(plan, only_new=only_new) + told, nl=False)
         echo_diagnostics(plan.diagnostics)
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if plan.changes else DONE)
@@ -155,7 +157,7 @@ def _accept(
         if each.span is None or (each.span.file, each.span.line, each.span.column) not in replaced
     ]
     plan = replace(drift.plan, diagnostics=(*told, *refusals, *done.remarks))
-    _report(plan, output, render_acceptance(done, paths), acceptance_document(done))
+    _report(plan, output, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)
 
@@ -180,7 +182,8 @@ def _only_new(drift: "Drift", found: ProjectSettings, output: str) -> int:
     baseline = load_baseline(file, drift.plan.lineage)
     if baseline is None:
         more = {"baseline": {"file": str(file), "saved_at": None, "known": 0}}
-        told = "No baseline yet: all of it is new. To make one: reconcile drift --save-baseline\n"
+        save = advice.command("drift", "--save-baseline").with_options(options.of_this_run())
+        told = f"No baseline yet: all of it is new. To make one: {save}\n"
         return _report(drift.plan, output, told, more)
     plan, known = only_new(drift, baseline)
     saved_at = baseline.saved_at

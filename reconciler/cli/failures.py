@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from reconciler.cli.again import document_here, here, told_here
-from reconciler.cli.options import refuse_empty_options
+from reconciler.cli.options import of_this_run, refuse_empty_options
 from reconciler.cli.signals import Interrupted
 from reconciler.cli.sources import texts_here
+from reconciler.core.advice import spell
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
+from reconciler.reports.advice import advise
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.documents import failure_document
 from reconciler.reports.visible import visible_lines
@@ -27,14 +28,14 @@ def first_of(*codes: int) -> int:
 
 
 def echo_json(document: Any) -> None:
-    text = json.dumps(document_here(document), ensure_ascii=False, indent=2, default=str)
+    text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
     # A file's name may be no text; half a surrogate pair is written as JSON escapes it.
     click.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
     if diagnostics:
-        click.echo(render(told_here(diagnostics), texts_here().line), err=True, nl=False)
+        click.echo(render(advise(diagnostics, of_this_run()), texts_here().line), err=True, nl=False)
         if sys.stderr.isatty():
             click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
 
@@ -71,15 +72,16 @@ def report_interrupted(interrupted: Interrupted, told: str, *, as_json: bool) ->
 
 def report_failure(failure: ReconcilerError, *, as_json: bool) -> int:
     """Tell of `failure`; returns the exit code."""
+    run = of_this_run()
     diagnostics = failure.diagnostics if isinstance(failure, ManifestError | Refused) else ()
     if as_json:
-        told = diagnostics or (error("failed", failure.message, help=failure.help),)
-        echo_json(failure_document(failure.message, told))
+        told = diagnostics or (error("failed", failure.message, help=failure.help, advice=failure.advice),)
+        echo_json(failure_document(failure.message, advise(told, run)))
     else:
         echo_diagnostics(diagnostics)
-    click.echo(f"error: {visible_lines(here(failure.message))}", err=True)
+    click.echo(f"error: {visible_lines(spell(failure.message, failure.advice, run))}", err=True)
     if failure.help:
-        click.echo(f"  = help: {visible_lines(here(failure.help))}", err=True)
+        click.echo(f"  = help: {visible_lines(spell(failure.help, failure.advice, run))}", err=True)
     if isinstance(failure, Locked):
         return LOCKED
     return code_of(diagnostics, FAILED)

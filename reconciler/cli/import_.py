@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import options
-from reconciler.cli.again import here
 from reconciler.cli.failures import (
     DONE,
     FAILED,
@@ -21,6 +20,7 @@ from reconciler.cli.failures import (
     report_failure,
     reports_failures,
 )
+from reconciler.core.advice import spell
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 
@@ -233,6 +233,7 @@ def _report(
     dry_run: bool,
 ) -> None:
     from reconciler.manifests.files import name_of
+    from reconciler.reports.advice import advise
     from reconciler.reports.importing import File, import_document, render_import
 
     files = [
@@ -244,10 +245,12 @@ def _report(
         )
         for each in planned
     ]
+    run = options.of_this_run()
+    skipped = [replace(each, reason=spell(each.reason, each.advice, run)) for each in unmanaged.skipped]
     if output == "json":
-        echo_json(import_document(files, unmanaged.skipped, unmanaged.diagnostics, dry_run=dry_run))
+        problems = advise(unmanaged.diagnostics, run)
+        echo_json(import_document(files, skipped, problems, dry_run=dry_run))
     else:
         told = unmanaged.told
-        skipped = [replace(each, reason=here(each.reason)) for each in unmanaged.skipped]
         click.echo(render_import(files, skipped, told=told, dry_run=dry_run), nl=False)
         echo_diagnostics(unmanaged.diagnostics)

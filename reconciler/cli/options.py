@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from reconciler.core.advice import NO_OPTIONS, RunOptions
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 output = click.option(
@@ -22,6 +24,19 @@ lock_timeout = click.option(
 )
 auto_approve = click.option("--auto-approve", is_flag=True, help="Do not ask.")
 _state = click.option("--state", "state_url", metavar="URL", help="State to use, such as sqlite:PATH.")
+
+
+def of_this_run() -> RunOptions:
+    """What a command that a text advises must be given, too."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return NO_OPTIONS
+    state = context.params.get("state_url") or ""
+    return RunOptions(
+        env=context.params.get("env", ""),
+        state=state if state.startswith("sqlite:") else "",  # others may hold a password
+        sandbox=bool(context.params.get("sandbox")),
+    )
 
 
 def empty_option(option: click.Parameter) -> click.UsageError:

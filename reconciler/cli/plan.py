@@ -1,14 +1,12 @@
 """`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
 
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from reconciler.cli import options
-from reconciler.cli.again import here
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -21,6 +19,7 @@ from reconciler.cli.failures import (
     reports_failures,
 )
 from reconciler.cli.signals import run
+from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Action
 from reconciler.core.steps import Plan
@@ -53,6 +52,7 @@ def command(
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan
+    from reconciler.reports.advice import advise_plan
     from reconciler.reports.documents import plan_document
     from reconciler.reports.formats.text import render_plan
 
@@ -68,14 +68,17 @@ def command(
     savable = not has_errors(plan.diagnostics)
     if out is not None and savable:
         _save(plan, out)
+    plan = advise_plan(plan, options.of_this_run())
     if output == "json":
         echo_json(plan_document(plan))
     else:
-        click.echo(here(render_plan(plan)), nl=False)
+        click.echo(render_plan(plan), nl=False)
         echo_diagnostics(plan.diagnostics)
     if out is not None:
-        told = here(f"Saved the plan: reconcile apply --plan {shlex.quote(str(out))}")
-        click.echo(told if savable else "error: a plan with errors is not saved", err=True)
+        run_it = advice.command("apply", "--plan", out).with_options(options.of_this_run())
+        click.echo(
+            f"Saved the plan: {run_it}" if savable else "error: a plan with errors is not saved", err=True
+        )
     return exit_code(plan, detailed=detailed_exitcode)
 
 

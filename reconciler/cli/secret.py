@@ -13,6 +13,8 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import run
+from reconciler.core import advice
+from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 
@@ -30,9 +32,10 @@ _NO_ARGUMENT = (
     "an argument or option is unknown, and not repeated here: it may be the value. The value is read from "
     "standard input; one that was an argument is in the shell's history now: take another one"
 )
+_KEYGEN = advice.command("secret", "keygen", "FILE")
 _NO_RECIPIENTS = (
     "give --to age1…, or `secrets: {age_recipients: [age1…]}` in reconcile.yaml; "
-    "`reconcile secret keygen FILE` makes a key, and prints its recipient"
+    f"`{_KEYGEN}` makes a key, and prints its recipient"
 )
 
 
@@ -67,7 +70,9 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None,
         raise click.UsageError(_NO_ARGUMENT, context)
     chosen = list(recipients) or settings_here().settings.secrets.age_recipients
     if not chosen:
-        raise ReconcilerError("nobody to encrypt to: no recipient is given", help=_NO_RECIPIENTS)
+        raise ReconcilerError(
+            "nobody to encrypt to: no recipient is given", help=_NO_RECIPIENTS, advice=(_KEYGEN,)
+        )
     age.encrypt(b"", chosen)  # what is wrong is told before a person types the value
     if out is not None:
         _refuse_other_files(out)
@@ -158,7 +163,8 @@ def fingerprint(addresses: Sequence[Address], env: str, output: str, state_url: 
         echo_json({"format_version": "1", "secrets": [_document(each) for each in shown]})
     else:
         for each in shown:
-            why = f" ({each.problem})" if each.problem else ""
+            problem = spell(each.problem, each.advice, options.of_this_run())
+            why = f" ({problem})" if problem else ""
             click.echo(f"{each.address}  {each.fingerprint or '-'}  {_WORDS[each.comparison]}{why}")
         if not shown:
             click.echo("the manifests hold no secret", err=True)

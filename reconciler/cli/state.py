@@ -9,11 +9,12 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
-from reconciler.cli.again import here
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.cli.signals import prompting, run
+from reconciler.core import advice
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.visible import visible, visible_lines
+from reconciler.state import maintenance_of
 from reconciler.state.store import JournalEntry, Restored, State, Store
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def init(take_over: bool, output: str, env: str, state_url: str | None) -> int:
         if not environment:
             raise click.UsageError("--take-over: say with --env whose it becomes")
         taken = _with_store(
-            env, state_url, lambda store: store.take_over(environment, by=holder()), environment=""
+            env,
+            state_url,
+            lambda store: maintenance_of(store).take_over(environment, by=holder()),
+            environment="",
         )
 
     async def work(store: Store) -> tuple[bool, str]:
@@ -83,12 +87,13 @@ def list_records(output: str, env: str, state_url: str | None) -> int:
         click.echo("nothing is recorded yet", err=True)
     for item in unclaimed:
         made = f", made by a call for {item['address']}, is in no record" if item["address"] else ""
+        forget = advice.command("state", "forget", "--unclaimed", item["id"])
         told = (
             f"unclaimed: {item['id']}{made}: {item['because']}\n"
             f"  = help: adopt it with `metadata.id: {item['id']}`, or delete it by hand and run\n"
-            f"    reconcile state forget --unclaimed {item['id']}"
+            f"    {forget.with_options(options.of_this_run())}"
         )
-        click.echo(visible_lines(here(told)), err=True)
+        click.echo(visible_lines(told), err=True)
     return DONE
 
 
@@ -186,7 +191,9 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None) -> int:
     """Free a scope (an app, or org/SLUG) whose holder hangs. A holder that died frees its scopes itself."""
     from reconciler.pipeline.open import holder
 
-    told = _with_store(env, state_url, lambda store: store.unlock(scope, force=force, by=holder()))
+    told = _with_store(
+        env, state_url, lambda store: maintenance_of(store).unlock(scope, force=force, by=holder())
+    )
     click.echo(f"{scope}: {told}")
     return DONE
 
@@ -198,7 +205,7 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None) -> int:
 @reports_failures
 def backup(file: Path | None, output: str, env: str, state_url: str | None) -> int:
     """Copy the state to FILE, or among the backups that every apply makes, and verify the copy."""
-    made = _with_store(env, state_url, lambda store: store.backup(file))
+    made = _with_store(env, state_url, lambda store: maintenance_of(store).backup(file))
     if output == "json":
         echo_json({"format_version": "1", "backup": str(made)})
     else:
@@ -226,7 +233,9 @@ def restore(file: Path | None, auto_approve: bool, output: str, env: str, state_
         if not sure:
             click.echo("nothing was changed", err=True)
             return FAILED
-    done: Restored = _with_store(env, state_url, lambda store: store.restore(file, by=holder()))
+    done: Restored = _with_store(
+        env, state_url, lambda store: maintenance_of(store).restore(file, by=holder())
+    )
     if output == "json":
         echo_json(_restored_document(done))
     else:
@@ -241,7 +250,8 @@ def _echo_restored(done: Restored) -> None:
     click.echo(f"the damaged files are kept as {done.aside}")
     click.echo(f"salvaged: {done.salvaged} newer journal rows")
     for address in done.reopened:
-        click.echo(here(f"unknown again: {address}; `reconcile plan` says how it is settled"))
+        plan = advice.command("plan").with_options(options.of_this_run())
+        click.echo(f"unknown again: {address}; `{plan}` says how it is settled")
     if done.key != "kept":
         effect = "; every secret is set again by the next apply" if done.key == "new" else ""
         click.echo(f"fingerprint key: {done.key}{effect}")
@@ -338,4 +348,5 @@ def _with_store(
 def _nothing(message: str) -> Exception:
     from reconciler.core.errors import ReconcilerError
 
-    return ReconcilerError(message, help="`reconcile state list` shows what is")
+    listed = advice.command("state", "list")
+    return ReconcilerError(message, help=f"`{listed}` shows what is", advice=(listed,))

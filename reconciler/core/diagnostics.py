@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from reconciler.core.advice import Command
+
 UNKNOWN_OUTCOME = "unknown-outcome"  # the code of a question that only a person can answer: exit 3
 
 
@@ -41,8 +43,9 @@ class Span(NamedTuple):
 class Diagnostic:
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
-    `label` is what stands beside the caret, `help` the way out. `hide_source`: the line may hold
-    a secret, so no report prints it, as if the span itself said so; ask `hidden`.
+    `label` is what stands beside the caret, `help` the way out; `advice`: the commands in these texts.
+    `hide_source`: the line may hold a secret, so no report prints it, as if the span itself said so; ask
+    `hidden`.
     """
 
     code: str
@@ -53,6 +56,7 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
     help: str = ""
     hide_source: bool = False
+    advice: tuple[Command, ...] = ()
 
     @property
     def hidden(self) -> bool:
@@ -68,8 +72,9 @@ def error(
     label: str = "",
     notes: tuple[str, ...] = (),
     help: str = "",
+    advice: tuple[Command, ...] = (),
 ) -> Diagnostic:
-    return Diagnostic(code, Severity.ERROR, message, span, label, notes, help)
+    return Diagnostic(code, Severity.ERROR, message, span, label, notes, help, advice=advice)
 
 
 def warning(
@@ -80,8 +85,9 @@ def warning(
     label: str = "",
     notes: tuple[str, ...] = (),
     help: str = "",
+    advice: tuple[Command, ...] = (),
 ) -> Diagnostic:
-    return Diagnostic(code, Severity.WARNING, message, span, label, notes, help)
+    return Diagnostic(code, Severity.WARNING, message, span, label, notes, help, advice=advice)
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

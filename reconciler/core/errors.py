@@ -24,27 +24,46 @@ A mutation never raises for what the platform answered: its outcome is data
 
 from collections.abc import Sequence
 
+from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic
 
 
 class ReconcilerError(Exception):
-    """Base of all failures that a person can be told about in one sentence, with the way out in `help`."""
+    """Base of all failures that a person can be told about in one sentence, with the way out in `help`.
 
-    def __init__(self, message: str, *, help: str = "") -> None:
+    `advice`: the commands that stand in the two.
+    """
+
+    def __init__(self, message: str, *, help: str = "", advice: tuple[Command, ...] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.help = help
+        self.advice = advice
 
 
 class ManifestError(ReconcilerError):
-    def __init__(self, message: str, diagnostics: Sequence[Diagnostic] = (), *, help: str = "") -> None:
-        super().__init__(message, help=help)
+    def __init__(
+        self,
+        message: str,
+        diagnostics: Sequence[Diagnostic] = (),
+        *,
+        help: str = "",
+        advice: tuple[Command, ...] = (),
+    ) -> None:
+        super().__init__(message, help=help, advice=advice)
         self.diagnostics = tuple(diagnostics)
 
 
 class Refused(ReconcilerError):
-    def __init__(self, message: str, diagnostics: Sequence[Diagnostic] = (), *, help: str = "") -> None:
-        super().__init__(message, help=help)
+    def __init__(
+        self,
+        message: str,
+        diagnostics: Sequence[Diagnostic] = (),
+        *,
+        help: str = "",
+        advice: tuple[Command, ...] = (),
+    ) -> None:
+        super().__init__(message, help=help, advice=advice)
         self.diagnostics = tuple(diagnostics)
 
 

@@ -13,6 +13,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
+from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Span
 
 Path = tuple[str | int, ...]  # keys and list indices from the document's root: ("spec", "size_gb")
@@ -277,7 +278,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one resource needs. `id` is the platform's, where one is known."""
+    """What a resource needs. `id` is the platform's, where one is known. `advice`: the reason's commands."""
 
     address: Address
     action: Action
@@ -285,22 +286,28 @@ class Change:
     impact: Impact = Impact.ONLINE
     reason: str = ""
     id: str | None = None
+    advice: tuple[Command, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """An obligation as plans and reports show it."""
+    """An obligation as plans and reports show it. `advice`: what to run once it is done."""
 
     address: Address
     work: str
     because: str
     certainty: str
+    advice: tuple[Command, ...] = ()
 
 
 def owed_work(records: Mapping[Address, StateRecord]) -> tuple[Owed, ...]:
     """Everything owed by any record."""
     return tuple(
-        Owed(record.address, owed.work, owed.because, owed.certainty)
+        Owed(record.address, owed.work, owed.because, owed.certainty, (_done(record.address),))
         for record in records.values()
         for owed in record.obligations
     )
+
+
+def _done(address: Address) -> Command:
+    return command("resolve", address, "--restarted")

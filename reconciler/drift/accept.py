@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Change, FieldChange, Resource
@@ -92,11 +93,13 @@ def _order(refusal: Refusal) -> tuple[str, str]:
 def _unknown(desired: Desired, addresses: Collection[Address]) -> Mapping[Address, Diagnostic]:
     declared = {resource.address for resource in desired.resources}
     names = [str(address) for address in declared] if set(addresses) - declared else []
+    drift = command("drift")
     return {
         address: cannot_accept(
             f"no manifest given declares `{address}`",
             None,
-            did_you_mean(str(address), names) or "`reconcile drift` lists what has drifted",
+            did_you_mean(str(address), names) or f"`{drift}` lists what has drifted",
+            (drift,),
         )
         for address in addresses
         if address not in declared
@@ -149,11 +152,13 @@ def _edit(
 def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
     address = resource.address
     if field.path == "id":
+        forget = command("state", "forget", address)
         return cannot_accept(
             f"`{address}` ({field.before}) is not there: there is no value to accept",
             resource.span("metadata", "name"),
             f"check the token and the app first; if it is gone for good, remove its manifest and run "
-            f"`reconcile state forget {address.quoted}`",
+            f"`{forget}`",
+            (forget,),
         )
     why = cannot_accept(
         f"`{address}`: a secret's value cannot be read back, only that somebody has set another one",
@@ -207,11 +212,13 @@ def _left_to_do(kind: Kind, found: Drifted, field: FieldChange) -> Diagnostic | 
     left = [*(change.fields if change is not None else ()), *kind.compare(subject)]
     if all(each.path.partition(".")[0] != field.path for each in left):
         return None
+    plan = command("plan")
     return cannot_accept(
         f"`{resource.address}`: with {written(field.after)} as `{field.path}` in its manifest, the next "
         "apply would send a change all the same",
         resource.span("spec", field.path),
-        "edit it by hand, and look at what `reconcile plan` says then",
+        f"edit it by hand, and look at what `{plan}` says then",
+        (plan,),
     )
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, Change, Effect, FieldChange
@@ -67,7 +68,8 @@ def load_baseline(file: Path, lineage: str) -> Baseline | None:
 
     `lineage`: of the state that it must have been made with; "" for a state that is not there yet.
     """
-    again = "`reconcile drift --save-baseline` makes a new one of what drifts now; look at that first"
+    save = command("drift", "--save-baseline")
+    again = f"`{save}` makes a new one of what drifts now; look at that first"
     try:
         document = json.loads(file.read_bytes())
         found = Baseline(
@@ -81,11 +83,11 @@ def load_baseline(file: Path, lineage: str) -> Baseline | None:
     except OSError as failure:
         raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
     except (ValueError, KeyError, TypeError, RecursionError) as damage:
-        raise ReconcilerError(f"the baseline {file} is damaged", help=again) from damage
+        raise ReconcilerError(f"the baseline {file} is damaged", help=again, advice=(save,)) from damage
     if version != FORMAT_VERSION:
-        raise ReconcilerError(f"the baseline {file} was made by another version", help=again)
+        raise ReconcilerError(f"the baseline {file} was made by another version", help=again, advice=(save,))
     if lineage and found.lineage != lineage:
-        raise ReconcilerError(f"the baseline {file} was made with another state", help=again)
+        raise ReconcilerError(f"the baseline {file} was made with another state", help=again, advice=(save,))
     return found
 
 

@@ -257,7 +257,7 @@ class Executor:
         with anyio.CancelScope(shield=True):
             await self._recorder.intent(step, attempt, intent)
             checked_at = self._clock.monotonic()
-            await self._recorder.check_lease()
+            await self._recorder.check_lease(self._limits.deadline_s)
         outcome = Outcome(Verdict.UNKNOWN, message="interrupted before an answer came")
         # Stands only when the grace period after a signal cuts the call off.
         self._results[step.id] = self._result(step, "unknown", outcome.message)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
+from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.core.errors import PlatformError
@@ -14,7 +15,8 @@ from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.settling import Settlement, candidates, judge, left_of_window, settle
 from reconciler.services.registry import Services
-from reconciler.state.store import JournalEntry, State, Store
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import JournalEntry, State
 
 
 def parse_intent(opened: JournalEntry) -> Intent:
@@ -22,7 +24,7 @@ def parse_intent(opened: JournalEntry) -> Intent:
 
 
 async def settle_open(
-    store: Store,
+    store: Spooling,
     *,
     services: Services,
     clock: Clock,
@@ -36,7 +38,7 @@ async def settle_open(
 
     Returns why the others are left open, by address.
 
-    Taking the lease also takes in what an earlier run had to keep aside (`Store.spool`).
+    Taking the lease also takes in what an earlier run had to keep aside (`Spooling.spool`).
     `concerned`: the scopes that this run is about; a process at work on another one is left alone.
     """
     state = await store.load()
@@ -47,11 +49,13 @@ async def settle_open(
         return undecided
     async with leased(store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
         state = await store.load()
+        records = state.records
         for opened in state.open_intents:
             intent = parse_intent(opened)
             if intent.scope not in scopes:
                 continue
-            recorder = Recorder(store, lease, opened.run, clock, (await store.load()).records)
+            recorder = Recorder(store, lease, opened.run, clock, records)
+            records = recorder.records
             if intent.if_unknown == "repeat":
                 await clock.sleep(left_of_window(opened.at, clock, limits.repeat_after_s))
                 await _close_absolute(recorder, opened, intent, clock)
@@ -121,14 +125,14 @@ def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
     name = intent.applied.get("name", opened.address.name if opened.address else "")
     region = intent.applied.get("region")
     where = f" in {region}" if region else ""
-    quoted = opened.address.quoted if opened.address is not None else "ADDRESS"
+    address = opened.address if opened.address is not None else "ADDRESS"
+    ways = tuple(command("resolve", address, *answer) for answer in (("--adopt", "ID"), ("--not-created",)))
     return error(
         UNKNOWN_OUTCOME,
         f"the outcome of {intent.method} {intent.path} for `{opened.address}` is unknown "
         f"(`{name}`{where}, sent at {opened.at:%Y-%m-%d %H:%M:%S} UTC): {why}",
-        help="look on the platform, then run one of\n"
-        f"  reconcile resolve {quoted} --adopt ID\n"
-        f"  reconcile resolve {quoted} --not-created",
+        help=f"look on the platform, then run one of\n  {ways[0]}\n  {ways[1]}",
+        advice=ways,
     )
 
 

@@ -11,7 +11,8 @@ from reconciler.core.model import Action, Address, Obligation, Owed, StateRecord
 from reconciler.core.steps import Binding, Plan, Step
 from reconciler.execution.intents import Intent
 from reconciler.moves.carry_out import moved_entry, moved_records
-from reconciler.state.store import Event, JournalEntry, Lease, Store
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import Event, JournalEntry, Lease
 
 # When others made an adopted object does not matter: it was there when we took it.
 LONG_AGO = datetime.fromtimestamp(0, UTC)
@@ -29,11 +30,12 @@ class Recorder:
     """Holds the records of this run as they stand after each commit.
 
     `done`, `failed` and `unknown` tell of a call that was sent: when the store is gone they raise
-    Unrecorded, after keeping aside what is known (`Store.spool`). What comes before a call raises StoreError.
+    Unrecorded, after keeping aside what is known (`Spooling.spool`). What comes before a call raises
+    StoreError.
     """
 
     def __init__(
-        self, store: Store, lease: Lease, run: str, clock: Clock, records: Mapping[Address, StateRecord]
+        self, store: Spooling, lease: Lease, run: str, clock: Clock, records: Mapping[Address, StateRecord]
     ) -> None:
         self._store = store
         self._lease = lease
@@ -91,8 +93,9 @@ class Recorder:
         entry = self._entry(Event.INTENT, step, attempt, intent.to_json())
         await self._commit([entry])
 
-    async def check_lease(self) -> None:
-        await self._store.check(self._lease)
+    async def check_lease(self, for_s: float) -> None:
+        """Raises StoreError unless the lease is ours for as long as a call may take."""
+        await self._store.check(self._lease, for_s)
 
     async def done(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from reconciler.core.advice import Command, command
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
@@ -56,6 +57,7 @@ class Skipped:
     live: Live
     why: Literal["known", "recorded", "meant", "gone", "refused"]
     reason: str
+    advice: tuple[Command, ...] = ()  # the reason's commands
 
 
 @dataclass(slots=True)
@@ -123,8 +125,10 @@ class Known:
         if owner is not None and owner in self._declared:
             return Skipped(live, "known", f"it is recorded as `{owner}`")
         if owner is not None:
-            told = f"it is recorded as `{owner}`, which has no manifest here: `reconcile plan` tells if one "
-            return Skipped(live, "recorded", f"{told}was renamed; if none was, write that one again")
+            plan = command("plan")
+            told = f"it is recorded as `{owner}`, which has no manifest here: `{plan}` tells if one "
+            told += "was renamed; if none was, write that one again"
+            return Skipped(live, "recorded", told, (plan,))
         for resource in self._unbound.get((kind.name, app), ()):
             if any(possible(match, [live.item]) for match in self._matches(kind, resource)):
                 told = f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"

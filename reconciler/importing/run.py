@@ -8,6 +8,7 @@ from pathlib import Path
 
 from anyio.lowlevel import checkpoint
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error, warning
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address
@@ -112,13 +113,15 @@ def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, 
             if live.kind.name == address.kind and (not live.kind.in_app or live.place == address.app)
         ]
         if near:
+            ways = (command("apply"), command("resolve", address))
             doubtful |= {live.key for live in near}
             problems.append(
                 error(
                     UNKNOWN_OUTCOME,
                     f"a call for `{address}` has an unknown outcome: it may have made one of "
                     f"{len(near)} {address.kind}s that were found, so none of them is imported",
-                    help=f"run `reconcile apply`, or `reconcile resolve {address.quoted}`, and import again",
+                    help=f"run `{ways[0]}`, or `{ways[1]}`, and import again",
+                    advice=ways,
                 )
             )
     return doubtful, problems

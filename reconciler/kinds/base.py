@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import (
     Action,
@@ -93,7 +94,7 @@ class Moves:
     """What a kind says should happen to one subject: steps in order, and what they amount to.
 
     A step's `after` holds only what goes beyond "after the kind's previous step": planning adds that.
-    `settles`: what the record owes is not owed any more, without a call.
+    `settles`: what the record owes is not owed any more, without a call. `advice`: the reason's commands.
     """
 
     action: Action
@@ -103,6 +104,7 @@ class Moves:
     reason: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
     settles: bool = False
+    advice: tuple[Command, ...] = ()
 
 
 class Kind(ManifestKind):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Reference, StateRecord
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
@@ -334,12 +335,13 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         if status == "ready":
             return Moves(Action.NOOP)
         if status in FAILED_STATUSES:
+            forget = command("state", "forget", subject.address)
             problem = error(
                 "cluster-failed",
                 f"cluster `{subject.address.name}` ({subject.live.id}) has status {status}",
                 subject.span("metadata", "name"),
-                help="look at it on the platform; to give it up, delete it by hand and run "
-                f"`reconcile state forget {subject.address.quoted}`",
+                help=f"look at it on the platform; to give it up, delete it by hand and run `{forget}`",
+                advice=(forget,),
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
         reason = f"still {status}" if status else "its status is not known"
@@ -351,10 +353,11 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
     def remove(self, subject: Subject) -> Moves:
         if "postgres.delete" not in subject.capabilities:
+            forget = command("state", "forget", subject.address)
             return Moves(
                 Action.RETAIN,
-                reason="the platform API documents no delete: delete it by hand, then run "
-                f"`reconcile state forget {subject.address.quoted}`",
+                reason=f"the platform API documents no delete: delete it by hand, then run `{forget}`",
+                advice=(forget,),
             )
         step = Step(
             id=f"{subject.address}#delete",

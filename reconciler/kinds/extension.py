@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field as Describe
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import (
     Action,
@@ -408,13 +409,13 @@ def _service(subject: Subject) -> str:
 
 
 def _failed(subject: Subject) -> Moves:
-    status = subject.live.status
+    status, forget = subject.live.status, command("state", "forget", subject.address)
     problem = error(
         "extension-failed",
         f"extension `{subject.address.name}` ({subject.live.id}) has status {status}",
         subject.span("metadata", "name"),
-        help="ask its provider; to give it up, delete it there and run "
-        f"`reconcile state forget {subject.address.quoted}`",
+        help=f"ask its provider; to give it up, delete it there and run `{forget}`",
+        advice=(forget,),
     )
     return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
 

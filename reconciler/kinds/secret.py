@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import (
     SENSITIVE,
@@ -198,10 +199,12 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
 
     def remove(self, subject: Subject) -> Moves:
         if "secrets.delete" not in subject.capabilities:
+            forget = command("state", "forget", subject.address)
             return Moves(
                 Action.RETAIN,
                 reason="the platform API documents no delete for secrets: unset it by hand, then run "
-                f"`reconcile state forget {subject.address.quoted}`",
+                f"`{forget}`",
+                advice=(forget,),
             )
         assert subject.record is not None
         name = subject.record.applied.get("name", subject.address.name)

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Action, Address, Change, Resource, StateRecord
 from reconciler.kinds.base import Kind
@@ -74,6 +75,8 @@ class Rename:
                 notes=tuple(notes),
                 help=f"if it is the same, do not apply, and add this manifest beside it:\n{self._entries()}",
             )
+        forget, commands = command("state", "forget", old), self._commands()
+        moved = f"or run `{' && '.join(map(str, commands))}`;\n" if commands else ""
         return error(
             "renamed",
             f"`{new}` may be `{old}` ({record.id}) under a new name: it would be made a second time",
@@ -81,9 +84,9 @@ class Rename:
             notes=tuple(notes),
             help="if it is the same, add this manifest beside it; then the record follows, and no call is "
             f"sent:\n{self._entries()}\n"
-            f"{self._commands()}"
-            f"if it is a new one, apply the manifests without it first, or run "
-            f"`reconcile state forget {old.quoted}`",
+            f"{moved}"
+            f"if it is a new one, apply the manifests without it first, or run `{forget}`",
+            advice=(*commands, forget),
         )
 
     def _moves(self) -> Sequence[tuple[StateRecord, Resource]]:
@@ -95,14 +98,11 @@ class Rename:
     def _entries(self) -> str:
         return "---\n".join(entry(old.address, new) for old, new in self._moves()).rstrip("\n")
 
-    def _commands(self) -> str:
-        """Empty where only a manifest can tell that the name on the platform stays."""
+    def _commands(self) -> tuple[Command, ...]:
+        """None where only a manifest can tell that the name on the platform stays."""
         if any(old.id in ("", old.address.name) for old, _ in self._moves()):
-            return ""
-        commands = (
-            f"reconcile state mv {old.address.quoted} {new.address.quoted}" for old, new in self._moves()
-        )
-        return f"or run `{' && '.join(commands)}`;\n"
+            return ()
+        return tuple(command("state", "mv", old.address, new.address) for old, new in self._moves())
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,14 @@ class Doubt:
             return warning(
                 "perhaps-renamed", f"{message}, under a new name", span, help=f"do not apply: {why}"
             )
+        forget = command("state", "forget", old or "OLD")
         return error(
             "renamed",
             f"`{self.address}` may be {_named(self.records)} under a new name: "
             "it would be made a second time",
             span,
-            help=f"{why};\nif it is a new one, apply the manifests without it first, or run "
-            f"`reconcile state forget {old.quoted if old else 'OLD'}`",
+            help=f"{why};\nif it is a new one, apply the manifests without it first, or run `{forget}`",
+            advice=(forget,),
         )
 
 

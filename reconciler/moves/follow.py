@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any
 
+from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Relocation, Resource
 from reconciler.core.nearest import did_you_mean
@@ -43,11 +44,16 @@ def move_problems(
     for source, entry in entries.items():
         target = moves[source]
         if source in declared:
+            exchange = _swapped(entry, moves, kinds)
+            run = " && ".join(map(str, exchange))
             yield error(
                 "move-of-declared",
                 f"{source} has moved to {target}, but a manifest still declares it",
                 entry.span("spec", "from"),
-                help=_swapped(entry, moves, kinds) or f"rename that manifest, or remove {entry.address}",
+                help=f"entries cannot exchange two names: remove both, and run `{run}`"
+                if exchange
+                else f"rename that manifest, or remove {entry.address}",
+                advice=exchange,
             )
         elif _returns(source, moves):
             yield error(
@@ -139,15 +145,16 @@ def _twice(entry: Resource, path: str, address: Address, first: Resource) -> Dia
     )
 
 
-def _swapped(entry: Resource, moves: Mapping[Address, Address], kinds: Mapping[str, ManifestKind]) -> str:
-    """How two exchange their names; "" where that is not meant, or where the platform goes by names."""
+def _swapped(
+    entry: Resource, moves: Mapping[Address, Address], kinds: Mapping[str, ManifestKind]
+) -> tuple[Command, ...]:
+    """How two exchange their names; none where that is not meant, or where the platform goes by names."""
     source, target = entry.spec.source, entry.spec.target
     if moves.get(target) != source or holds_secrets(kinds[source.kind]):
-        return ""
+        return ()
     between = Address(source.kind, f"{source.name}-swapped", source.app)
     steps = ((source, between), (target, source), (between, target))
-    commands = " && ".join(f"reconcile state mv {old.quoted} {new.quoted}" for old, new in steps)
-    return f"entries cannot exchange two names: remove both, and run `{commands}`"
+    return tuple(command("state", "mv", old, new) for old, new in steps)
 
 
 def _returns(source: Address, moves: Mapping[Address, Address]) -> bool:

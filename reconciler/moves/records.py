@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Move
@@ -124,12 +125,14 @@ def _hindrance(
         )
     twin = records.get(end) or next((records[other] for other in others), None)
     if twin is not None:
+        forget = tuple(command("state", "forget", each) for each in (source, twin.address))
         return error(
             "move-conflict",
             f"{source} ({record.id}) cannot become {end}: {twin.address} ({twin.id}) is recorded, too",
             entry.span("spec", "from"),
-            help="look which of the two objects the manifest means, and drop the record of the other with "
-            f"`reconcile state forget`: {source} or {twin.address}",
+            help="look which of the two objects the manifest means, and drop the record of the other: "
+            f"`{forget[0]}` or `{forget[1]}`",
+            advice=forget,
         )
     if resource is not None and another_name(kinds[source.kind], resource, record):
         return error(

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error, has_errors
 from reconciler.core.errors import NoSuchService, Refused, SecretUnavailable, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, StateRecord
@@ -73,7 +74,7 @@ async def apply(
         except Moved as moved:
             if not again:
                 raise
-            project.reporter.note(f"{moved.message.partition(';')[0]}: planning again")
+            project.reporter.note(f"{moved.what}: planning again")
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -125,7 +126,11 @@ def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> Non
 
 
 class Moved(Refused):
-    """An object or a record is not as the plan saw it. Nothing was sent."""
+    """An object or a record is not as the plan saw it. Nothing was sent. `what`: in a few words."""
+
+    def __init__(self, what: str, diagnostics: Sequence[Diagnostic]) -> None:
+        super().__init__(f"{what}; nothing was changed", diagnostics)
+        self.what = what
 
 
 class PlanRefused(Refused):
@@ -166,13 +171,15 @@ def _refuse_other_addresses(project: Project, plan: Plan) -> None:
 
     Before any read, too: those are signed, and another server is not to have them.
     """
+    anew = command("plan", "--out", "FILE")
     moved = [
         error(
             "provider-moved",
             f"ExtensionProvider/{name} is at {project.providers[name].base_url}; "
             f"the plan was made for {planned}",
-            help=f"set its `base_url` back to {planned}, or make the plan anew with "
-            "`reconcile plan --out FILE` and look at it again",
+            help=f"set its `base_url` back to {planned}, or make the plan anew with `{anew}` and look at it "
+            "again",
+            advice=(anew,),
         )
         for name, planned in plan.providers.items()
         if name in project.providers and project.providers[name].base_url != planned
@@ -217,7 +224,7 @@ async def _run_under(
     moved = _moved(plan, state, observed)
     if moved:
         raise Moved(
-            "something moved since the plan was made; nothing was changed",
+            "something moved since the plan was made",
             [
                 error("moved", f"`{address}` {how}", help="make a new plan and look at it again")
                 for address, how in moved.items()
@@ -299,8 +306,11 @@ async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagn
 
 def _refuse_unless_current(plan: Plan, state: State) -> None:
     if plan.id in state.plans_run:
+        anew = command("plan")
         raise Refused(
-            "this plan was already applied: a plan runs once", help="make a new one with `reconcile plan`"
+            "this plan was already applied: a plan runs once",
+            help=f"make a new one with `{anew}`",
+            advice=(anew,),
         )
     if plan.lineage and state.lineage and plan.lineage != state.lineage:
         raise Refused("this plan was made for another state", help="check --state, or make a new plan")
@@ -345,9 +355,11 @@ def _refuse_moves_of_open_calls(plan: Plan, state: State) -> None:
     moving = {address for move in plan.moves for address in (move.source, move.target)}
     for opened in state.open_intents:
         if opened.address in moving:
+            apply = command("apply")
             raise Refused(
                 f"`{opened.address}` cannot move: the outcome of a call is unknown; nothing was changed",
-                help="run `reconcile apply` without a saved plan, which settles it first",
+                help=f"run `{apply}` without a saved plan, which settles it first",
+                advice=(apply,),
             )
 
 
@@ -356,14 +368,16 @@ def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
     problems = []
     for name in providers_of(plan):
         try:
-            project.services.provider(name).check()
+            project.services.of(name).check()
         except NoSuchService as missing:
-            problems.append(error("unknown-provider", missing.message, help=missing.help))
+            problems.append(
+                error("unknown-provider", missing.message, help=missing.help, advice=missing.advice)
+            )
         except SecretUnavailable as missing:
             problem = (
                 f"the signing secret of ExtensionProvider/{name} is not readable here: {missing.message}"
             )
-            problems.append(error("secret-source", problem, help=missing.help or PROVIDE_HELP))
+            problems.append(_unreadable(problem, missing))
     for step in plan.steps:
         if step.for_each is not None:
             continue
@@ -373,8 +387,12 @@ def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
                     project.sources.value(value, lambda ref: "not known yet")
                 except SecretUnavailable as missing:
                     problem = f"`{step.address}`: source not readable here: {missing.message}"
-                    problems.append(error("secret-source", problem, help=missing.help or PROVIDE_HELP))
+                    problems.append(_unreadable(problem, missing))
     return problems
+
+
+def _unreadable(problem: str, missing: SecretUnavailable) -> Diagnostic:
+    return error("secret-source", problem, help=missing.help or PROVIDE_HELP, advice=missing.advice)
 
 
 async def _observe_again(project: Project, plan: Plan) -> Mapping[Read, Observation]:

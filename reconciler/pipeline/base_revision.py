@@ -63,8 +63,7 @@ def unseen_before(before: Loaded, base: "Revision") -> Iterator[Diagnostic]:
     missing = [item for item in errors if item.code == "missing-path"]
     broken = [item for item in errors if item.code != "missing-path"]
     if missing:
-        message = f"at {_where(base)}, {missing[0].message.removesuffix(f' at {base.ref}')}"
-        yield warning("base-has-none", message, help=_UNSEEN)
+        yield warning("base-has-none", missing[0].message, help=_UNSEEN)
     if broken:
         span = broken[0].span
         place = f"{span.place}: " if span is not None else ""
@@ -72,9 +71,5 @@ def unseen_before(before: Loaded, base: "Revision") -> Iterator[Diagnostic]:
 
 
 def _broken(base: "Revision", first: str) -> Diagnostic:
-    message = f"the manifests at {_where(base)}, hold errors: {first}"
+    message = f"the manifests at {base.ref}, hold errors: {first}"
     return warning("base-has-errors", message, help=_UNSEEN)
-
-
-def _where(base: "Revision") -> str:
-    return f"{base.commit[:12]}, where this left {base.ref}"

@@ -6,6 +6,7 @@ Kinds are imported only for topics that are no codes: that takes longer than all
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.nearest import did_you_mean, nearest
 from reconciler.explanations import Explanation, known_codes, read_explanation
@@ -55,9 +56,11 @@ def find_field(page: "KindPage", path: str) -> "FieldPage":
         if found is not None:
             return found
     near = nearest(wanted, [*fields, *(name.removeprefix(_ROOT) for name in fields)])
+    whole = command("explain", page.name)
     raise UnknownTopic(
         f"{page.name} has no field `{path}`",
-        help=f"did you mean `{page.name}.{near}`?" if near else f"see `reconcile explain {page.name}`",
+        help=f"did you mean `{page.name}.{near}`?" if near else f"see `{whole}`",
+        advice=() if near else (whole,),
     )
 
 
@@ -99,4 +102,4 @@ def _nearest_topic(topic: str, codes: Iterable[str]) -> str:
         for field in page.all_fields():
             if field.path.rpartition(".")[2] == topic:
                 return f"did you mean the field `{page.name}.{field.path}`?"
-    return "`reconcile explain` lists the kinds, `reconcile explain --codes` the codes"
+    return f"`{command('explain')}` lists the kinds, `{command('explain', '--codes')}` the codes"

@@ -12,7 +12,7 @@ from reconciler.kinds.base import segment
 from reconciler.kinds.roles import secret_names, service_of
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.provider import ID
-from reconciler.services.providers.client import ProviderClient
+from reconciler.services.client import Client
 from reconciler.state.store import Store
 
 KIND = "Extension"
@@ -35,7 +35,7 @@ class ShownExtension:
 
 async def look_at_extension(
     store: Store,
-    providers: Mapping[str, ProviderClient],
+    providers: Mapping[str, Client],
     costs_paths: Mapping[str, str | None],
     address: Address,
 ) -> ShownExtension:
@@ -68,7 +68,7 @@ async def look_at_extension(
     )
 
 
-async def sign_in_address(store: Store, providers: Mapping[str, ProviderClient], address: Address) -> str:
+async def sign_in_address(store: Store, providers: Mapping[str, Client], address: Address) -> str:
     """Where the provider starts signing a person in. Source: platform API, 4.5."""
     record = await _recorded(store, address)
     return f"{_client(providers, record).base_url}/extensions/{segment(record.id)}/sso"
@@ -84,7 +84,7 @@ async def _recorded(store: Store, address: Address) -> StateRecord:
     return record
 
 
-def _client(providers: Mapping[str, ProviderClient], record: StateRecord) -> ProviderClient:
+def _client(providers: Mapping[str, Client], record: StateRecord) -> Client:
     name = service_of(find_kinds()[KIND], None, record)
     if name not in providers:
         raise ReconcilerError(

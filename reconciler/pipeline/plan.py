@@ -6,6 +6,7 @@ from typing import Any
 
 from anyio.lowlevel import checkpoint
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.model import Address, Resource, StateRecord
@@ -18,6 +19,7 @@ from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
+from reconciler.planning.request import PlanRequest
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
@@ -45,14 +47,18 @@ async def make_plan(
     followed = follow_moves(find_kinds(), desired.policies, desired.resources, records, questions)
     records = followed.records
     planner = Planner(
-        find_kinds(),
-        desired.resources,
-        records,
-        capabilities=project.capabilities,
-        now=project.clock.now(),
-        undecided={**questions, **followed.refused},
-        focus=desired.focus,
-        elsewhere=look_elsewhere(desired, records),
+        PlanRequest(
+            id=project.new_id(),
+            lineage=state.lineage,
+            kinds=find_kinds(),
+            resources=desired.resources,
+            records=records,
+            capabilities=project.capabilities,
+            now=project.clock.now(),
+            undecided={**questions, **followed.refused},
+            focus=desired.focus,
+            elsewhere=look_elsewhere(desired, records),
+        )
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)
@@ -62,12 +68,7 @@ async def make_plan(
     fingerprints, problems = await _fingerprint_secrets(
         project, wanted, records, planner.live, need_secrets=undecided is not None
     )
-    plan = planner.finish(
-        id=project.new_id(),
-        lineage=state.lineage,
-        fingerprints=fingerprints,
-        diagnostics=(*desired.diagnostics, *followed.diagnostics, *problems),
-    )
+    plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
     return replace(
@@ -85,22 +86,23 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
     Rows that a restore could not read concern all that no list can show.
     """
     id = entry.data["unclaimed"]
+    forget = command("state", "forget", "--unclaimed", id)
     if id == LOST_ROWS:
         made = [f"`{step.address}`" for step in plan.steps if step.mutates and step.if_unknown == "ask"]
         report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")
         return report(
             code,
             f"{', '.join(made) or 'what no list shows'} may have been made already: {entry.data['because']}",
-            help="adopt what is there with `metadata.id`; when you have looked, run "
-            f"`reconcile state forget --unclaimed {id}`",
+            help=f"adopt what is there with `metadata.id`; when you have looked, run `{forget}`",
+            advice=(forget,),
         )
     again = any(step.address == entry.address and step.id_path is not None for step in plan.steps)
     report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
     return report(
         code,
         f"{id}, made by a call for `{entry.address}`, is in no record: {entry.data['because']}",
-        help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run "
-        f"`reconcile state forget --unclaimed {id}`",
+        help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run `{forget}`",
+        advice=(forget,),
     )
 
 
@@ -162,6 +164,7 @@ async def _fingerprint_secrets(
                 f"`{resource.address}`: source not readable here: {missing.message}",
                 resource.span("spec", "value_from"),
                 help=missing.help or PROVIDE_HELP,
+                advice=missing.advice,
             )
             problems.append(replace(problem, hide_source=True))
             continue

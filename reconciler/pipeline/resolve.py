@@ -4,6 +4,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import PlatformError, ReconcilerError
 from reconciler.core.model import Address, StateRecord
@@ -60,9 +61,11 @@ def _question(
     opened = next((entry for entry in state.open_intents if entry.address == address), None)
     record = state.records.get(address)
     if opened is None and (record is None or not record.inferred or adopt is None):
+        near, plan = _open_one(state, address), command("plan")
         raise ReconcilerError(
             f"`{address}` has no call of unknown outcome",
-            help=_open_one(state, address) or "`reconcile plan` lists what is unknown",
+            help=near or f"`{plan}` lists what is unknown",
+            advice=() if near else (plan,),
         )
     return opened, record
 
@@ -199,21 +202,27 @@ def _moves(state: State, source: Address, target: Address) -> list[Move]:
 def _check_movable(state: State, source: Address, target: Address) -> None:
     record = state.records[source]
     if record.id in ("", source.name):
+        forget = command("state", "forget", source)
         raise ReconcilerError(
             f"`{source}` is known to the platform by its name only; another name is another object",
-            help=f"`reconcile state forget {source.quoted}`, and let the next apply make `{target}`; or, if "
-            f"the manifest says `name: {source.name}`, write a Moved manifest",
+            help=f"`{forget}`, and let the next apply make `{target}`; or, if the manifest says "
+            f"`name: {source.name}`, write a Moved manifest",
+            advice=(forget,),
         )
     if target in state.records:
+        forget = command("state", "forget", target)
         raise ReconcilerError(
             f"`{target}` is recorded already, as {state.records[target].id}",
-            help=f"`reconcile state forget {target.quoted}` drops that record",
+            help=f"`{forget}` drops that record",
+            advice=(forget,),
         )
     for opened in state.open_intents:
         if opened.address in (source, target):
+            plan = command("plan")
             raise ReconcilerError(
                 f"`{opened.address}` has a call of unknown outcome",
-                help="run `reconcile plan`, which says how to settle it, and move then",
+                help=f"run `{plan}`, which says how to settle it, and move then",
+                advice=(plan,),
             )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from reconciler.core.advice import Command, command
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address, Resource
 from reconciler.core.nearest import did_you_mean
@@ -31,6 +32,7 @@ class Fingerprinted:
     comparison: Comparison
     problem: str = ""
     help: str = ""
+    advice: tuple[Command, ...] = ()
 
 
 async def fingerprints(
@@ -59,9 +61,11 @@ async def fingerprints(
         )
     state = await store.load()
     if not state.lineage:
+        init = command("state", "init")
         raise ReconcilerError(
             "there is no state yet, and so no key to make fingerprints with",
-            help="the first apply makes it, or `reconcile state init`; reviewers need the one of apply",
+            help=f"the first apply makes it, or `{init}`; reviewers need the one of apply",
+            advice=(init,),
         )
     records = follow_moves(kinds, policies, resources, state.records).records
     key = await store.fingerprint_key()
@@ -70,13 +74,16 @@ async def fingerprints(
     found = []
     for address, ref in sorted(chosen.items(), key=lambda item: str(item[0])):
         if any(isinstance(part, OutputRef) for part in ref.parts):
-            problem = "its template needs what the platform answers: `reconcile plan` compares it"
-            found.append(Fingerprinted(address, None, "not_known", problem))
+            plan = command("plan")
+            problem = f"its template needs what the platform answers: `{plan}` compares it"
+            found.append(Fingerprinted(address, None, "not_known", problem, advice=(plan,)))
             continue
         try:
             value = sources.value(ref, _no_output)
         except SecretUnavailable as missing:
-            found.append(Fingerprinted(address, None, "not_readable", missing.message, missing.help))
+            found.append(
+                Fingerprinted(address, None, "not_readable", missing.message, missing.help, missing.advice)
+            )
             continue
         now, record = fingerprint(key, address, value), records.get(address)
         set_before = record.applied.get("fingerprint") if record is not None else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind, Power
@@ -55,6 +56,7 @@ def taken_secrets(
                 owner = next((each for each in addresses if each.kind != address.kind), None)
                 if owner is None or resource is None or kinds[address.kind].role(SendsSecret) is None:
                     continue
+                forget = command("state", "forget", owner)
                 yield (
                     address,
                     error(
@@ -62,7 +64,8 @@ def taken_secrets(
                         f"`{address}` names the secret `{name}` of app `{app}`, which `{owner}` has set",
                         resource.span("metadata", "name"),
                         help=f"remove this manifest or rename it; if `{owner}` is gone for good, run "
-                        f"`reconcile state forget {owner.quoted}`",
+                        f"`{forget}`",
+                        advice=(forget,),
                     ),
                 )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import (
     DELETION_SENT,
@@ -42,11 +43,13 @@ def many_missing(missing: Sequence[StateRecord], tracked: int) -> Diagnostic | N
         return None
     named = ", ".join(sorted(f"`{record.address}`" for record in missing)[:5])
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    forget = command("state", "forget", "ADDRESS")
     return error(
         "many-missing",
         f"{len(missing)} of {tracked} recorded objects are missing at once: {named}{more}",
         help="check the token, the organization and the platform's status first: nothing is done until they "
-        "are back; what is really gone is dropped by `reconcile state forget ADDRESS`, one by one",
+        f"are back; what is really gone is dropped by `{forget}`, one by one",
+        advice=(forget,),
     )
 
 
@@ -69,21 +72,24 @@ def recorded_twice(kinds: Mapping[str, Kind], records: Mapping[Address, StateRec
         id = record.id if kind is None else claim_of(kind, record.id, None, record)
         owner = owners.setdefault((address.kind, address.app, id), address)
         if owner is not address:
+            forget = tuple(command("state", "forget", each) for each in (owner, address))
             yield error(
                 "recorded-twice",
                 f"{record.id} is recorded as `{owner}` and as `{address}`",
-                help="find out whose it is, and run `reconcile state forget` for the other address",
+                help=f"find out whose it is, and drop the other record: `{forget[0]}` or `{forget[1]}`",
+                advice=forget,
             )
 
 
 def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnostic:
     """Said until a person confirms it: the id was found by evidence, after the answer was lost."""
+    adopt = command("resolve", record.address, "--adopt", record.id)
     return warning(
         "inferred-id",
         f"`{record.address}` was found by evidence to be {record.id}, and is protected from deletion",
         span,
-        help="look at it; if it is yours, run "
-        f"`reconcile resolve {record.address.quoted} --adopt {record.id}`",
+        help=f"look at it; if it is yours, run `{adopt}`",
+        advice=(adopt,),
     )
 
 
@@ -110,19 +116,21 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
     if listed and subject.live is None and kind.read_alone and record.applied.get(DELETION_SENT):
         return Moves(Action.FORGET, reason="left the manifests; its deletion was sent, and it is gone")
     if listed and subject.live is None:
+        forget = command("state", "forget", subject.address)
         return Moves(
             Action.RETAIN,
-            reason="left the manifests; not visible on the platform either: if it is gone, run "
-            f"`reconcile state forget {subject.address.quoted}`",
+            reason=f"left the manifests; not visible on the platform either: if it is gone, run `{forget}`",
+            advice=(forget,),
         )
     if listed and not subject.live.present:
         return Moves(Action.FORGET, reason="left the manifests; the platform shows it as destroyed")
     if record.inferred:
+        adopt = command("resolve", subject.address, "--adopt", record.id)
         problem = error(
             "delete-inferred",
             f"`{subject.address}` ({record.id}) was found by evidence only and is protected from deletion",
-            help=f"check that {record.id} is yours, then run "
-            f"`reconcile resolve {subject.address.quoted} --adopt {record.id}`",
+            help=f"check that {record.id} is yours, then run `{adopt}`",
+            advice=(adopt,),
         )
         return _refuse(problem)
     return kind.remove(subject)
@@ -184,7 +192,7 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
     assert record is not None
     if is_remade(kind, subject):
         return kind.create(subject)
-    span = subject.span("metadata", "name")
+    span, forget = subject.span("metadata", "name"), command("state", "forget", subject.address)
     if subject.live is not None:
         return _refuse(
             error(
@@ -192,8 +200,9 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
                 f"`{subject.address}` ({record.id}) was destroyed by somebody: "
                 f"the platform shows it as {getattr(subject.live, 'state', None) or subject.live.status}",
                 span,
-                help=f"run `reconcile state forget {subject.address.quoted}` to let the next apply create an "
-                "empty one, or give a new manifest the data of one of its snapshots",
+                help=f"run `{forget}` to let the next apply create an empty one, or give a new manifest the "
+                "data of one of its snapshots",
+                advice=(forget,),
             )
         )
     if kind.hides_at_first and may_be_invisible(record, now):
@@ -206,6 +215,7 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
             f"`{subject.address}` ({record.id}) is recorded but not on the platform",
             span,
             help="check the token and the app first: nothing is created again by itself; if it is really "
-            f"gone, run `reconcile state forget {subject.address.quoted}`",
+            f"gone, run `{forget}`",
+            advice=(forget,),
         )
     )

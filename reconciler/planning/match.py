@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
@@ -107,13 +108,14 @@ def _recorded(kind: Kind, resource: Resource, record: StateRecord, by_id: Mappin
     named = ".".join(map(str, kind.id_path))
     if resource.adopt_id in (None, record.id):
         return Matched(by_id.get(record.id))
+    forget = command("state", "forget", resource.address)
     return Matched(
         problem=error(
             "adopt-conflict",
             f"`{resource.address}` is recorded as {record.id}, but `{named}` names {resource.adopt_id}",
             resource.span(*kind.id_path),
-            help=f"correct `{named}`, or run `reconcile state forget {resource.address.quoted}` first: "
-            f"{record.id} then stays as it is",
+            help=f"correct `{named}`, or run `{forget}` first: {record.id} then stays as it is",
+            advice=(forget,),
         )
     )
 
@@ -145,10 +147,11 @@ def _owned_by_another(kind: Kind, resource: Resource, owned: Mapping[str, Addres
     owner = owned.get(claim, resource.address)
     if owner == resource.address:
         return None
+    forget = command("state", "forget", owner)
     return error(
         "adopt-conflict",
         f"`{resource.address}` shall adopt `{resource.adopt_id}`, which is recorded as `{owner}`",
         resource.span(*kind.id_path),
-        help=f"correct `{'.'.join(map(str, kind.id_path))}`, or run "
-        f"`reconcile state forget {owner.quoted}` first",
+        help=f"correct `{'.'.join(map(str, kind.id_path))}`, or run `{forget}` first",
+        advice=(forget,),
     )

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
+from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template, with_sensitivity
 
@@ -26,30 +27,36 @@ def dump_plan(plan: Plan) -> bytes:
     return to_json({"format": FORMAT, "digest": _digest(document), "plan": document}, indent=1)
 
 
+_MAKE = command("plan", "--out", "FILE")
+_ANEW = f"make it anew with `{_MAKE}`"
+
+
 def load_plan(text: bytes) -> Plan:
     """Raises ReconcilerError when `text` is not a plan that this version wrote."""
     try:
         document = from_json(text)
     except ValueError:
         raise ReconcilerError(
-            "the plan file is not JSON", help="make it with `reconcile plan --out`"
+            "the plan file is not JSON", help=f"make it with `{_MAKE}`", advice=(_MAKE,)
         ) from None
     if not isinstance(document, dict) or document.get("format") not in _READABLE:
         raise ReconcilerError(
             f"the plan file is not a saved plan of format {FORMAT}",
-            help="make it anew with this version's `reconcile plan --out FILE`",
+            help=f"make it anew with this version's `{_MAKE}`",
+            advice=(_MAKE,),
         )
     try:
         plan = _adapter().validate_python(with_sensitivity(document.get("plan")))
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         raise ReconcilerError(
-            f"the saved plan is damaged at `{place}`", help="make it anew with `reconcile plan --out FILE`"
+            f"the saved plan is damaged at `{place}`", help=_ANEW, advice=(_MAKE,)
         ) from None
     if document.get("digest") != _digest(document.get("plan")):
         raise ReconcilerError(
             "the saved plan was changed since it was made",
-            help="make it anew with `reconcile plan --out FILE`",
+            help=_ANEW,
+            advice=(_MAKE,),
         )
     return replace(plan, steps=tuple(_map_values(step, _untag) for step in plan.steps))
 

@@ -4,7 +4,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
+from reconciler.reports.advice import advice_documents
 from reconciler.reports.visible import visible
 
 _WIDEST = 100  # columns of a source line
@@ -25,11 +27,11 @@ def render(diagnostics: Iterable[Diagnostic], read_line: Callable[[str, int], st
 def pointer(diagnostics: Sequence[Diagnostic]) -> str:
     """Where more about the gravest of `diagnostics` is to be read: one line."""
     gravest = min(diagnostics, key=lambda item: list(Severity).index(item.severity))
-    return f"more about this {_NOUNS[gravest.severity]}: reconcile explain {gravest.code}\n"
+    return f"more about this {_NOUNS[gravest.severity]}: {command('explain', gravest.code)}\n"
 
 
 def diagnostic_documents(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """`{code, severity, message, file, line, column, help?}` each; a missing position is null."""
+    """`{code, severity, message, file, line, column, help?, advice?}` each; a missing position is null."""
     return [_document(item) for item in diagnostics]
 
 
@@ -43,7 +45,8 @@ def _document(diagnostic: Diagnostic) -> dict[str, Any]:
         "line": span.line if span else None,
         "column": span.column if span else None,
     }
-    return found | {"help": diagnostic.help} if diagnostic.help else found
+    found |= {"help": diagnostic.help} if diagnostic.help else {}
+    return found | ({"advice": advice_documents(diagnostic.advice)} if diagnostic.advice else {})
 
 
 def _render(item: Diagnostic, read_line: Callable[[str, int], str | None]) -> str:

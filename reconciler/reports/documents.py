@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import SENSITIVE, Action, Change, Owed
 from reconciler.core.steps import PLATFORM, OutputRef, Plan, Result, SecretRef, Step, Template
+from reconciler.reports.advice import advice_documents
 from reconciler.reports.diagnostics import diagnostic_documents
 
 FORMAT_VERSION = "1"
@@ -102,7 +104,11 @@ def owed_document(owed: Owed) -> dict[str, Any]:
         "work": owed.work,
         "because": owed.because,
         "certainty": owed.certainty,
-    }
+    } | _advice(owed.advice)
+
+
+def _advice(advice: Sequence[Command]) -> dict[str, Any]:
+    return {"advice": advice_documents(advice)} if advice else {}
 
 
 def _change(change: Change) -> dict[str, Any]:
@@ -123,7 +129,7 @@ def _change(change: Change) -> dict[str, Any]:
     }
     if change.id is not None:
         document["id"] = change.id
-    return document
+    return document | _advice(change.advice)
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """What became of accepting drift, as text and JSON."""
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from reconciler.core.advice import NO_OPTIONS, RunOptions, command
 from reconciler.core.model import Address
 from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
 from reconciler.reports.diagnostics import diagnostic_documents
@@ -19,20 +19,20 @@ def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:
     }
 
 
-def render_acceptance(acceptance: Acceptance, paths: Sequence[str] = ()) -> str:
+def render_acceptance(acceptance: Acceptance, paths: Sequence[str] = (), run: RunOptions = NO_OPTIONS) -> str:
     """`paths`: those that were given, for a command that is about the same manifests."""
-    return "".join(f"{visible(line)}\n" for line in _lines(acceptance, paths))
+    return "".join(f"{visible(line)}\n" for line in _lines(acceptance, paths, run))
 
 
-def _lines(acceptance: Acceptance, paths: Sequence[str]) -> Iterator[str]:
+def _lines(acceptance: Acceptance, paths: Sequence[str], run: RunOptions) -> Iterator[str]:
     for address in acceptance.quiet:
         yield f"{address} has no drift to accept."
     if acceptance.refused:
         refused, others = _named({each.address for each in acceptance.refused}), acceptance.others
         yield f"Not accepted: {refused}; no file was changed."
         if others:
-            quoted = " ".join([*map(shlex.quote, paths), *(each.quoted for each in others)])
-            yield f"The others alone: reconcile drift --accept {quoted}"
+            alone = command("drift", "--accept", *paths, *others)
+            yield f"The others alone: {alone.with_options(run)}"
         return
     for each in acceptance.accepted:
         values = f"{_json(each.before)} -> {_json(each.after)}"

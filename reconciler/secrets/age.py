@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Union
 
+from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.secrets.text import MAX_BYTES
 
@@ -26,6 +27,8 @@ _ARMORED = re.compile(
 )
 _BEGINNING = b"age-encryption.org/v1\n"
 _PASSPHRASE = b"\n-> scrypt "
+_ENCRYPT = command("secret", "encrypt")
+_ENCRYPT_TO = command("secret", "encrypt", "--to", "RECIPIENT")
 _NO_MATCH = "No matching keys found"  # pyrage tells this apart from damage by its text only
 
 
@@ -73,12 +76,14 @@ def decrypt(data: bytes, identities: "Sequence[Identity]", what: str) -> bytes:
     if refused:
         raise SecretUnavailable(
             f"{what} is not encrypted to any age identity that is here",
-            help="encrypt it again with `reconcile secret encrypt --to` this identity's recipient, "
-            "or provide another identity",
+            help=f"encrypt it again with `{_ENCRYPT_TO}`, for this identity's recipient, or provide another "
+            "identity",
+            advice=(_ENCRYPT_TO,),
         )
     raise SecretUnavailable(
         f"{what} is damaged, or not encrypted with age",
-        help="make it again with `reconcile secret encrypt`",
+        help=f"make it again with `{_ENCRYPT}`",
+        advice=(_ENCRYPT,),
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reconciler.core.advice import Command
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.steps import OutputRef, SecretRef
 from reconciler.kinds.source import is_armored
@@ -72,7 +73,7 @@ class Sources:
             self.prepare([ref])
             kept = self._kept[ref]
             if isinstance(kept, _Missing):
-                raise SecretUnavailable(kept.message, help=kept.help)
+                raise SecretUnavailable(kept.message, help=kept.help, advice=kept.advice)
             return kept
         if ref.source == "env":
             return Sensitive(_from_env(ref.name, self._env))
@@ -126,9 +127,10 @@ class Sources:
             try:
                 self._identities = self._read_identities()
             except SecretUnavailable as missing:
-                self._identities = _Missing(missing.message, missing.help)
+                self._identities = _Missing(missing.message, missing.help, missing.advice)
         if isinstance(self._identities, _Missing):
-            raise SecretUnavailable(self._identities.message, help=self._identities.help)
+            missed = self._identities
+            raise SecretUnavailable(missed.message, help=missed.help, advice=missed.advice)
         return self._identities
 
     def _read_identities(self) -> "list[Identity]":
@@ -209,13 +211,14 @@ class _Missing:
 
     message: str
     help: str
+    advice: tuple[Command, ...]
 
 
 def _caught(work: Callable[[], str]) -> Sensitive | _Missing:
     try:
         return Sensitive(work())
     except SecretUnavailable as missing:
-        return _Missing(missing.message, missing.help)
+        return _Missing(missing.message, missing.help, missing.advice)
 
 
 def read_bytes(path: Path, what: str, most: int) -> bytes:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
-from reconciler.state.store import Store
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import Maintenance, Store
 
 DEFAULT_URL = "sqlite:.reconcile/state.db"
 
@@ -17,7 +18,7 @@ def open_store(
     clock: Clock,
     tell: Callable[[str], None] = lambda message: None,
     environment: str = "",
-) -> Store:
+) -> Spooling:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
 
     `tell` is told of what went wrong beside the work that was asked for, such as a backup.
@@ -31,7 +32,18 @@ def open_store(
             f"no state backend for scheme `{scheme}`" if rest else "the state's URL names no place",
             help=f"backends are sqlite:PATH, such as {DEFAULT_URL}",
         )
+    from reconciler.state.sqlite.files import spool_path
     from reconciler.state.sqlite.store import SqliteStore
 
     # Resolved, so that a link and what it points to are one state, with one key and one lock.
-    return SqliteStore((root / rest).resolve(), clock, tell=tell, environment=environment)
+    path = (root / rest).resolve()
+    store = SqliteStore(path, clock, tell=tell, environment=environment)
+    return Spooling(store, spool_path(path), clock)
+
+
+def maintenance_of(store: Store) -> Maintenance:
+    """What `store` offers beside the protocol. Raises StoreError when that is nothing."""
+    backend = store.inner if isinstance(store, Spooling) else store
+    if not isinstance(backend, Maintenance):
+        raise StoreError("this kind of state has no files to look after here")
+    return backend

@@ -8,6 +8,7 @@ import json
 import sqlite3
 from pathlib import Path
 
+from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.sqlite.database import Damaged
 
@@ -46,10 +47,12 @@ def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: st
         return owner
     wanted = heir or wanted
     if not owner:
+        take_over = command("state", "init", "--take-over")
         raise StoreError(
             f"the state {path} belongs to no environment, and not to `{wanted}`",
             help="leave out --env, or name another state; if it is to become the state of "
-            f"`{wanted}` for good, run `reconcile state init --take-over`",
+            f"`{wanted}` for good, run `{take_over}`",
+            advice=(take_over,),
         )
     asked = f"and not to `{wanted}`" if wanted else "and --env was not given"
     raise StoreError(

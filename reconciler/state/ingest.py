@@ -1,6 +1,6 @@
 """Taking in what was spooled: which commits still apply, and what the state is once they do. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -21,27 +21,21 @@ class Ingestion:
 
     records: dict[Address, StateRecord]
     view: View[JournalEntry]
+    serials: dict[str, int]
     applied: list[Kept] = field(default_factory=list)
     notes: list[JournalEntry] = field(default_factory=list)
     done: list[Line] = field(default_factory=list)
     scopes: set[str] = field(default_factory=set)
 
 
-def ingest(
-    content: Content,
-    records: Mapping[Address, StateRecord],
-    opened: Sequence[JournalEntry],
-    last_serial: int,
-    now: datetime,
-    within: Collection[str] | None = None,
-) -> Ingestion:
+def ingest(content: Content, state: State, now: datetime, within: Collection[str] | None = None) -> Ingestion:
     """Apply each line whose intents are open and whose records have not moved, if its scopes are `within`.
 
     None: all. A line that no longer applies is done with; the object that it names and no record
     tracks gets a note.
     """
-    open_intents = {(entry.run, entry.step, entry.attempt): entry for entry in opened}
-    found = Ingestion(dict(records), View(open_intents))
+    opened = {(entry.run, entry.step, entry.attempt): entry for entry in state.open_intents}
+    found = Ingestion(dict(state.records), View(opened), dict(state.serials))
     late: list[Line] = []
     for line in content.lines:
         if not _applies(line.kept, found):
@@ -49,7 +43,7 @@ def ingest(
             continue
         scopes = _scopes(line.kept, found)
         if within is None or scopes <= set(within):
-            last_serial = _apply(line.kept, found, last_serial)
+            _apply(line.kept, found)
             found.applied.append(line.kept)
             found.done.append(line)
             found.scopes |= scopes
@@ -64,23 +58,31 @@ def ingest(
     return found
 
 
-def overlay(state: State, content: Content, last_serial: int, now: datetime) -> State:
-    """`state` as it is once all of `content` is taken in. What a record tracks by now is not unclaimed."""
-    if not content.lines and not state.unclaimed:
-        return state
-    found = ingest(content, state.records, state.open_intents, last_serial, now)
-    known = tracked(found.records.values())
-    return replace(
-        state,
-        records=found.records,
-        open_intents=tuple(found.view.open_intents.values()),
-        spooled=frozenset(found.scopes),
-        unclaimed=tuple(
-            entry
-            for entry in (*state.unclaimed, *found.notes)
-            if entry.data.get("unclaimed", "") not in {"", *known}
-        ),
+def overlay(state: State, content: Content, now: datetime) -> State:
+    """`state` as it is once all of `content` is taken in."""
+    found = ingest(content, state, now)
+    return without_tracked(
+        replace(
+            state,
+            records=found.records,
+            open_intents=tuple(found.view.open_intents.values()),
+            spooled=frozenset(found.scopes),
+            unclaimed=(*state.unclaimed, *found.notes),
+        )
     )
+
+
+def without_tracked(state: State) -> State:
+    """`state` with those unclaimed objects only that no record tracks."""
+    if not state.unclaimed:
+        return state
+    known = {"", *state.elsewhere.values(), *tracked(state.records.values())}
+    still = tuple(entry for entry in state.unclaimed if entry.data.get("unclaimed", "") not in known)
+    return replace(state, unclaimed=still)
+
+
+def entries_of(kept: Kept) -> list[JournalEntry]:
+    return [decode_entry(*columns[:-1], columns[-1].encode()) for columns in kept.entries]
 
 
 def tracked(records: Iterable[StateRecord]) -> frozenset[str]:
@@ -111,30 +113,24 @@ def _scopes(kept: Kept, found: Ingestion) -> set[str]:
     return scopes or set(kept.epochs)
 
 
-def _apply(kept: Kept, found: Ingestion, last_serial: int) -> int:
-    for entry in _decoded(kept):
+def _apply(kept: Kept, found: Ingestion) -> None:
+    for entry in entries_of(kept):
         found.view = rules.after(found.view, rules.effect(entry), entry)
     for address in kept.remove:
         found.records.pop(address, None)
     for record, _ in kept.put:
-        last_serial += 1
-        found.records[record.address] = replace(record, serial=last_serial)
-    return last_serial
+        found.serials[record.scope] = found.serials.get(record.scope, 0) + 1
+        found.records[record.address] = replace(record, serial=found.serials[record.scope])
 
 
 def _unclaimed(kept: Kept, known: Collection[str], now: datetime) -> Iterator[JournalEntry]:
-    for entry in _decoded(kept):
+    for entry in entries_of(kept):
         ids = [record.id for record, _ in kept.put if record.address == entry.address]
         for id in dict.fromkeys([*ids, entry.data.get("id")]):
             if id and id not in known:
                 because = "its outcome came after the call was settled otherwise"
                 data = {"unclaimed": id, "step": entry.step, "because": because}
                 yield JournalEntry(entry.run, Event.DECIDED, now, entry.address, data=data)
-
-
-def _decoded(kept: Kept) -> Iterator[JournalEntry]:
-    for columns in kept.entries:
-        yield decode_entry(*columns[:-1], columns[-1].encode())
 
 
 def _keys(entries: Sequence[EntryColumns]) -> Iterator[IntentKey]:

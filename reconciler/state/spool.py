@@ -1,4 +1,4 @@
-"""Commits that the database could not take, kept beside it for the next lease: JSON lines with digests.
+"""The file of commits that a store could not take, for the next lease: JSON lines with digests.
 
 Room for them is made when a lease is taken, so that a full disk does not stop them. When even that
 place is gone, they go to the directory for temporary files. A line is overwritten in place and synced;
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_record
-from reconciler.state.sqlite.files import sync_directory
+from reconciler.state.durable import sync_directory
 
 RESERVE_BYTES = 64 * 1024
 _TEMPORARY_PLACES = 4  # one that another process is writing at this moment is left to it
@@ -78,13 +78,8 @@ def encode(kept: Kept) -> bytes:
     return _BEGIN + hashlib.sha256(text).hexdigest().encode() + _MIDDLE + text + b"}\n"
 
 
-def beside(path: Path) -> Path:
-    return path.with_name(path.name + ".spool")
-
-
-def reserve(path: Path) -> None:
-    """Make room beside the state `path`. Does nothing where there is room. Raises OSError."""
-    place = beside(path)
+def reserve(place: Path) -> None:
+    """Make room in `place`. Does nothing where there is room. Raises OSError."""
     with _opened(place, os.O_CREAT) as descriptor:
         size = os.fstat(descriptor).st_size
         if size >= RESERVE_BYTES:
@@ -95,16 +90,16 @@ def reserve(path: Path) -> None:
     sync_directory(place.parent)
 
 
-def keep(path: Path, kept: Kept) -> Path:
-    """Add `kept`, durably, in the first place that takes it, which comes back.
+def keep(best: Path, kept: Kept) -> Path:
+    """Add `kept`, durably, in the first place that takes it (`best`, if it can), which comes back.
 
     Raises OSError, the one of the best place, when none does.
     """
     line = encode(kept)
     failures = []
-    for place in _places(path, kept.lineage):
+    for place in _places(best, kept.lineage):
         try:
-            _append(place, line, temporary=place != beside(path))
+            _append(place, line, temporary=place != best)
         except OSError as failure:
             failures.append(failure)
         else:
@@ -112,14 +107,14 @@ def keep(path: Path, kept: Kept) -> Path:
     raise failures[0]
 
 
-def read(path: Path, lineage: str) -> Content:
-    """What is kept for the state of `lineage`. Raises Damaged when a line is not what was written."""
+def read(best: Path, lineage: str) -> Content:
+    """What is kept for the state of `lineage`. Raises OSError."""
     content = Content()
-    for place in _places(path, lineage):
+    for place in _places(best, lineage):
         if not os.path.lexists(place):
             continue
         try:
-            with _opened(place, temporary=place != beside(path), lock=False) as descriptor:
+            with _opened(place, temporary=place != best, lock=False) as descriptor:
                 # An empty reserve is all NULs: its first byte tells.
                 if os.pread(descriptor, 1, 0) != b"\0":
                     _parse(place, descriptor, lineage, content)
@@ -129,15 +124,15 @@ def read(path: Path, lineage: str) -> Content:
 
 
 @contextmanager
-def held(path: Path, lineage: str) -> Iterator[Content]:
+def held(best: Path, lineage: str) -> Iterator[Content]:
     """As `read`, and nobody adds to these places before the block ends.
 
     A place that another process is writing to at this moment is left out.
     """
     content = Content()
     with ExitStack() as stack:
-        for place in _places(path, lineage):
-            opened = _opened(place, temporary=place != beside(path))
+        for place in _places(best, lineage):
+            opened = _opened(place, temporary=place != best)
             try:
                 descriptor = stack.enter_context(opened)
             except (FileNotFoundError, BlockingIOError, _NotOurs):
@@ -147,7 +142,7 @@ def held(path: Path, lineage: str) -> Iterator[Content]:
         yield content
 
 
-def free(path: Path, content: Content, lines: Sequence[Line]) -> None:
+def free(best: Path, content: Content, lines: Sequence[Line]) -> None:
     """Mark `lines`, of a `held` content, as taken in, durably. Room that nothing needs is given back."""
     for place, descriptor in content.descriptors.items():
         done = {line.offset for line in lines if line.place == place}
@@ -158,7 +153,7 @@ def free(path: Path, content: Content, lines: Sequence[Line]) -> None:
         left = any(line.place == place and line.offset not in done for line in content.lines)
         if left or place in content.foreign:
             continue
-        if place != beside(path):
+        if place != best:
             place.unlink()
         elif _read(descriptor).strip(b"\0"):
             os.ftruncate(descriptor, 0)
@@ -169,10 +164,10 @@ class _NotOurs(Exception):
     """A file in the directory for temporary files that somebody else may have put there."""
 
 
-def _places(path: Path, lineage: str) -> list[Path]:
+def _places(best: Path, lineage: str) -> list[Path]:
     folder = Path(tempfile.gettempdir())
     names = (f"reconcile-{lineage}-{os.geteuid()}-{number}.spool" for number in range(_TEMPORARY_PLACES))
-    return [beside(path), *(folder / name for name in names)]
+    return [best, *(folder / name for name in names)]
 
 
 @contextmanager

@@ -1,12 +1,16 @@
-"""The Store protocol: what every state backend keeps, and what it promises."""
+"""The Store protocol: what every state backend keeps, and what it promises.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+`tests/state/contract.py` shows whether a backend keeps these promises.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 
 
@@ -50,26 +54,48 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to change `scopes`. `epochs`: for each scope the one it was taken at; they only grow."""
+    """The right to change `scopes`. `epochs`: for each scope the one it was taken at; they only grow.
+
+    `expires_at`: by the store's clock, unless it is renewed. None: the lease lasts as long as the process
+    that holds it.
+    """
 
     holder: str
     epochs: Mapping[str, int]
+    expires_at: datetime | None = None
 
     @property
     def scopes(self) -> tuple[str, ...]:
         return tuple(sorted(self.epochs))
 
 
+def no_longer_ours(scope: str) -> StoreError:
+    return StoreError(
+        f"the lease of `{scope}` is no longer ours",
+        help="nothing was written; run again to go on from what is recorded",
+    )
+
+
+def ends_too_soon(scope: str, for_s: float) -> StoreError:
+    return StoreError(
+        f"the lease of `{scope}` ends before a call that may take {for_s:g} s",
+        help="nothing was sent; run again to go on from what is recorded",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that is known, as of one moment.
+    """All that is known, as of one moment; or all of some scopes (`Store.load`).
 
     `lineage` names this state for its whole life; it is "" until the first lease creates the state.
     `open_intents`: intents whose outcome is not known, oldest first.
-    `plans_run`: ids of plans that an apply has started.
-    `spooled`: scopes with outcomes that are kept aside; this state already shows them (`Store.spool`).
+    `plans_run`: ids of plans that an apply has started, in any scope.
+    `spooled`: scopes with outcomes that are kept aside; this state already shows them (`Spooling`).
     `unclaimed`: entries whose data names an object (`unclaimed`) that a call of ours made, and that no
     record tracks, because its outcome came after the call was settled otherwise.
+    `elsewhere`: the ids of the records in scopes that were not asked for.
+    `serials`: by scope, the highest serial that a record of it ever had.
+    `version`: two states of one store with the same version are equal.
     """
 
     lineage: str
@@ -78,6 +104,34 @@ class State:
     plans_run: frozenset[str]
     spooled: frozenset[str] = frozenset()
     unclaimed: tuple[JournalEntry, ...] = ()
+    elsewhere: Mapping[Address, str] = field(default_factory=dict)
+    serials: Mapping[str, int] = field(default_factory=dict, compare=False)
+    version: str = field(default="", compare=False)
+
+    @property
+    def ids(self) -> Mapping[Address, str]:
+        """The ids of all records of all scopes."""
+        return {**self.elsewhere, **{address: record.id for address, record in self.records.items()}}
+
+    def of(self, scopes: Collection[str] | None) -> "State":
+        """What of this state is about `scopes` (None: all of it). An entry without a scope is about each."""
+        if scopes is None:
+            return self
+        return replace(
+            self,
+            records={each.address: each for each in self.records.values() if each.scope in scopes},
+            open_intents=_about(scopes, self.open_intents),
+            spooled=self.spooled.intersection(scopes),
+            unclaimed=_about(scopes, self.unclaimed),
+            elsewhere={
+                **self.elsewhere,
+                **{each.address: each.id for each in self.records.values() if each.scope not in scopes},
+            },
+        )
+
+
+def _about(scopes: Collection[str], entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
+    return tuple(entry for entry in entries if entry.data.get("scope", "") in {"", *scopes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +159,9 @@ LOST_ROWS = "lost-rows"  # stands in `State.unclaimed` for whatever a restore co
 class Store(Protocol):
     """Every method raises StoreError when the backend cannot answer or holds damaged data."""
 
-    async def load(self) -> State: ...
+    async def load(self, scopes: Collection[str] | None = None) -> State:
+        """What is known of `scopes`, or all of it. Costs next to nothing while nothing has changed."""
+        ...
 
     async def fingerprint_key(self) -> bytes:
         """32 random bytes kept beside the state, for keyed fingerprints of secret values.
@@ -118,12 +174,19 @@ class Store(Protocol):
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         """Take all scopes or none. Raises Locked naming the first one held, after waiting `timeout_s`.
 
-        Creates the state when there is none. Takes in what was spooled for these scopes.
+        Creates the state when there is none.
         """
         ...
 
-    async def check(self, lease: Lease) -> None:
-        """Raises StoreError when `lease` is no longer the current one of each of its scopes."""
+    async def renew(self, lease: Lease) -> Lease:
+        """Put off the end of a lease. Raises StoreError when it is no longer the current one.
+
+        Either value stands for the lease from then on: what counts is what the store knows.
+        """
+        ...
+
+    async def check(self, lease: Lease, for_s: float = 0) -> None:
+        """Raises StoreError unless `lease` is the current one of each of its scopes, and outlives `for_s`."""
         ...
 
     async def release(self, lease: Lease) -> None:
@@ -140,26 +203,25 @@ class Store(Protocol):
         """Append `entries`, store `put` and drop `remove`, durably and all or nothing.
 
         A put record's `serial` is the one it must replace (0: there must be none); the records
-        come back with their new serials, which no record of this state had before. A removed
+        come back with their new serials, which no record of their scope had before. A removed
         address may have no record. An address that is both removed and put is put last, with serial 0.
         Raises StoreError, and stores nothing, when the lease is not current or does not cover
-        a put record's scope, when a serial has moved, or when an INTENT's attempt is open already.
+        a put record's scope, when a serial has moved, or when an INTENT's attempt is open already; TypeError
+        or ValueError for data that is not JSON.
         """
         ...
 
-    async def spool(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> str:
-        """Keep a commit that could not be stored, durably and outside of the database; says where.
+    async def close(self) -> None:
+        """Let go of everything. A lease that was not released counts as left by a dead holder."""
+        ...
 
-        For the outcome of a call that was sent, after `commit` raised StoreError; also under a lease
-        that is no longer ours. `load` shows it at once, the next lease of its scope takes it in, if
-        its intent is still open and its record has not moved. Raises StoreError when no place takes it.
-        """
+
+@runtime_checkable
+class Maintenance(Protocol):
+    """What a backend may offer beside `Store`: looking after the state itself (`state.maintenance_of`)."""
+
+    async def verify(self) -> None:
+        """Read everything. Raises StoreError naming the first record or journal row that was changed."""
         ...
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
@@ -188,8 +250,4 @@ class Store(Protocol):
         The damaged files are kept aside. Raises StoreError, and changes nothing, when the backup is not
         good, and Locked while a process holds any lease; and when there is no `backup` and no damage.
         """
-        ...
-
-    async def close(self) -> None:
-        """Let go of everything. A lease that was not released counts as left by a dead holder."""
         ...

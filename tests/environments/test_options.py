@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from reconciler.cli.again import here
 from reconciler.cli.main import cli
+from reconciler.cli.options import of_this_run
+from reconciler.core.advice import RunOptions
+from reconciler.core.advice import command as advised
 from tests.cli.harness import TOKEN, Sandbox, serving
 from tests.inprocess import Command, volume
 
@@ -35,18 +37,23 @@ def test_an_advised_command_gets_those_options_of_the_run_that_it_takes(
 ) -> None:
     takes = {option for param in command.params for option in param.opts}
     if verb not in ("validate", "build", "graph"):  # they tell of manifests: nothing is read or written there
-        with click.Context(command) as context:
-            context.params |= {"env": "prod", "state_url": "sqlite:of prod.db", "sandbox": True}
-            told = here(f"run `reconcile {verb} Volume/shop/data`")
+        run = RunOptions("prod", "sqlite:of prod.db", sandbox=True)
+        line = str(advised(*verb.split(), "Volume/shop/data").with_options(run))
         given = " --env prod --state 'sqlite:of prod.db'" if "--state" in takes else ""
         given += " --sandbox" if "--sandbox" in takes else ""
-        assert told == f"run `reconcile {verb}{given} Volume/shop/data`"
+        assert line == f"reconcile {verb}{given} Volume/shop/data"
+
+
+def test_the_options_of_a_run_are_those_of_its_command_line() -> None:
+    with click.Context(cli) as context:
+        context.params |= {"env": "prod", "state_url": "sqlite:of prod.db", "sandbox": True}
+        assert of_this_run() == RunOptions("prod", "sqlite:of prod.db", sandbox=True)
 
 
 def test_an_advised_command_never_repeats_a_state_that_may_hold_a_password() -> None:
     with click.Context(cli) as context:
         context.params["state_url"] = "postgres://reconcile:hunter2@db/state"
-        assert here("run `reconcile plan`") == "run `reconcile plan`"
+        assert str(advised("plan").with_options(of_this_run())) == "reconcile plan"
 
 
 @pytest.mark.parametrize("option", ["--env", "--env=", "--state", "--ref", "--changed-since"])

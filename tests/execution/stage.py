@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.lowlevel import checkpoint
 
-from reconciler.core.errors import Lost, StoreError
+from reconciler.core.errors import Lost
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
@@ -25,10 +25,11 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Answer
-from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import Event, JournalEntry, Lease, Restored, State, Store
+from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.store import Event
+from tests.state.doubles import Failing, NoRoom, spooling
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SETTLE_S = 60.0
@@ -112,67 +113,6 @@ class Line:
 
 
 @dataclass
-class FailingStore:
-    """A store whose disk fills up at the first commit of `event`. `spools`: outcomes can be kept aside."""
-
-    store: Store
-    event: Event
-    spools: bool = True
-
-    async def load(self) -> State:
-        return await self.store.load()
-
-    async def fingerprint_key(self) -> bytes:
-        return await self.store.fingerprint_key()
-
-    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
-        return await self.store.lease(scopes, holder, timeout_s=timeout_s)
-
-    async def check(self, lease: Lease) -> None:
-        await self.store.check(lease)
-
-    async def release(self, lease: Lease) -> None:
-        await self.store.release(lease)
-
-    async def commit(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> Sequence[StateRecord]:
-        if any(entry.event is self.event for entry in entries):
-            raise StoreError("the disk is full")
-        return await self.store.commit(lease, entries, put, remove)
-
-    async def spool(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> str:
-        if not self.spools:
-            raise StoreError("no other disk either")
-        return await self.store.spool(lease, entries, put, remove)
-
-    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
-        return await self.store.unlock(scope, force=force, by=by)
-
-    async def take_over(self, environment: str, *, by: str) -> bool:
-        return await self.store.take_over(environment, by=by)
-
-    async def backup(self, target: Path | None = None) -> Path:
-        return await self.store.backup(target)
-
-    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
-        return await self.store.restore(backup, by=by)
-
-    async def close(self) -> None:
-        await self.store.close()
-
-
-@dataclass
 class Stage:
     """One app `shop` on one platform, one project, one state."""
 
@@ -188,7 +128,7 @@ class Stage:
             monotonic=self.time.monotonic,
         )
         self.line = Line(self.sandbox)
-        self.store: Store = SqliteStore(self.root / "state.db", self.time)
+        self.store = spooling(MemoryStore(MemoryState(self.time)), self.time, self.root)
         self.limits = Limits(settle_s=SETTLE_S)
         self.capabilities: frozenset[str] = frozenset()
         self.reporter = Reporter()
@@ -201,7 +141,7 @@ class Stage:
         self.sandbox.close()
 
     def project(self) -> Project:
-        platform = Platform(self.line, BASE_URL, lambda: TOKEN, self.time, jitter=lambda: 1.0)
+        platform = platform_client(self.line, BASE_URL, lambda: TOKEN, self.time, jitter=lambda: 1.0)
         return Project(
             store=self.store,
             platform=platform,
@@ -257,11 +197,16 @@ class Stage:
         return [entry.step for entry in (await self.store.load()).open_intents]
 
     def fail_at(self, event: Event, *, spools: bool = True) -> None:
-        self.store = FailingStore(self.store, event, spools)
+        """From now on the disk is full at commits of `event`. `spools`: outcomes can be kept aside."""
+        failing = Failing(self.store.inner, event)
+        if spools:
+            self.store = spooling(failing, self.time, self.root)
+        else:
+            self.store = NoRoom(failing, self.root / "outcomes.spool", self.time)
 
     def mend(self) -> None:
-        assert isinstance(self.store, FailingStore)
-        self.store = self.store.store
+        assert isinstance(self.store.inner, Failing)
+        self.store = spooling(self.store.inner.inner, self.time, self.root)
 
     def limit(self, **limits: Any) -> None:
         self.limits = replace(self.limits, **limits)

@@ -8,8 +8,10 @@ from reconciler.core.model import Action
 from reconciler.execution import executor as executor_module
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import PlanRefused
+from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event
 from tests.execution.stage import Stage, cluster, outcomes, plan, volume
+from tests.state.doubles import spooling
 
 pytestmark = pytest.mark.anyio
 
@@ -112,13 +114,27 @@ async def test_a_run_whose_end_cannot_be_recorded_has_done_what_it_did(stage: St
 async def test_a_lease_that_is_no_longer_ours_sends_nothing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def taken(lease: object) -> None:
+    async def taken(lease: object, for_s: float) -> None:
         raise StoreError("the lease of `shop` is no longer ours")
 
     monkeypatch.setattr(stage.store, "check", taken)
     applied = await stage.apply(volume())
     assert outcomes(applied) == {CREATE: "failed"}
     assert stage.line.mutations == []
+
+
+@pytest.mark.parametrize(("deadline_s", "sent"), [(29, ["POST"]), (30, [])])
+async def test_a_call_that_may_outlast_the_lease_is_not_sent(
+    stage: Stage, deadline_s: float, sent: list[str]
+) -> None:
+    """A successor may settle the intent as soon as the lease has ended: the call must be over by then."""
+    stage.store = spooling(MemoryStore(MemoryState(stage.time, lease_s=30)), stage.time, stage.root)
+    stage.limit(deadline_s=deadline_s)
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "done" if sent else "failed"}
+    assert stage.line.mutations == sent
+    if not sent:
+        assert "ends before a call that may take 30 s" in applied.results[0].error
 
 
 async def test_a_cancelled_call_is_recorded_as_unknown(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -24,11 +24,12 @@ from reconciler.pipeline.apply import run_saved
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import find_settings
-from reconciler.state.store import LOST_ROWS, Event, JournalEntry, Lease, State
+from reconciler.state.store import LOST_ROWS, Event, JournalEntry, State
 from tests.explain import projects
 from tests.explain.pages import situation
 from tests.explain.projects import VOLUME, Act
-from tests.kinds.case import MANIFEST, NOW, LivePlatform, ReadOnlyStore, play, project_of
+from tests.kinds.case import MANIFEST, NOW, LivePlatform, play, project_of
+from tests.state.doubles import Unwritable, holding, read_only, spooling
 
 # --- files and paths ---
 
@@ -101,17 +102,6 @@ def of_document(work: Callable[[], int]) -> Sequence[Diagnostic]:
 # --- what an apply says ---
 
 
-@dataclass(frozen=True, slots=True)
-class LeasingStore(ReadOnlyStore):
-    """Gives the leases that an apply asks for; what is refused afterwards never gets to write."""
-
-    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
-        return Lease(holder, dict.fromkeys(scopes, 1))
-
-    async def release(self, lease: Lease) -> None:
-        """Nothing is held."""
-
-
 def apply_of(code: str, change: Mapping[str, Any] = {}) -> Act:
     """What the apply of a saved plan refuses, when `change` of the situation came after the plan."""
 
@@ -124,7 +114,9 @@ def apply_of(code: str, change: Mapping[str, Any] = {}) -> Act:
         policies = load([str(folder / MANIFEST)], root=folder).policies
         platform = LivePlatform(after.get("live", {}), datetime.fromisoformat(NOW))
         project = project_of(after, folder, policies, platform)
-        store = LeasingStore(anyio.run(project.store.load))
+        store = spooling(
+            Unwritable(holding(anyio.run(project.store.load), project.clock)), project.clock, folder
+        )
         (folder / MANIFEST).write_text(case["manifests"], encoding="utf-8")
         with pytest.raises(Refused) as refused:
             anyio.run(run_saved, replace(project, store=store), plan, ())
@@ -149,7 +141,8 @@ def of_unclaimed(id: str, because: str) -> Act:
             data={"unclaimed": id, "because": because},
         )
         state = State("lineage-1", {}, (), frozenset(), unclaimed=(entry,))
-        project = replace(project_of(case, folder, (), platform), store=ReadOnlyStore(state))
+        project = project_of(case, folder, (), platform)
+        project = replace(project, store=read_only(state, project.clock, folder))
         return anyio.run(_plan, project, Desired(loaded.resources)).diagnostics
 
     return act

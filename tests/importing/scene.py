@@ -19,9 +19,10 @@ from reconciler.manifests.load import Loaded, load
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.state.store import JournalEntry, State
-from tests.kinds.case import BASE_URL, CaseClock, LivePlatform, ReadOnlyStore
+from tests.kinds.case import BASE_URL, CaseClock, LivePlatform
+from tests.state.doubles import read_only
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 ALL = frozenset({"postgres.list", "secrets.list", "machine.list"})
@@ -113,8 +114,8 @@ class Scene:
     def _project(self) -> Project:
         clock = CaseClock(NOW)
         return Project(
-            store=ReadOnlyStore(State("lineage", self.records, self.intents, frozenset())),
-            platform=Platform(
+            store=read_only(State("lineage", self.records, self.intents, frozenset()), clock, self.root),
+            platform=platform_client(
                 self.platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True
             ),
             capabilities=self.capabilities,

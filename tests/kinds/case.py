@@ -28,13 +28,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 import yaml
 
 from reconciler.core.diagnostics import Diagnostic, has_errors
-from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
@@ -49,10 +48,12 @@ from reconciler.reports.documents import plan_document
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
-from reconciler.services.providers.client import ProviderClient
+from reconciler.services.client import Client
+from reconciler.services.machines.service import platform_client
+from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer
-from reconciler.state.store import Event, JournalEntry, Lease, Restored, State
+from reconciler.state.store import Event, JournalEntry, State
+from tests.state.doubles import read_only
 
 MANIFEST = "manifests.yaml"
 KEY = bytes(range(32))
@@ -143,65 +144,6 @@ def _answer(given: Any) -> tuple[int, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOnlyStore:
-    """A state that can be looked at; planning must want nothing else of it."""
-
-    state: State
-
-    async def load(self) -> State:
-        return self.state
-
-    async def fingerprint_key(self) -> bytes:
-        return KEY
-
-    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
-        _refuse()
-
-    async def check(self, lease: Lease) -> None:
-        _refuse()
-
-    async def release(self, lease: Lease) -> None:
-        _refuse()
-
-    async def commit(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> Sequence[StateRecord]:
-        _refuse()
-
-    async def spool(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> str:
-        _refuse()
-
-    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
-        _refuse()
-
-    async def take_over(self, environment: str, *, by: str) -> bool:
-        _refuse()
-
-    async def backup(self, target: Path | None = None) -> Path:
-        _refuse()
-
-    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
-        _refuse()
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-
-def _refuse() -> NoReturn:
-    raise StoreError("planning takes no lease and writes nothing")
-
-
-@dataclass(frozen=True, slots=True)
 class Played:
     """What a case led to. `plan` is None when the manifests already hold errors."""
 
@@ -240,8 +182,8 @@ def project_of(
     """What a verb works with; its files lie in `folder`."""
     clock = CaseClock(platform.now)
     return Project(
-        store=ReadOnlyStore(_state(case)),
-        platform=Platform(platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
+        store=read_only(_state(case), clock, folder),
+        platform=platform_client(platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
         capabilities=frozenset(case.get("capabilities", ())),
         limits=Limits(),
         clock=clock,
@@ -253,9 +195,9 @@ def project_of(
     )
 
 
-def _provider(policy: Resource, platform: LivePlatform, clock: CaseClock) -> ProviderClient:
+def _provider(policy: Resource, platform: LivePlatform, clock: CaseClock) -> Client:
     url = getattr(policy.spec, "base_url", BASE_URL)
-    return ProviderClient(
+    return provider_client(
         policy.address.name,
         platform,
         url,

@@ -25,6 +25,8 @@ import anyio
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
+from reconciler.state.spooling import Spooling
+from reconciler.state.sqlite.files import spool_path
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry, State
 from tests.state.worlds import NOON, SimulatedClock, entry, record
@@ -77,11 +79,18 @@ def volume(step: str) -> Address:
     return Address("Volume", step, SCOPE)
 
 
+def opened(path: Path, *, backups: bool = False) -> tuple[SqliteStore, Spooling]:
+    """The state, and the store that keeps aside what it cannot take."""
+    clock = SimulatedClock()
+    inner = SqliteStore(path, clock, backups=backups)
+    return inner, Spooling(inner, spool_path(path), clock)
+
+
 async def load(path: Path) -> State:
-    store = SqliteStore(path, SimulatedClock(), backups=False)
+    inner, store = opened(path)
     try:
         state = await store.load()
-        await store.verify()
+        await inner.verify()
         return state
     finally:
         await store.close()
@@ -92,7 +101,7 @@ async def load(path: Path) -> State:
 
 async def history(folder: Path) -> list[tuple[Image, Image, Acknowledged]]:
     """Pairs of images: before and after one write; with what was acknowledged before it."""
-    store = SqliteStore(folder / "state.db", SimulatedClock(), backups=False)
+    inner, store = opened(folder / "state.db")
     lease = await store.lease([SCOPE], "holder")
     pairs, known, before = [], Acknowledged(), image(folder)
 
@@ -113,9 +122,9 @@ async def history(folder: Path) -> list[tuple[Image, Image, Acknowledged]]:
             await store.commit(lease, *done)
         wrote(Acknowledged(known.intents, known.outcomes | {step}))
         if number % 8 == 7:
-            assert store._connection is not None
+            assert inner._connection is not None
             # The WAL's frames go to the database, and stay; the next commit begins to overwrite them.
-            store._connection.execute("PRAGMA wal_checkpoint(FULL)")
+            inner._connection.execute("PRAGMA wal_checkpoint(FULL)")
             wrote(known)
     await store.close()
     return pairs
@@ -176,10 +185,10 @@ async def torn_writes(count: int, seed: int, folder: Path, tally: Tally) -> None
 
 async def take_over(path: Path) -> State:
     """The state after the next lease took in what was kept aside."""
-    store = SqliteStore(path, SimulatedClock(), backups=False)
+    inner, store = opened(path)
     try:
         await store.lease([SCOPE], "next")
-        await store.verify()
+        await inner.verify()
         return await store.load()
     finally:
         await store.close()
@@ -191,7 +200,7 @@ async def until_full(path: Path, pipe: int) -> None:
     def tell(line: str) -> None:
         os.write(pipe, f"{line}\n".encode())
 
-    store = SqliteStore(path, SimulatedClock(), backups=False)
+    _, store = opened(path)
     lease = await store.lease([SCOPE], "holder")
     for number in range(STEPS):
         steps = [f"s{number}-{branch}" for branch in range(1 + number % 3)]
@@ -277,7 +286,7 @@ def full_disks(count: int, seed: int, folder: Path, tally: Tally) -> None:
 async def sound_state(folder: Path) -> tuple[Path, State]:
     """A state with some of everything, compact, and with a backup."""
     path = folder / "state.db"
-    store = SqliteStore(path, SimulatedClock())
+    _, store = opened(path, backups=True)
     lease = await store.lease([SCOPE, "blog"], "holder")
     await store.commit(lease, [JournalEntry("r1", Event.RUN_STARTED, NOON, data={"plan": "plan-1"})])
     for number in range(8):
@@ -341,7 +350,7 @@ async def flipped_bits(count: int, seed: int, folder: Path, tally: Tally) -> Non
         content[at] ^= 1 << chance.randrange(8)
         file.write_bytes(content)
         tally.counts[f"flips: {kind}"] += 1
-        store = SqliteStore(broken, SimulatedClock())
+        inner, store = opened(broken, backups=True)
         try:
             await store.load()
             tally.violations.append(f"flip {number}: a bit of byte {at} ({kind}) goes unseen")
@@ -350,7 +359,7 @@ async def flipped_bits(count: int, seed: int, folder: Path, tally: Tally) -> Non
                 tally.violations.append(
                     f"flip {number} ({kind}): no way out: {failure.message} {failure.help}"
                 )
-            await store.restore()
+            await inner.restore()
             after = await store.load()
             if after != known:
                 tally.violations.append(f"flip {number} ({kind}, byte {at}): the restore lost something")

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Span, error, warning
 from reconciler.core.model import SENSITIVE, Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import (
@@ -116,9 +117,14 @@ STEPS = (
     Step(f"{volume('unwanted')}#delete", volume("unwanted"), Call("DELETE", "/v1/apps/shop/volumes/vol_9")),
 )
 
+
+def _done(name: str) -> tuple[Command, ...]:
+    return (command("resolve", volume(name), "--restarted"),)
+
+
 OWED = (
-    Owed(volume("data"), "restart", "extended from 5 to 10 GB", "owed"),
-    Owed(volume("logs"), "restart", "extended from 1 to 2 GB", "unknown"),
+    Owed(volume("data"), "restart", "extended from 5 to 10 GB", "owed", _done("data")),
+    Owed(volume("logs"), "restart", "extended from 1 to 2 GB", "unknown", _done("logs")),
 )
 
 DIAGNOSTICS = (

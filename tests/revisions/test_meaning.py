@@ -190,7 +190,7 @@ def test_a_base_without_manifests_where_they_are_looked_for_is_told_of(reconcile
     base = git(reconcile.root, "rev-parse", "main")[:12]
     told = reconcile("validate --changed-since main elsewhere").err
     assert (
-        f"warning[base-has-none]: at {base}, where this left main, there is no file or directory `elsewhere`"
+        f"warning[base-has-none]: there is no file or directory `elsewhere` at {base}, where this left main"
         in told
     )
     assert "plan without --changed-since" in told

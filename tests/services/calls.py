@@ -6,7 +6,8 @@ from typing import Any
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.steps import Call, Read
-from reconciler.services.client import Platform
+from reconciler.services.client import Client
+from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Transport
 
 CASSETTES = Path(__file__).parents[2] / "cassettes"
@@ -37,7 +38,7 @@ _VOLUMES = "/v1/apps/shop/volumes"
 _CLUSTER = {"org_slug": "acme", "plan": "starter", "region": "ams", "name": "billing", "disk_size_gb": 20}
 _VOLUME = {"name": "logs", "region": "ams", "size_gb": 5, "snapshot_retention": 14}
 
-CALLS: Mapping[str, Callable[[Platform], Awaitable[Any]]] = {
+CALLS: Mapping[str, Callable[[Client], Awaitable[Any]]] = {
     "cluster_create": lambda api: api.send(Call("POST", "/v1/postgres", _CLUSTER), id_path="data.id"),
     "cluster_get": lambda api: api.read(Read("/v1/postgres/cluster1recorded", "cluster")),
     "cluster_restore": lambda api: api.send(
@@ -72,5 +73,5 @@ CALLS: Mapping[str, Callable[[Platform], Awaitable[Any]]] = {
 }
 
 
-def client(transport: Transport, base_url: str) -> Platform:
-    return Platform(transport, base_url, lambda: TOKEN, SystemClock())
+def client(transport: Transport, base_url: str) -> Client:
+    return platform_client(transport, base_url, lambda: TOKEN, SystemClock())

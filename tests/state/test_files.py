@@ -71,7 +71,7 @@ async def test_only_the_owner_can_read_the_files(store: SqliteStore, path: Path)
     await store.commit(lease, [entry(Event.DONE)])
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == dict.fromkeys(
-        [f"state.db{suffix}" for suffix in ("", "-wal", "-shm", ".key", ".lock", ".seen", ".spool")], 0o600
+        [f"state.db{suffix}" for suffix in ("", "-wal", "-shm", ".key", ".lock", ".seen")], 0o600
     )
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 

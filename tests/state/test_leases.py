@@ -51,69 +51,6 @@ def heard(process: Child) -> str:
     return process.stdout.readline().strip()
 
 
-async def test_a_second_holder_is_told_who_holds_the_scope_and_since_when(
-    store: SqliteStore, another: OpenStore, clock: SimulatedClock
-) -> None:
-    await store.lease(["shop"], "anna on build-1")
-    clock.elapsed_s += 90
-    with pytest.raises(Locked) as locked:
-        await another().lease(["blog", "shop"], "ben")
-    assert (locked.value.scope, locked.value.holder) == ("shop", "anna on build-1")
-    assert locked.value.age_s == pytest.approx(90, abs=1)
-
-
-async def test_all_scopes_are_taken_or_none(store: SqliteStore, another: OpenStore) -> None:
-    await store.lease(["shop"], "anna")
-    other = another()
-    with pytest.raises(Locked):
-        await other.lease(["blog", "shop", "wiki"], "ben")
-    lease = await store.lease(["blog", "wiki"], "anna")
-    assert lease.scopes == ("blog", "wiki")
-
-
-async def test_different_scopes_are_held_side_by_side(store: SqliteStore, another: OpenStore) -> None:
-    other = another()
-    shop = await store.lease(["shop"], "anna")
-    blog = await other.lease(["blog"], "ben")
-    await store.commit(shop, [entry(Event.DONE)])
-    await other.commit(blog, [entry(Event.DONE)])
-    await store.commit(shop, [entry(Event.DONE)])
-    await store.verify()
-
-
-async def test_a_released_scope_is_taken_at_the_next_epoch(store: SqliteStore, another: OpenStore) -> None:
-    first = await store.lease(["shop"], "anna")
-    await store.release(first)
-    second = await another().lease(["shop"], "ben")
-    assert second.epochs["shop"] == first.epochs["shop"] + 1
-
-
-async def test_waiting_takes_the_scope_once_it_is_free(
-    store: SqliteStore, another: OpenStore, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = await store.lease(["shop"], "anna")
-    sleep = clock.sleep
-
-    async def release_after_five_seconds(seconds: float) -> None:
-        await sleep(seconds)
-        if clock.elapsed_s > 5:
-            await store.release(held)
-
-    monkeypatch.setattr(clock, "sleep", release_after_five_seconds)
-    lease = await another().lease(["shop"], "ben", timeout_s=60)
-    assert lease.holder == "ben"
-    assert 5 < clock.elapsed_s < 6
-
-
-async def test_waiting_ends_after_the_timeout(
-    store: SqliteStore, another: OpenStore, clock: SimulatedClock
-) -> None:
-    await store.lease(["shop"], "anna")
-    with pytest.raises(Locked):
-        await another().lease(["shop"], "ben", timeout_s=3)
-    assert clock.elapsed_s == pytest.approx(3)
-
-
 async def test_a_holder_that_closed_without_releasing_holds_nothing(
     store: SqliteStore, another: OpenStore
 ) -> None:

@@ -5,6 +5,7 @@ import fcntl
 import os
 import stat
 import tempfile
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state import spool
+from reconciler.state import maintenance_of, spool
+from reconciler.state.spooling import Spooling
+from reconciler.state.sqlite.files import spool_path
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, Lease, State
-from tests.state.conftest import OpenStore
-from tests.state.worlds import DATA, entry, record
+from tests.state.worlds import DATA, SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
 
@@ -32,8 +34,34 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+OpenStore = Callable[[], Spooling]
+
+
 @pytest.fixture
-async def lease(store: SqliteStore) -> Lease:
+async def another(path: Path, clock: SimulatedClock) -> AsyncIterator[OpenStore]:
+    """Opens one more store of the same state; all are closed at the end."""
+    stores: list[Spooling] = []
+
+    def open_one() -> Spooling:
+        stores.append(Spooling(SqliteStore(path, clock), spool_path(path), clock))
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        await store.close()
+
+
+@pytest.fixture
+async def store(another: OpenStore) -> Spooling:
+    return another()
+
+
+async def verify(store: Spooling) -> None:
+    await maintenance_of(store).verify()
+
+
+@pytest.fixture
+async def lease(store: Spooling) -> Lease:
     """A lease under which the call of step s1 was sent."""
     lease = await store.lease(["shop"], "anna")
     await store.commit(lease, [entry(Event.INTENT, scope="shop")])
@@ -45,19 +73,19 @@ def place(path: Path) -> Path:
     return path.with_name("state.db.spool")
 
 
-async def taken_in(store: SqliteStore, another: OpenStore, scope: str = "shop") -> State:
+async def taken_in(store: Spooling, another: OpenStore, scope: str = "shop") -> State:
     """The state after the holder died and another took the lease."""
     await store.close()
     other = another()
     lease = await other.lease([scope], "ben")
     state = await other.load()
     await other.release(lease)
-    await other.verify()
+    await verify(other)
     return state
 
 
 async def test_a_kept_outcome_is_shown_at_once_and_taken_in_by_the_next_lease(
-    store: SqliteStore, another: OpenStore, lease: Lease, place: Path
+    store: Spooling, another: OpenStore, lease: Lease, place: Path
 ) -> None:
     told = await store.spool(lease, [entry(Event.DONE, id="vol_data")], [record()])
     assert told == str(place)
@@ -72,7 +100,7 @@ async def test_a_kept_outcome_is_shown_at_once_and_taken_in_by_the_next_lease(
 
 
 async def test_many_outcomes_of_one_run_fit_although_they_need_more_than_the_reserve(
-    store: SqliteStore, another: OpenStore, place: Path
+    store: Spooling, another: OpenStore, place: Path
 ) -> None:
     lease = await store.lease(["shop"], "anna")
     addresses = [Address("Volume", f"data{number}", "shop") for number in range(20)]
@@ -89,7 +117,7 @@ async def test_many_outcomes_of_one_run_fit_although_they_need_more_than_the_res
 
 
 async def test_a_kept_removal_and_a_kept_failure_are_taken_in(
-    store: SqliteStore, another: OpenStore, lease: Lease
+    store: Spooling, another: OpenStore, lease: Lease
 ) -> None:
     await store.commit(lease, [entry(Event.INTENT, "s2")], [record()])
     await store.spool(lease, [entry(Event.DONE)], remove=[DATA])
@@ -99,7 +127,7 @@ async def test_a_kept_removal_and_a_kept_failure_are_taken_in(
 
 
 async def test_an_unknown_outcome_leaves_its_intent_open(
-    store: SqliteStore, another: OpenStore, lease: Lease
+    store: Spooling, another: OpenStore, lease: Lease
 ) -> None:
     await store.spool(lease, [entry(Event.UNKNOWN)], [record()])
     state = await taken_in(store, another)
@@ -108,7 +136,7 @@ async def test_an_unknown_outcome_leaves_its_intent_open(
 
 
 async def test_reading_changes_no_file(
-    store: SqliteStore, another: OpenStore, lease: Lease, place: Path
+    store: Spooling, another: OpenStore, lease: Lease, place: Path
 ) -> None:
     await store.spool(lease, [entry(Event.DONE)], [record()])
     before = place.read_bytes()
@@ -118,7 +146,7 @@ async def test_reading_changes_no_file(
 
 
 async def test_a_lease_takes_in_its_own_scopes_only(
-    store: SqliteStore, another: OpenStore, lease: Lease, place: Path
+    store: Spooling, another: OpenStore, lease: Lease, place: Path
 ) -> None:
     wiki = await store.lease(["wiki"], "anna")
     await store.commit(wiki, [entry(Event.INTENT, "s2", scope="wiki")])
@@ -132,7 +160,7 @@ async def test_a_lease_takes_in_its_own_scopes_only(
 
 
 async def test_the_scope_of_a_removal_is_its_records(
-    store: SqliteStore, another: OpenStore, lease: Lease
+    store: Spooling, another: OpenStore, lease: Lease
 ) -> None:
     wiki = await store.lease(["wiki"], "anna")
     await store.commit(wiki, [entry(Event.INTENT, "s2")], [record(LOGS, scope="wiki")])
@@ -141,7 +169,7 @@ async def test_the_scope_of_a_removal_is_its_records(
 
 
 async def test_an_outcome_settled_meanwhile_is_dropped_when_its_object_is_tracked(
-    store: SqliteStore, another: OpenStore, lease: Lease
+    store: Spooling, another: OpenStore, lease: Lease
 ) -> None:
     await store.spool(lease, [entry(Event.DONE, id="vol_data")], [record()])
     await store.commit(lease, [entry(Event.SETTLED)], [record()])
@@ -153,7 +181,7 @@ async def test_an_outcome_settled_meanwhile_is_dropped_when_its_object_is_tracke
 
 
 async def test_an_object_that_no_record_tracks_is_never_forgotten_silently(
-    store: SqliteStore, another: OpenStore, lease: Lease
+    store: Spooling, another: OpenStore, lease: Lease
 ) -> None:
     await store.spool(lease, [entry(Event.DONE, id="vol_data")], [record()])
     await store.commit(lease, [entry(Event.SETTLED, landed=False)])
@@ -166,7 +194,7 @@ async def test_an_object_that_no_record_tracks_is_never_forgotten_silently(
 
 
 async def test_an_unclaimed_object_ends_with_a_record_or_a_persons_word(
-    store: SqliteStore, lease: Lease
+    store: Spooling, lease: Lease
 ) -> None:
     for id in ("vol_data", "vol_9"):
         await store.commit(lease, [replace(entry(Event.DECIDED, "", unclaimed=id), attempt=1)])
@@ -175,11 +203,11 @@ async def test_an_unclaimed_object_ends_with_a_record_or_a_persons_word(
     assert [told.data["unclaimed"] for told in (await store.load()).unclaimed] == ["vol_9"]
     await store.commit(lease, [entry(Event.DECIDED, "", claimed="vol_9")])
     assert (await store.load()).unclaimed == ()
-    await store.verify()
+    await verify(store)
 
 
 async def test_an_outcome_whose_record_moved_is_not_applied(
-    store: SqliteStore, another: OpenStore, lease: Lease
+    store: Spooling, another: OpenStore, lease: Lease
 ) -> None:
     (first,) = await store.commit(lease, [], [record()])
     await store.spool(lease, [entry(Event.DONE)], [replace(first, applied={"size_gb": 20})])
@@ -190,7 +218,7 @@ async def test_an_outcome_whose_record_moved_is_not_applied(
 
 
 async def test_a_record_that_is_removed_and_put_again_replaces_any(
-    store: SqliteStore, another: OpenStore, lease: Lease
+    store: Spooling, another: OpenStore, lease: Lease
 ) -> None:
     await store.commit(lease, [], [record()])
     await store.spool(lease, [entry(Event.DONE)], [record(size_gb=20)], [DATA])
@@ -198,7 +226,7 @@ async def test_a_record_that_is_removed_and_put_again_replaces_any(
 
 
 async def test_a_holder_that_lost_its_lease_can_still_keep_what_it_knows(
-    store: SqliteStore, another: OpenStore, lease: Lease
+    store: Spooling, another: OpenStore, lease: Lease
 ) -> None:
     await store.release(lease)
     with pytest.raises(StoreError, match="no longer ours"):
@@ -209,7 +237,7 @@ async def test_a_holder_that_lost_its_lease_can_still_keep_what_it_knows(
 
 @pytest.mark.parametrize("length", [1, 10, 75, 200, -3, -1])
 async def test_a_torn_line_is_told_and_never_half_applied(
-    store: SqliteStore, another: OpenStore, lease: Lease, place: Path, length: int
+    store: Spooling, another: OpenStore, lease: Lease, place: Path, length: int
 ) -> None:
     await store.spool(lease, [entry(Event.UNKNOWN)], [record(LOGS)])
     sound = place.read_bytes().rstrip(b"\0")
@@ -227,21 +255,24 @@ async def test_a_torn_line_is_told_and_never_half_applied(
 
 
 async def test_a_torn_line_stands_in_the_journal(
-    store: SqliteStore, another: OpenStore, lease: Lease, place: Path
+    store: Spooling, another: OpenStore, lease: Lease, place: Path
 ) -> None:
     with place.open("r+b") as file:
         file.write(b'\0\0{"dig')
     await taken_in(store, another)
     reader = another()
     await reader.load()
-    assert reader._connection is not None
-    (data,) = reader._connection.execute("SELECT data FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
+    assert isinstance(reader.inner, SqliteStore)
+    assert reader.inner._connection is not None
+    (data,) = reader.inner._connection.execute(
+        "SELECT data FROM journal ORDER BY seq DESC LIMIT 1"
+    ).fetchone()
     assert "half-written" in data
     assert place.read_bytes() == bytes(spool.RESERVE_BYTES)
 
 
 async def test_a_flipped_bit_of_a_kept_outcome_never_makes_another_one_of_it(
-    store: SqliteStore, another: OpenStore, lease: Lease, place: Path
+    store: Spooling, another: OpenStore, lease: Lease, place: Path
 ) -> None:
     for number in (1, 2):
         await store.spool(
@@ -283,7 +314,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 async def test_a_full_disk_leaves_the_room_that_was_reserved(
-    store: SqliteStore, another: OpenStore, lease: Lease, full: set[str], place: Path
+    store: Spooling, another: OpenStore, lease: Lease, full: set[str], place: Path
 ) -> None:
     full.add(place.parent.name)
     assert await store.spool(lease, [entry(Event.DONE)], [record()]) == str(place)
@@ -291,7 +322,7 @@ async def test_a_full_disk_leaves_the_room_that_was_reserved(
 
 
 async def test_what_does_not_fit_beside_the_state_goes_to_temporary_files(
-    store: SqliteStore, another: OpenStore, lease: Lease, full: set[str], place: Path, elsewhere: Path
+    store: Spooling, another: OpenStore, lease: Lease, full: set[str], place: Path, elsewhere: Path
 ) -> None:
     await store.commit(lease, [entry(Event.INTENT, "s2")])
     full.add(place.parent.name)
@@ -309,7 +340,7 @@ async def test_what_does_not_fit_beside_the_state_goes_to_temporary_files(
 
 
 async def test_the_removed_directory_of_a_state_sends_outcomes_to_temporary_files(
-    store: SqliteStore, lease: Lease, path: Path, another: OpenStore, elsewhere: Path
+    store: Spooling, lease: Lease, path: Path, another: OpenStore, elsewhere: Path
 ) -> None:
     aside = path.parent.with_name("aside")
     path.parent.rename(aside)
@@ -321,7 +352,7 @@ async def test_the_removed_directory_of_a_state_sends_outcomes_to_temporary_file
 
 
 async def test_when_nothing_takes_an_outcome_the_first_reason_is_told(
-    store: SqliteStore, lease: Lease, full: set[str], place: Path, elsewhere: Path
+    store: Spooling, lease: Lease, full: set[str], place: Path, elsewhere: Path
 ) -> None:
     full |= {place.parent.name, elsewhere.name}
     with pytest.raises(StoreError, match="no space left"):
@@ -330,7 +361,7 @@ async def test_when_nothing_takes_an_outcome_the_first_reason_is_told(
 
 
 async def test_no_lease_without_room_for_outcomes(
-    store: SqliteStore, another: OpenStore, full: set[str], place: Path
+    store: Spooling, another: OpenStore, full: set[str], place: Path
 ) -> None:
     await store.release(await store.lease(["shop"], "anna"))
     place.unlink()
@@ -343,7 +374,7 @@ async def test_no_lease_without_room_for_outcomes(
 
 @pytest.mark.parametrize("trap", ["readable by others", "a link", "a directory"])
 async def test_a_file_that_somebody_else_may_have_put_there_does_not_count(
-    store: SqliteStore, another: OpenStore, lease: Lease, path: Path, elsewhere: Path, trap: str
+    store: Spooling, another: OpenStore, lease: Lease, path: Path, elsewhere: Path, trap: str
 ) -> None:
     lineage = (await store.load()).lineage
     aside = path.parent.with_name("aside")
@@ -363,7 +394,7 @@ async def test_a_file_that_somebody_else_may_have_put_there_does_not_count(
 
 
 async def test_a_place_that_another_process_is_writing_is_left_to_it(
-    store: SqliteStore, another: OpenStore, lease: Lease, place: Path, elsewhere: Path
+    store: Spooling, another: OpenStore, lease: Lease, place: Path, elsewhere: Path
 ) -> None:
     first = await store.spool(lease, [entry(Event.DONE)], [record()])
     with place.open("r+b") as file:
@@ -374,7 +405,7 @@ async def test_a_place_that_another_process_is_writing_is_left_to_it(
 
 
 async def test_lines_of_another_state_are_left_alone(
-    store: SqliteStore, another: OpenStore, lease: Lease, place: Path
+    store: Spooling, another: OpenStore, lease: Lease, place: Path
 ) -> None:
     sound = spool.encode(spool.Kept("another lineage", {"shop": 1}, [], [], []))
     place.write_bytes(sound.ljust(spool.RESERVE_BYTES, b"\0"))
@@ -384,7 +415,7 @@ async def test_lines_of_another_state_are_left_alone(
 
 
 async def test_a_place_that_is_replaced_while_it_is_opened_is_not_written_to(
-    store: SqliteStore, lease: Lease, place: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+    store: Spooling, lease: Lease, place: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flock = fcntl.flock
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, Path, Relocation, unpack_span
 from reconciler.core.nearest import did_you_mean, nearest
@@ -245,14 +246,15 @@ class Overlays:
         known = sorted(map(str, self._seen))
         for number, patch in enumerate(self._patches):
             if number not in self._matched:
+                near, build = _nearest(patch, known), command("build")
                 problem = error(
                     "overlay-matches-nothing",
                     f"no manifest declares {patch.target}"
                     if patch.glob is None
                     else f"no manifest's address is like {patch.target}",
                     patch.key(),
-                    help=_nearest(patch, known)
-                    or "addresses are those of the base manifests: see `reconcile build` without --env",
+                    help=near or f"addresses are those of the base manifests: see `{build}` without --env",
+                    advice=() if near else (build,),
                 )
                 yield problem
                 continue

@@ -25,7 +25,7 @@ class _Entry(NamedTuple):
 
 @dataclass
 class Revision:
-    """One commit. `ref`: how a person called it. `texts`: what was read so far, by name as in diagnostics."""
+    """One commit. `ref`: how messages call it. `texts`: what was read so far, by name as in diagnostics."""
 
     git: Git
     ref: str
@@ -219,7 +219,7 @@ def revision(git: Git, ref: str) -> Revision:
 def fork_point(git: Git, ref: str, head: str = "HEAD") -> Revision:
     """The commit where `head` left `ref`: what came to `ref` since is not compared with."""
     commit = git.merge_base(ref, git.commit_of(ref), git.commit_of(head))
-    return Revision(git, ref, commit)
+    return Revision(git, f"{commit[:12]}, where this left {ref}", commit)
 
 
 def _entry(line: bytes) -> tuple[str, _Entry]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Path
 from reconciler.kinds.manifest import ManifestKind
@@ -18,7 +19,7 @@ _ANY_SOURCE = {"env": "NAME"}  # stands for a literal, so that nothing else is s
 
 _HELP = """\
 encrypt it, and keep only the encrypted text in git:
-  reconcile secret encrypt --to age1… --out {path}   (reads the value from standard input)
+  {command}   (reads the value from standard input)
   {field}: {{age: {file}}}   or the text itself: {field}: {{age: |…}}
 a value that was pushed anywhere is known: set another one"""
 
@@ -33,11 +34,13 @@ def take_out_literals(value: Any, kind: ManifestKind, place: Place) -> tuple[Any
         file = _file_name(value, field.removeprefix("spec."))
         span = place.key(path) if at_key else place.value(path)
         beside = PurePosixPath(span.file).parent  # of an overlay, where the literal stands there
+        encrypt = command("secret", "encrypt", "--to", "RECIPIENT", "--out", beside / file)
         found = error(
             "secret-literal",
             "a secret's value stands in the manifest",
             span,
-            help=_HELP.format(field=field, file=file, path=beside / file),
+            help=_HELP.format(field=field, file=file, command=encrypt),
+            advice=(encrypt,),
         )
         problems.append(place.finish(found))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error
 from reconciler.core.model import Path, Resource, unpack_span
 from reconciler.kinds.base import Kind
@@ -49,8 +50,8 @@ class Rewritten:
     problems: Mapping[int, Diagnostic]
 
 
-def cannot_accept(message: str, span: Span | None, help: str) -> Diagnostic:
-    return error("cannot-accept", message, span, help=help)
+def cannot_accept(message: str, span: Span | None, help: str, advice: tuple[Command, ...] = ()) -> Diagnostic:
+    return error("cannot-accept", message, span, help=help, advice=advice)
 
 
 def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
@@ -117,7 +118,9 @@ def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
         return _unsound(edit)
     broken = [each for each in kind.check(spec, resource.span) if each.severity is Severity.ERROR]
     if broken:
-        return cannot_accept(f"`{resource.address}`: {broken[0].message}", span, broken[0].help)
+        return cannot_accept(
+            f"`{resource.address}`: {broken[0].message}", span, broken[0].help, broken[0].advice
+        )
     return replace(resource, spec=spec)
 
 

@@ -146,7 +146,7 @@ def _owed_lines(owed: Sequence[Owed]) -> list[str]:
     for item in owed:
         certainty = "" if item.certainty == "owed" else f" ({item.certainty} whether needed)"
         lines.append(f"  * {item.address}: {item.work}{certainty}, because {item.because}")
-        lines.append(f"      once done: reconcile resolve {item.address.quoted} --restarted")
+        lines += [f"      once done: {each}" for each in item.advice]
     return [*lines, ""]
 
 

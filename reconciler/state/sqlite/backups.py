@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reconciler.core.errors import StoreError
+from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import checks, files, journal, records, schema
 from reconciler.state.sqlite.database import Damaged, check_all_pages, connect_read_only, explained
 
@@ -76,12 +77,12 @@ def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path 
             connection.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands for itself
         verify(new)
-        files.sync(new)
+        sync(new)
         key = files.read_key(files.key_path(path))
         if key is not None:
             files.create_key(files.key_path(target), key)
         target.hardlink_to(new)
-        files.sync_directory(target.parent)
+        sync_directory(target.parent)
     finally:
         new.unlink()
     return target

@@ -49,6 +49,11 @@ class Checks:
         }
 
     @property
+    def content(self) -> str:
+        """The version of all but the leases: a removal lowers the count, all else raises the rest."""
+        return f"{self.head_seq}:{self.head_hash}:{self.serial}:{self.records}"
+
+    @property
     def digest(self) -> str:
         return _sha256({"lineage": self.lineage, "serial": self.serial, **self.values})
 

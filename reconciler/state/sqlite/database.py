@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from reconciler.core.advice import Command
 from reconciler.core.errors import StoreError
 
 # How long a writer waits for another process's transaction, which lasts one commit.
@@ -80,8 +81,11 @@ class Damaged(Exception):
     """Says which row is not what was written; `explained` adds the file and the way out."""
 
 
+WayOut = Callable[[], tuple[str, Command] | None]  # what to do, and the command that stands in it
+
+
 @contextmanager
-def explained(path: Path, way_out: Callable[[], str] = lambda: "") -> Iterator[None]:
+def explained(path: Path, way_out: WayOut = lambda: None) -> Iterator[None]:
     """Turn what SQLite and the file system raise into a StoreError that names the file and the way out.
 
     `way_out`: what to do about a damaged file.
@@ -97,17 +101,18 @@ def explained(path: Path, way_out: Callable[[], str] = lambda: "") -> Iterator[N
         raise _explain(path, error, way_out) from error
 
 
-def _damaged(path: Path, what: str, way_out: str) -> StoreError:
-    return StoreError(f"the state {path} is damaged: {what}", help=way_out)
+def _damaged(path: Path, what: str, way_out: tuple[str, Command] | None) -> StoreError:
+    message = f"the state {path} is damaged: {what}"
+    return StoreError(message, help=way_out[0], advice=way_out[1:]) if way_out else StoreError(message)
 
 
-def _explain(path: Path, error: sqlite3.Error | OSError, way_out: Callable[[], str]) -> StoreError:
+def _explain(path: Path, error: sqlite3.Error | OSError, way_out: WayOut) -> StoreError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_NOTADB"):
-        return StoreError(
-            f"{path} is not a database",
-            help=f"if it should be the state: {way_out()}; else name another with `state: sqlite:PATH`",
-        )
+        other = "name another with `state: sqlite:PATH`"
+        text, *advice = way_out() or ("",)
+        help = f"if it should be the state: {text}; else {other}" if text else other
+        return StoreError(f"{path} is not a database", help=help, advice=tuple(advice))
     if name.startswith("SQLITE_CORRUPT"):
         return _damaged(path, "SQLite cannot read it", way_out())
     if name.startswith("SQLITE_FULL") or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):

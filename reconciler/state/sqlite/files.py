@@ -11,10 +11,14 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
+from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import database, schema
 
 KEY_BYTES = 32
+
+_RESTORE = command("state", "restore")
 
 
 def state_exists(path: Path) -> bool:
@@ -31,8 +35,8 @@ def state_exists(path: Path) -> bool:
     if any(backups.glob("*.db")):
         raise StoreError(
             f"the state {path} is gone, but its backups in {backups.name} are there",
-            help="`reconcile state restore` brings the newest good one back; to start without a state, "
-            "move them away",
+            help=f"`{_RESTORE}` brings the newest good one back; to start without a state, move them away",
+            advice=(_RESTORE,),
         )
     return False
 
@@ -64,6 +68,10 @@ def key_path(path: Path) -> Path:
     return _beside(path, ".key")
 
 
+def spool_path(path: Path) -> Path:
+    return _beside(path, ".spool")
+
+
 def lock_path(path: Path) -> Path:
     """Resolved, so that two spellings of one state's path exclude each other."""
     return _beside(path.resolve(), ".lock")
@@ -78,7 +86,8 @@ def read_key(path: Path) -> bytes | None:
     if len(key) != KEY_BYTES:
         raise StoreError(
             f"{path} does not hold a fingerprint key of {KEY_BYTES} bytes",
-            help="`reconcile state restore` brings it back from a backup",
+            help=f"`{_RESTORE}` brings it back from a backup",
+            advice=(_RESTORE,),
         )
     return key
 
@@ -110,22 +119,6 @@ def _create(path: Path, fill: Callable[[Path], None]) -> None:
     finally:
         for leftover in (new, _beside(new, "-wal"), _beside(new, "-shm"), _beside(new, "-journal")):
             leftover.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _beside(path: Path, suffix: str) -> Path:

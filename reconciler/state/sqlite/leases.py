@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from reconciler.core.errors import Locked, StoreError
+from reconciler.core.errors import Locked
 from reconciler.state.sqlite import locks
 from reconciler.state.sqlite.checks import LEASES, writing
 from reconciler.state.sqlite.files import lock_path
-from reconciler.state.store import Lease
+from reconciler.state.store import Lease, no_longer_ours
 
 UNNAMED = "another process"
 
@@ -40,10 +40,7 @@ def check(connection: sqlite3.Connection, lease: Lease) -> None:
     current = dict(connection.execute("SELECT scope, epoch FROM leases WHERE released = 0"))
     for scope, epoch in lease.epochs.items():
         if current.get(scope) != epoch:
-            raise StoreError(
-                f"the lease of `{scope}` is no longer ours",
-                help="nothing was written; run again to go on from what is recorded",
-            )
+            raise no_longer_ours(scope)
 
 
 def mark_released(connection: sqlite3.Connection, path: Path, lease: Lease) -> None:
@@ -64,6 +61,11 @@ def replace(connection: sqlite3.Connection, scope: str) -> None:
         FROM leases WHERE scope = ?""",
         (scope,),
     )
+
+
+def scopes(connection: sqlite3.Connection) -> list[str]:
+    """All that anybody ever took."""
+    return [scope for (scope,) in connection.execute("SELECT scope FROM leases")]
 
 
 def holder_of(connection: sqlite3.Connection, scope: str) -> tuple[int, str, str] | None:

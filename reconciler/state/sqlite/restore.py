@@ -15,10 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from reconciler.core.advice import Command, command
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
+from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, schema
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
@@ -26,16 +28,19 @@ from reconciler.state.sqlite.salvage import Salvage, salvage
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, Restored
 
 
-def way_out(path: Path) -> str:
-    """What to do about damage: the newest good backup, and the command that brings it back."""
+def way_out(path: Path) -> tuple[str, Command]:
+    """What to do about damage: the newest good backup, and the command of the text that brings it back."""
     backup = backups.newest_good(path)
     if backup is None:
-        return "there is no good backup beside it: keep the file, and `reconcile state restore FILE` with one"
+        bring = command("state", "restore", "FILE")
+        return f"there is no good backup beside it: keep the file, and `{bring}` with one", bring
+    bring = command("state", "restore")
     made = f"{backup.at:%Y-%m-%d %H:%M:%S} UTC"
-    return (
-        f"the newest good backup is of {made}; `reconcile state restore` brings it back,"
+    text = (
+        f"the newest good backup is of {made}; `{bring}` brings it back,"
         " with what the damaged file still proves"
     )
+    return text, bring
 
 
 def restore(
@@ -147,7 +152,7 @@ def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datet
             reopened, lost = _rebuild(connection, new, base, found, seen, at, now, note)
             connection.execute("PRAGMA journal_mode = DELETE")
             current = checks.read(connection)
-        files.sync(new)
+        sync(new)
     key = _key_for(path, source, current)
     aside = _swap(path, new, now)
     if key == "restored":
@@ -258,7 +263,7 @@ def _lost(found: Salvage, base: Checks, seen: checks.Seen | None, at: datetime, 
     what = f"{len(missing)} journal rows" if missing else "perhaps the newest journal rows"
     return (
         f"{what} between {since} and {until} cannot be read: "
-        "look on the platform for objects made since then that `reconcile state list` does not show"
+        f"look on the platform for objects made since then that `{command('state', 'list')}` does not show"
     )
 
 
@@ -268,13 +273,13 @@ def _swap(path: Path, new: Path, now: datetime) -> Path:
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             _beside(aside, suffix).hardlink_to(_beside(path, suffix))
-    files.sync_directory(path.parent)
+    sync_directory(path.parent)
     # Never a new database beside an old WAL: SQLite would replay it.
     for suffix in ("-wal", "-shm"):
         _beside(path, suffix).unlink(missing_ok=True)
-    files.sync_directory(path.parent)
+    sync_directory(path.parent)
     new.replace(path)
-    files.sync_directory(path.parent)
+    sync_directory(path.parent)
     return aside
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state import environments
 from reconciler.state.sqlite import checks
@@ -61,9 +62,11 @@ def require(connection: sqlite3.Connection, path: Path) -> int:
     """The version of the state in `path`. Raises StoreError when it is no state, or a newer program's."""
     version = version_of(connection)
     if version is None:
+        restore = command("state", "restore")
         raise StoreError(
             f"{path} is not a state of this program",
-            help="name another file with `state: sqlite:PATH`, or see `reconcile state restore`",
+            help=f"name another file with `state: sqlite:PATH`, or see `{restore}`",
+            advice=(restore,),
         )
     if version > VERSION:
         raise StoreError(

@@ -7,7 +7,7 @@ one fsync, shared by all tasks that wait to commit at that moment.
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -15,10 +15,11 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
+from reconciler.core.advice import Command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import environments, ingest, spool
+from reconciler.state import environments
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
 from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, restore, schema
 from reconciler.state.sqlite.checks import Checks
@@ -74,12 +75,13 @@ class SqliteStore:
         self._inode = (0, 0)
         self._new_key: bytes | None = None
         self._held: dict[str, tuple[int, int]] = {}  # scope → epoch, byte in the lock file
+        self._loaded: State | None = None
         self._checked: tuple[Lease, int] | None = None  # found current at this version of the file
         self._waiting: list[_Request] = []
         self._busy = anyio.Lock()
 
-    async def load(self) -> State:
-        return await self._in_thread(self._load)
+    async def load(self, scopes: Collection[str] | None = None) -> State:
+        return (await self._in_thread(self._load)).of(scopes)
 
     async def fingerprint_key(self) -> bytes:
         """The key in `<path>.key`. Before the first lease there may be none: then a new one, kept by it."""
@@ -99,7 +101,12 @@ class SqliteStore:
                     raise
             await self._clock.sleep(min(_POLL_S, remaining_s))
 
-    async def check(self, lease: Lease) -> None:
+    async def renew(self, lease: Lease) -> Lease:
+        """The lease itself: an operating system's lock has no end."""
+        await self.check(lease)
+        return lease
+
+    async def check(self, lease: Lease, for_s: float = 0) -> None:
         await self._in_thread(lambda: self._check(self._writable(), lease))
 
     async def release(self, lease: Lease) -> None:
@@ -137,24 +144,6 @@ class SqliteStore:
         if isinstance(request.outcome, StoreError):
             raise request.outcome
         return request.outcome
-
-    async def spool(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> str:
-        kept = spool.Kept(
-            self._lineage,
-            lease.epochs,
-            [encode_entry(entry) for entry in entries],
-            [(record, encode_record(record)) for record in put],
-            remove,
-        )
-        with anyio.CancelScope(shield=True):
-            place = await self._in_thread(lambda: spool.keep(self._path, kept))
-        return str(place)
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         return await self._in_thread(lambda: self._free(scope, force, by))
@@ -194,27 +183,33 @@ class SqliteStore:
         connection = self._readable()
         if connection is None:
             return State("", {}, (), frozenset())
-        # Before the database: what is taken in or committed meanwhile is then found twice, not missed.
-        content = spool.read(self._path, self._lineage)
         seen = checks.seen(self._path, self._lineage)
         with transaction(connection, "DEFERRED"):
-            try:
-                check_pages(connection, ["records"], checks.SMALL_TABLES)
-                current = checks.read(connection)
-                checks.verify_seen(current, seen)
-                checks.verify_tables(connection, current)
-                journal.verify_newest(connection, current)
-                state = State(
-                    self._lineage,
-                    records.load(connection, current.records),
-                    journal.open_intents(connection, self._lineage),
-                    journal.plans_run(connection),
-                    unclaimed=journal.unclaimed(connection, self._lineage),
-                )
-            except (KeyError, TypeError, ValueError) as error:
-                raise Damaged("a row holds what was never written there") from error
+            current = checks.read(connection)
+            checks.verify_seen(current, seen)
+            if self._loaded is None or self._loaded.version != current.content:
+                self._loaded = self._read(connection, current)
         self._verify_key(current)
-        return ingest.overlay(state, content, current.serial, self._clock.now())
+        return self._loaded
+
+    def _read(self, connection: sqlite3.Connection, current: Checks) -> State:
+        """All of it, checked. In the caller's transaction."""
+        try:
+            check_pages(connection, ["records"], checks.SMALL_TABLES)
+            checks.verify_tables(connection, current)
+            journal.verify_newest(connection, current)
+            found = records.load(connection, current.records)
+            return State(
+                self._lineage,
+                found,
+                journal.open_intents(connection, self._lineage),
+                journal.plans_run(connection),
+                unclaimed=journal.unclaimed(connection, self._lineage),
+                serials=dict.fromkeys(leases.scopes(connection), current.serial),
+                version=current.content,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise Damaged("a row holds what was never written there") from error
 
     def _verify(self) -> None:
         connection = self._readable()
@@ -234,7 +229,7 @@ class SqliteStore:
             what = "missing" if key is None else "not the one that secrets were fingerprinted with"
             raise Damaged(f"{files.key_path(self._path).name} is {what}")
 
-    def _way_out(self) -> str:
+    def _way_out(self) -> tuple[str, Command]:
         return restore.way_out(self._path)
 
     def _fingerprint_key(self) -> bytes:
@@ -259,33 +254,7 @@ class SqliteStore:
         connection = self._created()
         lease, numbers = leases.take(connection, self._path, scopes, holder, self._clock.now())
         self._held |= {scope: (lease.epochs[scope], number) for scope, number in numbers.items()}
-        try:
-            self._ingest(connection, lease)
-            spool.reserve(self._path)
-        except BaseException:
-            self._unlock(lease.epochs)
-            raise
         return lease
-
-    def _ingest(self, connection: sqlite3.Connection, lease: Lease) -> None:
-        """Take in what was spooled for the lease's scopes."""
-        with spool.held(self._path, self._lineage) as content:
-            if not content.lines and not content.torn:
-                return
-            with checks.writing(connection, self._path) as current:
-                found = ingest.ingest(
-                    content,
-                    records.load(connection, current.records),
-                    journal.open_intents(connection, self._lineage),
-                    current.serial,
-                    self._clock.now(),
-                    lease.epochs,
-                )
-                for kept in found.applied:
-                    _write(connection, current, kept.entries, kept.put, kept.remove)
-                _write(connection, current, [encode_entry(note) for note in found.notes])
-            self._committed = True
-            spool.free(self._path, content, found.done)
 
     def _release(self, lease: Lease) -> None:
         self._checked = None
@@ -360,7 +329,7 @@ class SqliteStore:
         return "free: no process holds it"
 
     def _close(self) -> None:
-        self._checked = None
+        self._checked = self._loaded = None
         self._unlock(self._held)
         if self._connection is not None:
             self._connection.close()

@@ -22,8 +22,9 @@ from reconciler.core.errors import (
 )
 from reconciler.core.steps import PLATFORM, Call, Method, Read
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.services.client import Client
 from reconciler.services.outcome import Verdict
-from reconciler.services.providers.client import ProviderClient
+from reconciler.services.providers.service import provider_client
 from reconciler.services.registry import Services
 from reconciler.services.signing import Signed, verify
 from reconciler.services.transport import Answer
@@ -43,11 +44,11 @@ def anyio_backend() -> str:
 
 def client(
     *steps: Answer | Exception, secret: Any = lambda: Sensitive(SECRET), read_only: bool = False
-) -> tuple[ProviderClient, Script]:
+) -> tuple[Client, Script]:
     clock = SimulatedClock()
     script = Script(clock, steps)
     nonces = count(1)
-    made = ProviderClient(
+    made = provider_client(
         "acme",
         script,
         "https://acme.example/api/",
@@ -246,7 +247,7 @@ async def test_logs_tell_the_provider_and_no_signature() -> None:
 async def test_calls_go_to_the_service_that_they_name() -> None:
     asked, _ = client(reply("{}"))
     other, _ = platform(reply("[]"))
-    services = Services(other, {"acme": asked})
+    services = Services({PLATFORM: other, "acme": asked})
     assert services.of(PLATFORM) is other
     assert services.of("acme") is asked
     with pytest.raises(NoSuchService, match="no ExtensionProvider `acne`"):

@@ -96,11 +96,12 @@ def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
 
 
 def _wrap_store(boundaries: Boundaries) -> None:
+    from reconciler.state.spooling import Spooling
     from reconciler.state.sqlite.store import SqliteStore
 
     for name in _STORE:
-        if hasattr(SqliteStore, name):
-            setattr(SqliteStore, name, _around(boundaries, getattr(SqliteStore, name), name))
+        owner = Spooling if name == "spool" else SqliteStore
+        setattr(owner, name, _around(boundaries, getattr(owner, name), name))
 
 
 def _around(

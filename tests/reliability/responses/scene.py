@@ -20,10 +20,12 @@ from reconciler.pipeline.settings import EXTENDED
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
+from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Time
 from tests.reliability.responses.line import Exchange, MutatingTransport, Mutator, Recorded
+from tests.state.doubles import spooling
 
 SETTLE_S = 60.0
 VALUE = "kept-in-memory-77aa"
@@ -87,7 +89,7 @@ class Scene:
     folder: Path
     time: Time
     sandbox: Sandbox
-    store: SqliteStore
+    store: Spooling
     transport: MutatingTransport
     project: Project
 
@@ -144,12 +146,12 @@ def open_scene(
         monotonic=time.monotonic,
         rng=Random(time.elapsed_s),  # not the ids that are there already
     )
-    store = SqliteStore(folder / "state.db", time)
+    store = spooling(SqliteStore(folder / "state.db", time), time, folder)
     transport = MutatingTransport(sandbox, BASE_URL, mutations)
     ids = count(1)
     project = Project(
         store=store,
-        platform=Platform(transport, BASE_URL, lambda: TOKEN, time, jitter=lambda: 1.0),
+        platform=platform_client(transport, BASE_URL, lambda: TOKEN, time, jitter=lambda: 1.0),
         capabilities=EXTENDED if extended else frozenset(),
         limits=Limits(settle_s=SETTLE_S),
         clock=time,

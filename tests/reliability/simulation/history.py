@@ -26,6 +26,7 @@ from reconciler.pipeline.project import Desired
 from reconciler.pipeline.resolve import forget, resolve_unknown, settle_restart
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.sandbox.core import Sandbox
+from reconciler.state import spooling
 from reconciler.state.sqlite import store as sqlite_store
 from tests.reliability.simulation import invariants, people, wishes
 from tests.reliability.simulation.faults import STALE_S
@@ -81,8 +82,9 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
     """Carry `scenario` out, on a loop, a platform and a state of its own."""
     root = Path(tempfile.mkdtemp(prefix="history-", dir=SHELF))
     timeline = Timeline()
-    state = cast("Any", sqlite_store)
-    state.to_thread = Inline
+    threaded = [cast("Any", module) for module in (sqlite_store, spooling)]
+    for module in threaded:
+        module.to_thread = Inline
     try:
         history = History(scenario, root, timeline, keep_trace=keep_trace)
         timeline.set_exception_handler(history.complain)
@@ -90,7 +92,8 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
         timeline.run_until_complete(history.play())
         return history.report()
     finally:
-        state.to_thread = to_thread
+        for module in threaded:
+            module.to_thread = to_thread
         asyncio.set_event_loop(None)
         timeline.close()
         shutil.rmtree(root)
@@ -187,7 +190,7 @@ class History:
         process = self._process("person", Run())
         try:
             for scope in scopes:
-                await process.store.unlock(scope, force=True, by=process.name)
+                await process.store.inner.unlock(scope, force=True, by=process.name)
         except ReconcilerError as failure:
             self.ghost.note("a person cannot unlock", failure.message)
         await process.store.close()
@@ -241,7 +244,7 @@ class History:
                 ghost.violate("no-traceback", f"{process.name} {process.run.verb}: {error!r}")
             _uncancel()
         try:
-            await (process.store.close() if process.alive else process.store.bury())
+            await (process.store.close() if process.alive else process.store.inner.bury())
         except ReconcilerError as failure:
             ended = ended if ended.failure else _Ended(failure=failure)
         if not process.alive:

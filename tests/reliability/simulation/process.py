@@ -15,13 +15,13 @@ from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.project import Desired, Project
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Answer
 from tests.reliability.simulation.faults import Channel
 from tests.reliability.simulation.ghost import CANARY, Ghost, Opened
 from tests.reliability.simulation.network import Network
 from tests.reliability.simulation.scenario import Fault, Moment, Run
-from tests.reliability.simulation.store import SimulatedStore
+from tests.reliability.simulation.store import SimulatedSpooling
 from tests.reliability.simulation.timeline import TICK_S, Timeline
 
 BASE_URL = "http://127.0.0.1:9"
@@ -82,10 +82,10 @@ class Process:
         self._passed: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
         self._commits = 0
-        self.store = SimulatedStore(self, root / "state.db", rng)
+        self.store = SimulatedSpooling(self, root / "state.db", rng)
         self.project = Project(
             store=self.store,
-            platform=Platform(
+            platform=platform_client(
                 _Line(self, network), BASE_URL, lambda: "sandbox", _Clock(self, timeline), jitter=rng.random
             ),
             capabilities=frozenset(capabilities),

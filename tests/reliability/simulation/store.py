@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.state.spooling import Spooling
+from reconciler.state.sqlite.files import spool_path
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants
@@ -40,9 +42,9 @@ class SimulatedStore(SqliteStore):
         process.pass_by("lease:after")
         return lease
 
-    async def check(self, lease: Lease) -> None:
+    async def check(self, lease: Lease, for_s: float = 0) -> None:
         self._process.pass_by("check")
-        await super().check(lease)
+        await super().check(lease, for_s)
 
     async def release(self, lease: Lease) -> None:
         self._process.pass_by("release:before")
@@ -89,25 +91,6 @@ class SimulatedStore(SqliteStore):
                 process.ghost, process, request.lease, entries, request.outcome, request.remove
             )
 
-    async def spool(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> str:
-        process = self._process
-        process.pass_by("spool:before")
-        if process.run.spool_fails:
-            process.ghost.tally.note("spool", "failed")
-            raise StoreError("no place is left")
-        place = await super().spool(lease, entries, put, remove)
-        process.ghost.tally.note("spool", "kept")
-        process.ghost.note(process.name, "spools", *(f"{entry.event} {entry.step}" for entry in entries))
-        process.ghost.take_aside(process, lease, entries, put, remove)
-        process.pass_by("spool:after")
-        return place
-
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         """A person takes the lease of a holder that seemed to hang: the scope is at a higher epoch now."""
         said = await super().unlock(scope, force=force, by=by)
@@ -127,6 +110,35 @@ class SimulatedStore(SqliteStore):
     async def bury(self) -> None:
         """What the operating system does for a dead process: its locks are free."""
         await super().close()
+
+
+class SimulatedSpooling(Spooling):
+    """What keeps outcomes beside that store, and may fail as well."""
+
+    inner: SimulatedStore
+
+    def __init__(self, process: "Process", path: Path, rng: Random) -> None:
+        self._process = process
+        super().__init__(SimulatedStore(process, path, rng), spool_path(path), _StoreClock(process))
+
+    async def spool(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> str:
+        process = self._process
+        process.pass_by("spool:before")
+        if process.run.spool_fails:
+            process.ghost.tally.note("spool", "failed")
+            raise StoreError("no place is left")
+        place = await super().spool(lease, entries, put, remove)
+        process.ghost.tally.note("spool", "kept")
+        process.ghost.note(process.name, "spools", *(f"{entry.event} {entry.step}" for entry in entries))
+        process.ghost.take_aside(process, lease, entries, put, remove)
+        process.pass_by("spool:after")
+        return place
 
 
 class _StoreClock:

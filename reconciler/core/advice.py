@@ -1,0 +1,101 @@
+"""Commands that a text advises, as data.
+
+A text (a help, a message, a reason) holds its commands as they are typed, so that it reads well everywhere.
+The same commands stand beside it as `advice`. A report puts the options of its run into them (`spell`), so
+that they act on the same state and platform.
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+PROGRAM = "reconcile"
+
+# Verbs of two words, and which verbs take what. A test compares this with the command line.
+_GROUPS = frozenset({"state", "secret", "extension", "provider"})
+_ON_PLATFORM = frozenset({"plan", "apply", "drift", "import", "show", "resolve"})  # take --sandbox, too
+_ON_STATE = frozenset({"state", "extension"})  # all of the group
+_ON_STATE_TOO = frozenset({("secret", "fingerprint")})
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run was given that a command about the same objects must be given, too. "": not given.
+
+    `state`: never one that may hold a password.
+    """
+
+    env: str = ""
+    state: str = ""
+    sandbox: bool = False
+
+
+NO_OPTIONS = RunOptions()
+
+
+class Command(NamedTuple):
+    """One command of this program. `words`: verb and arguments, unquoted; capitals are to be filled in.
+
+    `str()` is the line for a shell.
+    """
+
+    words: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """All words, the program first; the options follow the verb."""
+        length = self._verb_length
+        return (PROGRAM, *self.words[:length], *self.options, *self.words[length:])
+
+    def __str__(self) -> str:
+        return shlex.join(self.argv)
+
+    def with_options(self, run: RunOptions) -> "Command":
+        """With those of the run's options that the verb takes."""
+        verb = self.words[: self._verb_length]
+        on_platform = verb[0] in _ON_PLATFORM
+        options = []
+        if on_platform or verb[0] in _ON_STATE or verb in _ON_STATE_TOO:
+            options += ["--env", run.env] if run.env else []
+            options += ["--state", run.state] if run.state else []
+        if on_platform and run.sandbox:
+            options.append("--sandbox")
+        return self._replace(options=tuple(options))
+
+    @property
+    def _verb_length(self) -> int:
+        return 2 if self.words[0] in _GROUPS else 1
+
+
+def command(*words: object) -> Command:
+    """`command("state", "forget", address)`."""
+    return Command(tuple(map(str, words)))
+
+
+def pieces(text: str, advice: Sequence[Command]) -> list[str | Command]:
+    """`text` cut at the commands of `advice` that stand in it, in order."""
+    found: list[str | Command] = [text] if text else []
+    for each in sorted(set(advice), key=lambda each: len(str(each)), reverse=True):
+        found = [part for piece in found for part in _cut(piece, each)]
+    return found
+
+
+def spell(text: str, advice: Sequence[Command], run: RunOptions) -> str:
+    """`text` with the run's options in the commands of `advice`."""
+    if not advice:
+        return text
+    parts = pieces(text, advice)
+    return "".join(part if isinstance(part, str) else str(part.with_options(run)) for part in parts)
+
+
+def _cut(piece: str | Command, command: Command) -> list[str | Command]:
+    if isinstance(piece, Command):
+        return [piece]
+    found: list[str | Command] = []
+    first, *others = piece.split(str(command))
+    found += [first] if first else []
+    for other in others:
+        found += [command, other] if other else [command]
+    return found

@@ -1,0 +1,181 @@
+"""A state in memory: for tests, and the shortest complete `Store` to read before writing another.
+
+Its leases really expire, by the clock that it is given, where `lease_s` says so.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from anyio.lowlevel import checkpoint
+
+from reconciler.core.clock import Clock
+from reconciler.core.errors import Locked, StoreError
+from reconciler.core.model import Address, StateRecord
+from reconciler.state import rules
+from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
+from reconciler.state.rules import View
+from reconciler.state.store import JournalEntry, Lease, State, ends_too_soon, no_longer_ours
+
+_POLL_S = 0.2  # how often a held lease is asked for again
+
+
+@dataclass(slots=True)
+class _Holding:
+    """Who took a scope last. `ends_s`: by the monotonic clock; None for as long as its handle is open."""
+
+    epoch: int
+    holder: str
+    since_s: float
+    ends_s: float | None
+    handle: "MemoryStore | None"
+
+
+@dataclass(eq=False, slots=True)
+class MemoryState:
+    """What all handles on one state share. `lease_s`: how long a lease lasts unless it is renewed."""
+
+    clock: Clock
+    lease_s: float | None = None
+    randomness: Callable[[int], bytes] = os.urandom
+    lineage: str = ""
+    key: bytes = b""
+    records: Mapping[Address, StateRecord] = field(default_factory=dict)
+    view: View[JournalEntry] = field(default_factory=View)
+    journal: list[JournalEntry] = field(default_factory=list)
+    serials: dict[str, int] = field(default_factory=dict)
+    holdings: dict[str, _Holding] = field(default_factory=dict)
+    version: int = 0
+
+
+class MemoryStore:
+    """One handle on a `MemoryState`, as one process has it. Implements `store.Store`."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+        self._new_key = b""
+
+    async def load(self, scopes: Collection[str] | None = None) -> State:
+        await checkpoint()
+        known = self._state
+        return State(
+            known.lineage,
+            known.records,
+            tuple(known.view.open_intents.values()),
+            known.view.plans_run,
+            unclaimed=tuple(known.view.unclaimed.values()),
+            serials=dict(known.serials),
+            version=str(known.version),
+        ).of(scopes)
+
+    async def fingerprint_key(self) -> bytes:
+        await checkpoint()
+        self._new_key = self._new_key or self._state.randomness(32)
+        return self._state.key or self._new_key
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        wanted = sorted(set(scopes))
+        deadline = self._now_s() + timeout_s
+        while (held := next(filter(self._held, wanted), None)) is not None:
+            remaining_s = deadline - self._now_s()
+            if remaining_s <= 0:
+                holding = self._state.holdings[held]
+                raise Locked(held, holding.holder, self._now_s() - holding.since_s)
+            await self._state.clock.sleep(min(_POLL_S, remaining_s))
+        if not self._state.lineage:
+            self._state.key = await self.fingerprint_key()
+            self._state.lineage = str(uuid.UUID(bytes=self._state.randomness(16), version=4))
+        for scope in wanted:
+            epoch = self._state.holdings[scope].epoch + 1 if scope in self._state.holdings else 1
+            self._state.holdings[scope] = _Holding(epoch, holder, self._now_s(), self._end_s(), self)
+        return self._leased(holder, {scope: self._state.holdings[scope].epoch for scope in wanted})
+
+    async def renew(self, lease: Lease) -> Lease:
+        await self.check(lease)
+        for scope in lease.epochs:
+            self._state.holdings[scope].ends_s = self._end_s()
+        return self._leased(lease.holder, lease.epochs)
+
+    async def check(self, lease: Lease, for_s: float = 0) -> None:
+        await checkpoint()
+        self._check(lease, for_s)
+
+    async def release(self, lease: Lease) -> None:
+        await checkpoint()
+        for scope, epoch in lease.epochs.items():
+            holding = self._state.holdings[scope]
+            if holding.epoch == epoch:
+                holding.handle = None
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        """As in `Store`. What it keeps went through JSON, so that nobody can change it from outside."""
+        entries = [_copied(entry) for entry in entries]
+        bodies = [(record, encode_record(record).encode()) for record in put]
+        await checkpoint()
+        self._check(lease)
+        view, records, serials = self._state.view, dict(self._state.records), dict(self._state.serials)
+        for entry in entries:
+            view = rules.after(view, rules.effect(entry), entry)
+        for address in remove:
+            records.pop(address, None)
+        stored = []
+        for record, body in bodies:
+            if record.scope not in lease.epochs:
+                raise StoreError(f"the lease does not cover `{record.scope}`, the scope of {record.address}")
+            there = records.get(record.address)
+            if record.serial != (there.serial if there is not None else 0):
+                raise StoreError(
+                    f"the record of {record.address} has changed since it was read", help="run again"
+                )
+            serials[record.scope] = serials.get(record.scope, 0) + 1
+            stored.append(decode_record(record.address, serials[record.scope], body))
+            records[record.address] = stored[-1]
+        self._state.view, self._state.records, self._state.serials = view, records, serials
+        self._state.journal += entries
+        self._state.version += 1
+        return tuple(stored)
+
+    async def close(self) -> None:
+        for holding in self._state.holdings.values():
+            if holding.handle is self and holding.ends_s is None:
+                holding.handle = None
+
+    def _now_s(self) -> float:
+        return self._state.clock.monotonic()
+
+    def _end_s(self) -> float | None:
+        return None if self._state.lease_s is None else self._now_s() + self._state.lease_s
+
+    def _leased(self, holder: str, epochs: Mapping[str, int]) -> Lease:
+        lasts_s = self._state.lease_s
+        ends: datetime | None = None
+        if lasts_s is not None:
+            ends = self._state.clock.now() + timedelta(seconds=lasts_s)
+        return Lease(holder, epochs, ends)
+
+    def _held(self, scope: str) -> bool:
+        holding = self._state.holdings.get(scope)
+        if holding is None or holding.handle is None:
+            return False
+        return holding.ends_s is None or holding.ends_s > self._now_s()
+
+    def _check(self, lease: Lease, for_s: float = 0) -> None:
+        for scope, epoch in lease.epochs.items():
+            holding = self._state.holdings.get(scope)
+            if holding is None or holding.epoch != epoch or not self._held(scope):
+                raise no_longer_ours(scope)
+            if holding.ends_s is not None and holding.ends_s - self._now_s() <= for_s:
+                raise ends_too_soon(scope, for_s)
+
+
+def _copied(entry: JournalEntry) -> JournalEntry:
+    columns = encode_entry(entry)
+    return decode_entry(*columns[:-1], columns[-1].encode())

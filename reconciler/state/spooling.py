@@ -1,0 +1,145 @@
+"""A store whose outcomes survive when it takes no more commits: they are spooled, and taken in later."""
+
+import errno
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+
+from reconciler.core.clock import Clock
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, StateRecord
+from reconciler.state import ingest, spool
+from reconciler.state.codec import encode_entry, encode_record
+from reconciler.state.store import JournalEntry, Lease, State, Store
+
+T = TypeVar("T")
+
+
+class Spooling:
+    """`inner`, and beside it the file `place` for what `inner` could not take. A `Store` itself.
+
+    `load` shows what is spooled at once; a lease takes in what is spooled for its scopes.
+    """
+
+    def __init__(self, inner: Store, place: Path, clock: Clock) -> None:
+        self.inner = inner
+        self._place = place
+        self._clock = clock
+        self._lineage = ""
+        self._busy = anyio.Lock()
+
+    async def load(self, scopes: Collection[str] | None = None) -> State:
+        lineage = await self._known()
+        # Before the state: what is taken in or committed meanwhile is then found twice, not missed.
+        content = await self._in_thread(lambda: spool.read(self._place, lineage))
+        if not content.lines:
+            return ingest.without_tracked(await self.inner.load(scopes))
+        return ingest.overlay(await self.inner.load(), content, self._clock.now()).of(scopes)
+
+    async def fingerprint_key(self) -> bytes:
+        return await self.inner.fingerprint_key()
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        """As in `Store`. Raises StoreError, too, when there is no room for what may have to be spooled."""
+        lease = await self.inner.lease(scopes, holder, timeout_s=timeout_s)
+        try:
+            await self._take_in(lease)
+            await self._in_thread(lambda: spool.reserve(self._place))
+        except BaseException:
+            with anyio.CancelScope(shield=True), suppress(StoreError):
+                await self.inner.release(lease)
+            raise
+        return lease
+
+    async def renew(self, lease: Lease) -> Lease:
+        return await self.inner.renew(lease)
+
+    async def check(self, lease: Lease, for_s: float = 0) -> None:
+        await self.inner.check(lease, for_s)
+
+    async def release(self, lease: Lease) -> None:
+        await self.inner.release(lease)
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        return await self.inner.commit(lease, entries, put, remove)
+
+    async def spool(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> str:
+        """Keep a commit that could not be stored, durably and outside of the store; says where.
+
+        For the outcome of a call that was sent, after `commit` raised StoreError; also under a lease
+        that is no longer ours. `load` shows it at once, the next lease of its scope takes it in, if
+        its intent is still open and its record has not moved. Raises StoreError when no place takes it.
+        """
+        kept = spool.Kept(
+            await self._known(),
+            lease.epochs,
+            [encode_entry(entry) for entry in entries],
+            [(record, encode_record(record)) for record in put],
+            remove,
+        )
+        with anyio.CancelScope(shield=True):
+            async with self._busy:
+                place = await self._in_thread(lambda: spool.keep(self._place, kept))
+        return str(place)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    async def _known(self) -> str:
+        """The lineage; "" while there is no state."""
+        if not self._lineage:
+            self._lineage = (await self.inner.load()).lineage
+        return self._lineage
+
+    async def _take_in(self, lease: Lease) -> None:
+        lineage = await self._known()
+        async with self._busy:
+            with ExitStack() as stack:
+                content = await self._in_thread(lambda: stack.enter_context(spool.held(self._place, lineage)))
+                if not content.lines and not content.torn:
+                    return
+                state = await self.inner.load()
+                found = ingest.ingest(content, state, self._clock.now(), lease.epochs)
+                for kept in found.applied:
+                    put = [record for record, _ in kept.put]
+                    await self.inner.commit(lease, ingest.entries_of(kept), put, kept.remove)
+                if found.notes:
+                    await self.inner.commit(lease, found.notes)
+                await self._in_thread(lambda: spool.free(self._place, content, found.done))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        def explaining() -> T:
+            with _explained(self._place):
+                return work()
+
+        return await to_thread.run_sync(explaining)  # not cancelled half-way
+
+
+@contextmanager
+def _explained(place: Path) -> Iterator[None]:
+    """Turn what the file system raises into a StoreError that names the place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            message, help = f"no space left for {place}", "free some and run again"
+        else:
+            message = f"{place} cannot be read or written: {error}"
+            help = "check the file, its directory and their permissions"
+        raise StoreError(message, help=help) from error

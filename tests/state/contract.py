@@ -1,0 +1,340 @@
+"""What every state backend must do: a suite that a backend written elsewhere imports, and passes or fails.
+
+Subclass `StoreContract` and give it a fixture `backend`, a `Backend` over a state that does not exist yet:
+
+    class TestMine(StoreContract):
+        @pytest.fixture
+        def backend(self, clock: SimulatedClock) -> Backend: ...
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Protocol
+
+import anyio
+import pytest
+
+from reconciler.core.errors import Locked, StoreError
+from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
+from reconciler.state.store import Event, JournalEntry, Store
+from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record
+
+LOGS = Address("Volume", "logs", "shop")
+POSTS = Address("Volume", "posts", "blog")
+
+
+class Backend(Protocol):
+    """One state, seen from outside. `lease_s`: how long a lease lasts; None: as long as its process."""
+
+    @property
+    def clock(self) -> SimulatedClock: ...
+
+    @property
+    def lease_s(self) -> float | None: ...
+
+    def open(self) -> Store:
+        """One more handle on the state, as another process would have it. The fixture closes it."""
+        ...
+
+    async def cut(self, store: Store) -> None:
+        """The process of this handle dies: it gives nothing back, and nothing more of it arrives."""
+        ...
+
+
+@pytest.mark.anyio
+class StoreContract:
+    @pytest.fixture
+    def store(self, backend: Backend) -> Store:
+        return backend.open()
+
+    # --- records ---
+
+    async def test_a_record_comes_back_exactly_as_it_was_stored(self, backend: Backend, store: Store) -> None:
+        full = StateRecord(
+            Address("Volume", "data", "shop", 2),
+            "vol_1",
+            "shop",
+            {"size_gb": 10, "labels": {"größe": ["a", None, 1.5, True]}, "odd": "\ud800 \0 \N{SNOWMAN}"},
+            Lifecycle(Deletion.DELETE, ("extend", "delete"), 60),
+            datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2))),
+            source="manifests/shop.yaml",
+            obligations=(Obligation("restart", "the file system grew", "unknown", NOON),),
+            inferred=True,
+        )
+        lease = await store.lease(["shop"], "me")
+        (stored,) = await store.commit(lease, [], [full])
+        assert stored.serial > 0
+        assert replace(stored, serial=0) == full
+        assert (await backend.open().load()).records == {full.address: stored}
+
+    async def test_reading_a_state_that_does_not_exist_creates_nothing(
+        self, backend: Backend, store: Store
+    ) -> None:
+        state = await store.load()
+        key = await store.fingerprint_key()
+        known = (state.lineage, state.records, state.open_intents, state.plans_run, state.ids)
+        assert known == ("", {}, (), frozenset(), {})
+        assert len(key) == 32
+        assert (await backend.open().load()).lineage == ""
+
+    async def test_the_first_lease_makes_lineage_and_key_last(self, backend: Backend, store: Store) -> None:
+        key, other = await store.fingerprint_key(), backend.open()
+        await other.fingerprint_key()
+        await store.lease(["shop"], "me")
+        lineage = (await store.load()).lineage
+        assert lineage
+        assert (await other.load()).lineage == lineage
+        await other.lease(["blog"], "ben")
+        assert (await other.load()).lineage == lineage
+        assert await other.fingerprint_key() == key == await store.fingerprint_key()
+
+    async def test_a_record_that_moved_meanwhile_is_not_replaced(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        (first,) = await store.commit(lease, [], [record()])
+        (second,) = await store.commit(lease, [], [record(serial=first.serial, size_gb=20)])
+        for stale in (0, first.serial):
+            with pytest.raises(StoreError, match="Volume/shop/data has changed"):
+                await store.commit(lease, [entry(Event.DONE)], [record(serial=stale)])
+        assert (await store.load()).records == {DATA: second}
+
+    async def test_a_serial_is_not_used_again_after_its_record_was_removed(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        (first,) = await store.commit(lease, [], [record()])
+        await store.commit(lease, [], remove=[DATA])
+        assert (await store.load()).records == {}
+        (again,) = await store.commit(lease, [], [record()])
+        assert again.serial > first.serial
+        assert (await store.load()).serials["shop"] >= again.serial
+
+    async def test_what_is_removed_may_be_missing_and_may_be_put_again(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        await store.commit(lease, [], remove=[LOGS])
+        await store.commit(lease, [], [record()])
+        (again,) = await store.commit(lease, [], [record(size_gb=20)], [DATA])
+        assert (await store.load()).records == {DATA: again}
+
+    async def test_a_commit_that_fails_stores_none_of_its_parts(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        await store.commit(lease, [], [record()])
+        before = await store.load()
+        with pytest.raises(StoreError):
+            await store.commit(lease, [entry(Event.INTENT)], [record(LOGS), record(serial=999)], [DATA])
+        assert await store.load() == before
+
+    async def test_data_that_is_not_json_is_refused_before_anything_is_stored(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        with pytest.raises(TypeError):
+            await store.commit(lease, [entry(Event.DONE, secret=object())])
+        with pytest.raises(ValueError, match="JSON"):
+            await store.commit(lease, [entry(Event.DONE, number=float("nan"))])
+        assert not await store.commit(lease, [entry(Event.DONE)])
+
+    async def test_a_record_outside_the_leased_scopes_is_refused(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        with pytest.raises(StoreError, match="does not cover `blog`"):
+            await store.commit(lease, [], [record(scope="blog")])
+
+    # --- the journal ---
+
+    @pytest.mark.parametrize("closing", [Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING])
+    async def test_an_intent_is_closed_by_its_outcome(self, store: Store, closing: Event) -> None:
+        lease = await store.lease(["shop"], "me")
+        await store.commit(lease, [entry(Event.INTENT), entry(closing)])
+        assert (await store.load()).open_intents == ()
+
+    async def test_an_intent_stays_open_until_its_own_outcome(self, backend: Backend, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        lost = entry(Event.INTENT, "s1", step_body={"name": "data"}, baseline=["vol_1"])
+        second = entry(Event.INTENT, "s1", attempt=2)
+        others = [entry(Event.DONE, "s2"), entry(Event.DONE, "s1", run="r2")]
+        await store.commit(lease, [lost, entry(Event.UNKNOWN, "s1"), *others, second])
+        assert (await backend.open().load()).open_intents == (lost, second)
+        await store.commit(lease, [entry(Event.DONE, "s1", attempt=2)])
+        await store.commit(lease, [entry(Event.SETTLED, "s1", attempt=1)])
+        assert (await backend.open().load()).open_intents == ()
+
+    async def test_an_attempt_cannot_begin_twice(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        await store.commit(lease, [entry(Event.INTENT)])
+        with pytest.raises(StoreError, match="attempt 1 of step s1 in run r1 has begun already"):
+            await store.commit(lease, [entry(Event.INTENT)])
+
+    async def test_plans_that_were_started_are_known(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        for run, plan in [("r1", "p1"), ("r2", "p2"), ("r3", "p1")]:
+            await store.commit(lease, [JournalEntry(run, Event.RUN_STARTED, NOON, data={"plan": plan})])
+        assert (await store.load()).plans_run == {"p1", "p2"}
+
+    async def test_an_object_without_a_record_is_told_until_a_person_decides(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        told = [entry(Event.DECIDED, "", unclaimed=id) for id in ("vol_8", "vol_9")]
+        await store.commit(lease, told)
+        assert (await store.load()).unclaimed == tuple(told)
+        await store.commit(lease, [entry(Event.DECIDED, "", claimed="vol_8")])
+        assert (await store.load()).unclaimed == (told[1],)
+
+    async def test_times_in_the_journal_keep_their_zone(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        at = datetime(2030, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
+        intent = JournalEntry("r1", Event.INTENT, at, None, "s1", 1, {})
+        await store.commit(lease, [intent])
+        assert (await store.load()).open_intents == (intent,)
+
+    # --- at the same time ---
+
+    async def test_one_failing_commit_does_not_fail_those_beside_it(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        refused: list[str] = []
+
+        async def commit(number: int) -> None:
+            serial = 999 if number == 3 else 0
+            one = record(Address("Volume", f"data{number}", "shop"), serial=serial)
+            try:
+                await store.commit(lease, [entry(Event.DONE, f"s{number}")], [one])
+            except StoreError:
+                refused.append(one.address.name)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(commit, number)
+
+        assert refused == ["data3"]
+        names = {address.name for address in (await store.load()).records}
+        assert names == {f"data{number}" for number in range(8)} - {"data3"}
+
+    async def test_scopes_are_written_side_by_side(self, backend: Backend, store: Store) -> None:
+        other = backend.open()
+        shop, blog = await store.lease(["shop"], "anna"), await other.lease(["blog"], "ben")
+        (first,) = await store.commit(shop, [], [record()])
+        (posts,) = await other.commit(
+            blog, [entry(Event.INTENT, scope="blog")], [record(POSTS, scope="blog")]
+        )
+        (second,) = await store.commit(shop, [], [record(serial=first.serial)])
+        assert (await backend.open().load()).records == {DATA: second, POSTS: posts}
+
+    # --- reading ---
+
+    async def test_the_version_tells_whether_anything_changed(self, backend: Backend, store: Store) -> None:
+        lease, other = await store.lease(["shop"], "me"), backend.open()
+        versions = [(await other.load()).version]
+        assert (await other.load()).version == versions[0]
+        for put, remove in (([record()], []), ([], [DATA])):
+            await store.commit(lease, [], put, remove)
+            versions.append((await other.load()).version)
+        await store.commit(lease, [entry(Event.INTENT)])
+        assert len({*versions, (await other.load()).version}) == 4
+
+    async def test_some_scopes_are_read_with_the_ids_of_all(self, backend: Backend, store: Store) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        opened = [entry(Event.INTENT, f"in {scope}", scope=scope) for scope in ("blog", "shop")]
+        await store.commit(lease, [JournalEntry("r1", Event.RUN_STARTED, NOON, data={"plan": "p1"}), *opened])
+        await store.commit(lease, [], [record(), record(POSTS, scope="blog")])
+        whole, part = await store.load(), await backend.open().load(["shop"])
+        assert (set(part.records), part.open_intents) == ({DATA}, (opened[1],))
+        assert part.ids == whole.ids == {DATA: "vol_data", POSTS: "vol_posts"}
+        assert part.plans_run == {"p1"}
+        assert (await store.load(())).records == {}
+
+    # --- leases ---
+
+    async def test_a_second_holder_is_told_who_holds_the_scope_and_for_how_long(
+        self, backend: Backend, store: Store
+    ) -> None:
+        await store.lease(["shop"], "anna on build-1")
+        backend.clock.elapsed_s += 30
+        with pytest.raises(Locked) as locked:
+            await backend.open().lease(["blog", "shop"], "ben")
+        assert (locked.value.scope, locked.value.holder) == ("shop", "anna on build-1")
+        assert locked.value.age_s == pytest.approx(30, abs=1)
+
+    async def test_all_scopes_are_taken_or_none(self, backend: Backend, store: Store) -> None:
+        await store.lease(["shop"], "anna")
+        with pytest.raises(Locked):
+            await backend.open().lease(["blog", "shop", "wiki"], "ben")
+        assert (await store.lease(["wiki", "blog", "blog"], "anna")).scopes == ("blog", "wiki")
+
+    async def test_epochs_only_grow(self, backend: Backend, store: Store) -> None:
+        first = await store.lease(["shop"], "anna")
+        await store.release(first)
+        second = await backend.open().lease(["shop"], "ben")
+        assert second.epochs["shop"] > first.epochs["shop"]
+
+    async def test_waiting_takes_the_scope_once_it_is_free(
+        self, backend: Backend, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        held = await store.lease(["shop"], "anna")
+        sleep = backend.clock.sleep
+
+        async def release_after_five_seconds(seconds: float) -> None:
+            await sleep(seconds)
+            if backend.clock.elapsed_s > 5:
+                await store.release(held)
+
+        monkeypatch.setattr(backend.clock, "sleep", release_after_five_seconds)
+        lease = await backend.open().lease(["shop"], "ben", timeout_s=20)
+        assert lease.holder == "ben"
+        assert 5 < backend.clock.elapsed_s < 10
+
+    async def test_waiting_ends_after_the_timeout(self, backend: Backend, store: Store) -> None:
+        await store.lease(["shop"], "anna")
+        with pytest.raises(Locked):
+            await backend.open().lease(["shop"], "ben", timeout_s=3)
+        assert backend.clock.elapsed_s == pytest.approx(3)
+
+    async def test_a_released_lease_neither_checks_nor_writes(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        await store.check(lease)
+        await store.release(lease)
+        await store.release(lease)
+        await _no_longer_ours(
+            lambda: store.check(lease),
+            lambda: store.renew(lease),
+            lambda: store.commit(lease, [entry(Event.DONE)]),
+        )
+
+    async def test_what_a_dead_process_held_is_taken_at_a_higher_epoch(
+        self, backend: Backend, store: Store
+    ) -> None:
+        stale = await store.lease(["shop"], "anna")
+        await store.commit(stale, [entry(Event.INTENT)], [record()])
+        before = await backend.open().load()
+        await backend.cut(store)
+        backend.clock.elapsed_s += backend.lease_s or 0
+        heir = backend.open()
+        lease = await heir.lease(["shop"], "ben")
+        assert lease.epochs["shop"] > stale.epochs["shop"]
+        assert await heir.load() == before
+
+    async def test_a_lease_lasts_as_long_as_it_says(self, backend: Backend, store: Store) -> None:
+        lease = await store.lease(["shop"], "anna")
+        if backend.lease_s is None:
+            assert lease.expires_at is None
+            backend.clock.elapsed_s += 1_000_000
+            await store.check(await store.renew(lease), for_s=1_000_000)
+            return
+        assert lease.expires_at == backend.clock.now() + timedelta(seconds=backend.lease_s)
+        await store.check(lease, for_s=backend.lease_s - 1)
+        with pytest.raises(StoreError, match="the lease of `shop` ends before"):
+            await store.check(lease, for_s=backend.lease_s)
+        backend.clock.elapsed_s += backend.lease_s - 1
+        renewed = await store.renew(lease)
+        assert renewed.expires_at == backend.clock.now() + timedelta(seconds=backend.lease_s)
+        for either in (lease, renewed):
+            await store.check(either, for_s=backend.lease_s - 1)
+        backend.clock.elapsed_s += backend.lease_s
+        await _no_longer_ours(
+            lambda: store.check(lease),
+            lambda: store.renew(renewed),
+            lambda: store.commit(lease, [entry(Event.INTENT)]),
+        )
+        await backend.open().lease(["shop"], "ben")
+        await store.release(renewed)
+        with pytest.raises(Locked):
+            await backend.open().lease(["shop"], "carl")
+
+
+async def _no_longer_ours(*attempts: Callable[[], Awaitable[object]]) -> None:
+    for attempt in attempts:
+        with pytest.raises(StoreError, match="the lease of `shop` is no longer ours"):
+            await attempt()
