@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.context import TEXTS
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.reading.text import MOST_BYTES
 
 if TYPE_CHECKING:  # models take long to import, and `--help` and completion need none
     from reconciler.pipeline.settings import ProjectSettings
     from reconciler.pipeline.source_texts import SourceTexts
-
-_TEXTS = "reconcile.texts"  # of click's context, which is one command line's
 
 
 def settings_here(env: str = "", *, ref: str | None = None) -> "ProjectSettings":
@@ -41,13 +40,13 @@ def texts_here() -> "SourceTexts":
 
     context = click.get_current_context(silent=True)
     meta = context.meta if context is not None else {}
-    if _TEXTS not in meta:
+    if TEXTS not in meta:
         try:
             root = project_root(Path.cwd())
         except (OSError, ReconcilerError):  # then no file of it can be read, either
             root = Path()
-        meta[_TEXTS] = SourceTexts(root, _read_stdin)
-    texts: SourceTexts = meta[_TEXTS]
+        meta[TEXTS] = SourceTexts(root, _read_stdin)
+    texts: SourceTexts = meta[TEXTS]
     return texts
 
 

@@ -13,6 +13,8 @@ from reconciler.kinds.roles import secret_names, service_of
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.provider import ID
 from reconciler.services.client import Client
+from reconciler.services.providers.wire import Extension, ExtensionCosts
+from reconciler.services.wire import one
 from reconciler.state.store import Store
 
 KIND = "Extension"
@@ -46,7 +48,7 @@ async def look_at_extension(
     live = None
     try:
         (found,) = (
-            await client.read(Read(f"/extensions/{segment(record.id)}", "extension", client.name))
+            await client.read(Read(f"/extensions/{segment(record.id)}", one(Extension), client.name))
         ).objects
         live = found.model_dump()
     except NotFound:
@@ -58,7 +60,7 @@ async def look_at_extension(
     else:
         try:
             answer = await client.read(
-                Read(path.replace(ID, segment(record.id)), "extension_costs", client.name)
+                Read(path.replace(ID, segment(record.id)), one(ExtensionCosts), client.name)
             )
             costs = answer.objects[0].model_dump()
         except PlatformError as failure:

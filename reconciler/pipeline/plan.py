@@ -80,6 +80,16 @@ async def make_plan(
     )
 
 
+def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
+    """The resources that `plan`, made of `desired`, counts as unchanged."""
+    changed = {change.address for change in plan.changes}
+    return [
+        resource.address
+        for resource in desired.resources
+        if resource.address not in changed and (desired.focus is None or resource.address in desired.focus)
+    ]
+
+
 def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
     """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
 
