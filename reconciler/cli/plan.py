@@ -43,6 +43,7 @@ def command(
     detailed_exitcode: bool,
     ref: str | None,
     changed_since: str | None,
+    env: str,
     show_all: bool,
     output: str,
     state_url: str | None,
@@ -51,7 +52,7 @@ def command(
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
     from reconciler.cli.pager import echo_paged, look_here
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
@@ -59,8 +60,8 @@ def command(
     from reconciler.reports.documents import plan_document
     from reconciler.reports.formats.text import render_plan
 
-    found, reporter = settings_here(), make_reporter()
-    desired = load_desired(paths, found, reporter, ref=ref, changed_since=changed_since)
+    found, reporter = settings_here(env, ref=ref), make_reporter()
+    desired = load_desired(paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since)
 
     async def work() -> Plan:
         chosen = Options(sandbox, state_url, read_only=True)
