@@ -42,7 +42,11 @@ def test_an_id_that_is_the_name_is_not_repeated(project: Project, app: str) -> N
 
 
 def on_a_terminal(
-    project: Project, *arguments: str, typed: bytes = b"", answers: Mapping[bytes, bytes] = {}, **env: str
+    project: Project,
+    *arguments: str,
+    typed: bytes = b"",
+    answers: Mapping[bytes, bytes] = {},
+    env: Mapping[str, str] = {},
 ) -> tuple[int, str]:
     """Exit code and all that a terminal of 40 columns gets to see.
 
@@ -107,7 +111,7 @@ def test_the_live_line_wraps_where_the_terminal_is_narrow(monkeypatch: pytest.Mo
 
 def test_no_color_is_honoured_on_a_terminal(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
-    code, shown = on_a_terminal(project, "apply", "--auto-approve", NO_COLOR="1")
+    code, shown = on_a_terminal(project, "apply", "--auto-approve", env={"NO_COLOR": "1"})
     assert code == 0
     assert not COLOUR.search(shown)
 
@@ -165,11 +169,11 @@ def test_a_plan_on_a_terminal_is_coloured_and_wrapped_between_words(
     plain = project.run("plan").out
     assert COLOUR.sub("", shown).replace("\x1b[0m", "").split()[-len(plain.split()) :] == plain.split()
     assert max(map(len, plain.splitlines())) > 40
-    _, shown = on_a_terminal(project, "plan", "--no-pager", NO_COLOR="1")
+    _, shown = on_a_terminal(project, "plan", "--no-pager", env={"NO_COLOR": "1"})
     assert not COLOUR.search(shown)
 
 
-SHORT_SCREEN = {"COLUMNS": "80", "LINES": "5"}
+SHORT_SCREEN = {"COLUMNS": "80", "LINES": "5", "NO_COLOR": "1"}
 TOLD_PAGER = "sed 's/^/paged: /'"
 
 
@@ -182,10 +186,10 @@ def long_plan(project: Project, sandbox: Sandbox, app: str) -> str:
 
 def test_a_long_plan_goes_through_the_pager_of_the_person(project: Project, long_plan: str) -> None:
     code, shown = on_a_terminal(
-        project, "plan", PAGER="false", RECONCILE_PAGER=TOLD_PAGER, NO_COLOR="1", **SHORT_SCREEN
+        project, "plan", env={"PAGER": "false", "RECONCILE_PAGER": TOLD_PAGER, **SHORT_SCREEN}
     )
     assert (code, "paged:   + " + long_plan in shown) == (0, True)
-    code, shown = on_a_terminal(project, "plan", PAGER=TOLD_PAGER, NO_COLOR="1", **SHORT_SCREEN)
+    code, shown = on_a_terminal(project, "plan", env={"PAGER": TOLD_PAGER, **SHORT_SCREEN})
     assert (code, "paged:   + " + long_plan in shown) == (0, True)
 
 
@@ -193,7 +197,7 @@ def test_long_drift_goes_through_the_pager(project: Project, sandbox: Sandbox, a
     project.write(volume(app))
     project.apply()
     sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=20)
-    code, shown = on_a_terminal(project, "drift", PAGER=TOLD_PAGER, NO_COLOR="1", **SHORT_SCREEN)
+    code, shown = on_a_terminal(project, "drift", env={"PAGER": TOLD_PAGER, **SHORT_SCREEN})
     assert (code, f"paged:   ! Volume/{app}/data" in shown) == (2, True)
 
 
@@ -214,14 +218,16 @@ def test_long_drift_goes_through_the_pager(project: Project, sandbox: Sandbox, a
 def test_without_a_pager_the_plan_is_printed_once(
     project: Project, long_plan: str, arguments: list[str], env: dict[str, str]
 ) -> None:
-    code, shown = on_a_terminal(project, *arguments, **(SHORT_SCREEN | {"NO_COLOR": "1"} | env))
+    code, shown = on_a_terminal(project, *arguments, env=SHORT_SCREEN | env)
     assert code == 0
     assert "paged:" not in shown
     assert shown.count(f"  + {long_plan}: create") == 1
 
 
 def test_a_pager_that_was_left_early_changes_nothing(project: Project, long_plan: str) -> None:
-    code, shown = on_a_terminal(project, "plan", "--detailed-exitcode", PAGER="head -n 1", **SHORT_SCREEN)
+    code, shown = on_a_terminal(
+        project, "plan", "--detailed-exitcode", env={"PAGER": "head -n 1", **SHORT_SCREEN}
+    )
     assert code == 2
     assert long_plan not in shown
     assert "rror" not in shown
@@ -233,9 +239,7 @@ def test_ctrl_c_in_the_pager_ends_the_pager_alone(project: Project, long_plan: s
         "plan",
         "--detailed-exitcode",
         answers={b"Plan: ": b"\x03"},
-        PAGER="cat; exec sleep 60",
-        NO_COLOR="1",
-        **SHORT_SCREEN,
+        env={"PAGER": "cat; exec sleep 60", **SHORT_SCREEN},
     )
     assert code == 2
     assert "nterrupt" not in shown
@@ -245,7 +249,9 @@ def test_ctrl_c_in_the_pager_ends_the_pager_alone(project: Project, long_plan: s
 @pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
 def test_less_is_the_pager_of_who_names_none(project: Project, long_plan: str) -> None:
     project.env.pop("PAGER", None)
-    code, shown = on_a_terminal(project, "plan", "--detailed-exitcode", answers={b":": b"q"}, **SHORT_SCREEN)
+    code, shown = on_a_terminal(
+        project, "plan", "--detailed-exitcode", answers={b":": b"q"}, env={"COLUMNS": "80", "LINES": "5"}
+    )
     assert code == 2
     assert COLOUR.search(shown)
     assert shown.count("Plan:") == 1
@@ -255,7 +261,7 @@ def test_plain_marks_stand_where_the_encoding_has_no_others(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:
     project.write(volume(app))
-    code, shown = on_a_terminal(project, "apply", "--auto-approve", PYTHONIOENCODING="ascii")
+    code, shown = on_a_terminal(project, "apply", "--auto-approve", env={"PYTHONIOENCODING": "ascii"})
     assert code == 0
     assert shown.isascii()
     assert "\\u" not in shown
@@ -276,9 +282,7 @@ def test_a_plan_is_printed_in_any_encoding(
             "--show-all",
             "other.yaml",
             *paged,
-            PAGER="cat -u",
-            PYTHONIOENCODING=encoding,
-            **SHORT_SCREEN,
+            env={"PAGER": "cat -u", "PYTHONIOENCODING": encoding, **SHORT_SCREEN},
         )
         assert code == 0
         assert ("資.yaml" if encoding == "utf-8" else "\\u8cc7.yaml") in shown
