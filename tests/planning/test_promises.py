@@ -32,7 +32,7 @@ def only_the_recorded_object_of_what_left_is_deleted(world: World, plan: Plan) -
     request = world.request
     kept = {each.address for each in request.resources} | request.elsewhere.not_given
     for step in plan.steps:
-        if step.call.method == "DELETE" or step.removes:
+        if step.call.method == "DELETE" or step.effect.removes:
             record = request.records.get(step.address)
             if (
                 record is None
