@@ -16,13 +16,13 @@ from reconciler.cli.failures import (
     FAILED,
     PENDING,
     code_of,
-    echo_diagnostics,
-    echo_json,
+    echo_error,
     first_of,
     report_failure,
     report_interrupted,
     reports_failures,
 )
+from reconciler.cli.output import emit, emit_part, reports
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.steps import Plan
@@ -53,6 +53,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
 )
 @options.lock_timeout
 @options.platform
+@reports("apply")
 @reports_failures
 def command(
     paths: Sequence[str],
@@ -60,7 +61,6 @@ def command(
     auto_approve: bool,
     approved_deletes: Sequence[Address],
     lock_timeout: float,
-    output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
@@ -90,28 +90,27 @@ def command(
         chosen = Options(sandbox, state_url, lock_timeout)
         async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             if saved is not None:
-                _show(saved, output)
+                _show_plan(saved)
                 return await run_saved(project, saved, approved, on_executor=watch.follow)
             return await apply(
                 project,
                 desired,
-                approve=_approver(output, auto_approve=auto_approve),
+                approve=_approver(auto_approve=auto_approve),
                 approved_deletes=approved,
                 on_executor=watch.follow,
-                tell=lambda plan: _show(plan, output),
+                tell=_show_plan,
             )
 
     watch = Watch()
     try:
         applied = run_watched(work, watch)
     except PlanRefused as refused:
-        return watch.code(_report_refused(refused, output))
+        return watch.code(_report_refused(refused))
     except Interrupted as interrupted:
-        told = "interrupted; nothing was changed"
-        return report_interrupted(interrupted, told, as_json=output == "json")
+        return report_interrupted(interrupted, "interrupted; nothing was changed")
     except ReconcilerError as failure:
-        return watch.code(report_failure(failure, as_json=output == "json"))
-    _report(applied, output)
+        return watch.code(report_failure(failure))
+    _report(applied)
     return watch.code(exit_code(applied))
 
 
@@ -131,21 +130,17 @@ def load_saved(file: Path) -> Plan:
         raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
 
 
-def _show(plan: Plan, output: str) -> None:
-    from reconciler.reports.advice import advise_plan
-    from reconciler.reports.formats.text import render_plan
+def _show_plan(plan: Plan) -> None:
+    from reconciler.reports.report import PlanReport
 
-    if output == "text":
-        plan = advise_plan(plan, options.of_this_run())
-        click.echo(render_plan(plan), nl=False)
-        echo_diagnostics(plan.diagnostics)
+    emit_part(PlanReport(plan=plan, diagnostics=plan.diagnostics))
 
 
-def _approver(output: str, *, auto_approve: bool) -> Callable[[Plan], bool]:
+def _approver(*, auto_approve: bool) -> Callable[[Plan], bool]:
     from reconciler.cli.signals import prompting
 
     def approve(plan: Plan) -> bool:
-        _show(plan, output)
+        _show_plan(plan)
         if auto_approve:
             return True
         with prompting():
@@ -163,32 +158,23 @@ def _confirmed() -> bool:
         return False
 
 
-def _report_refused(refused: "PlanRefused", output: str) -> int:
-    from reconciler.reports.advice import advise, advise_plan
-    from reconciler.reports.documents import apply_document
+def _report_refused(refused: "PlanRefused") -> int:
+    from reconciler.reports.report import ApplyReport
 
-    if output == "json":
-        run = options.of_this_run()
-        plan = advise_plan(refused.plan, run)
-        echo_json(apply_document(plan, (), plan.owed, diagnostics=advise(refused.diagnostics, run)))
-    else:
-        _show(replace(refused.plan, diagnostics=refused.diagnostics), output)
-    click.echo(f"error: {refused.message}", err=True)
+    plan = replace(refused.plan, diagnostics=refused.diagnostics)
+    emit(ApplyReport(plan=plan, owed=plan.owed, ended="refused", diagnostics=plan.diagnostics))
+    echo_error(refused)
     return code_of(refused.diagnostics, FAILED)
 
 
-def _report(applied: "Applied", output: str) -> None:
-    from reconciler.reports.advice import advise, advise_owed, advise_plan
-    from reconciler.reports.documents import apply_document
-    from reconciler.reports.formats.text import render_results
+def _report(applied: "Applied") -> None:
+    from reconciler.reports.report import ApplyReport
 
-    run = options.of_this_run()
-    owed = advise_owed(applied.owed, run)
-    if output == "json":
-        told = advise((*applied.plan.diagnostics, *applied.notices), run)
-        echo_json(apply_document(advise_plan(applied.plan, run), applied.results, owed, diagnostics=told))
-    elif applied.declined:
-        click.echo("Not applied; nothing was changed.")
-    elif applied.results:
-        click.echo(render_results(applied.results, owed), nl=False)
-        echo_diagnostics(applied.notices)
+    whole = ApplyReport(
+        plan=applied.plan,
+        results=tuple(applied.results),
+        owed=applied.owed,
+        ended="declined" if applied.declined else "done",
+        diagnostics=(*applied.plan.diagnostics, *applied.notices),
+    )
+    emit(whole, unseen=replace(whole, plan_shown=True, diagnostics=applied.notices))

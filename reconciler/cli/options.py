@@ -11,9 +11,6 @@ ENVIRONMENT = "reconcile.env"  # of click's context: the name of the chosen envi
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-output = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Format."
-)
 sandbox = click.option(
     "--sandbox", is_flag=True, help="Use an embedded emulated platform, kept under .reconcile/."
 )
@@ -52,7 +49,7 @@ def refuse_empty_options(context: click.Context) -> None:
         if not isinstance(each, click.Option):
             continue
         given: Any = context.params.get(each.name or "")
-        if given != "" and not (each.multiple and "" in given):
+        if given != "" and not (each.multiple and "" in (given or ())):
             continue
         if context.get_parameter_source(each.name or "") is click.core.ParameterSource.COMMANDLINE:
             raise empty_option(each)
@@ -125,4 +122,4 @@ def paths(function: Function) -> Function:
 
 def platform(function: Function) -> Function:
     """What every verb that reads the platform takes."""
-    return sandbox(state(output(function)))
+    return sandbox(state(function))

@@ -13,11 +13,10 @@ from reconciler.cli.failures import (
     FAILED,
     PENDING,
     code_of,
-    echo_diagnostics,
-    echo_json,
     first_of,
     reports_failures,
 )
+from reconciler.cli.output import emit, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
@@ -34,6 +33,7 @@ from reconciler.core.steps import Plan
 @options.ref
 @options.changed_since
 @options.platform
+@reports("plan")
 @reports_failures
 def command(
     paths: Sequence[str],
@@ -41,7 +41,6 @@ def command(
     detailed_exitcode: bool,
     ref: str | None,
     changed_since: str | None,
-    output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
@@ -51,9 +50,7 @@ def command(
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan
-    from reconciler.reports.advice import advise_plan
-    from reconciler.reports.documents import plan_document
-    from reconciler.reports.formats.text import render_plan
+    from reconciler.reports.report import PlanReport
 
     found, reporter = settings_here(), make_reporter()
     desired = load_desired(paths, found, reporter, ref=ref, changed_since=changed_since)
@@ -67,12 +64,7 @@ def command(
     savable = not has_errors(plan.diagnostics)
     if out is not None and savable:
         _save(plan, out)
-    plan = advise_plan(plan, options.of_this_run())
-    if output == "json":
-        echo_json(plan_document(plan))
-    else:
-        click.echo(render_plan(plan), nl=False)
-        echo_diagnostics(plan.diagnostics)
+    emit(PlanReport(plan=plan, diagnostics=plan.diagnostics))
     if out is not None:
         run_it = advice.command("apply", "--plan", out).with_options(options.of_this_run())
         click.echo(
