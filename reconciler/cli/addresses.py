@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from reconciler.cli.options import ENVIRONMENT
+from reconciler.cli.context import ENVIRONMENT
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 

@@ -52,6 +52,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
     help="Allow the deletion of exactly this resource; may be repeated.",
 )
 @options.lock_timeout
+@options.show_all
 @options.platform
 @reports("apply")
 @reports_failures
@@ -61,6 +62,7 @@ def command(
     auto_approve: bool,
     approved_deletes: Sequence[Address],
     lock_timeout: float,
+    show_all: bool,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
@@ -71,7 +73,9 @@ def command(
     from reconciler.pipeline.apply import PlanRefused, apply, run_saved
     from reconciler.pipeline.desired import load_desired, load_policies
     from reconciler.pipeline.open import Options, open_project
+    from reconciler.pipeline.plan import unchanged_in
     from reconciler.pipeline.project import Desired
+    from reconciler.reports.report import PlanReport
     from reconciler.services.registry import providers_of
 
     if plan_file is not None and paths:
@@ -86,31 +90,37 @@ def command(
     else:
         desired = Desired((), policies=load_policies(found, reporter) if providers_of(saved) else ())
 
+    def unchanged_of(plan: Plan) -> Sequence[Address] | None:
+        return unchanged_in(plan, desired) if show_all else None
+
+    def show(plan: Plan) -> None:
+        emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))
+
     async def work(watch: Watch) -> "Applied":
         chosen = Options(sandbox, state_url, lock_timeout)
         async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             if saved is not None:
-                _show_plan(saved)
+                show(saved)
                 return await run_saved(project, saved, approved, on_executor=watch.follow)
             return await apply(
                 project,
                 desired,
-                approve=_approver(auto_approve=auto_approve),
+                approve=_approver(show, auto_approve=auto_approve),
                 approved_deletes=approved,
                 on_executor=watch.follow,
-                tell=_show_plan,
+                tell=show,
             )
 
     watch = Watch()
     try:
         applied = run_watched(work, watch)
     except PlanRefused as refused:
-        return watch.code(_report_refused(refused))
+        return watch.code(_report_refused(refused, unchanged_of(refused.plan)))
     except Interrupted as interrupted:
         return report_interrupted(interrupted, "interrupted; nothing was changed")
     except ReconcilerError as failure:
         return watch.code(report_failure(failure))
-    _report(applied)
+    _report(applied, unchanged_of(applied.plan))
     return watch.code(exit_code(applied))
 
 
@@ -130,17 +140,11 @@ def load_saved(file: Path) -> Plan:
         raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
 
 
-def _show_plan(plan: Plan) -> None:
-    from reconciler.reports.report import PlanReport
-
-    emit_part(PlanReport(plan=plan, diagnostics=plan.diagnostics))
-
-
-def _approver(*, auto_approve: bool) -> Callable[[Plan], bool]:
+def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
     from reconciler.cli.signals import prompting
 
     def approve(plan: Plan) -> bool:
-        _show_plan(plan)
+        show(plan)
         if auto_approve:
             return True
         with prompting():
@@ -158,20 +162,24 @@ def _confirmed() -> bool:
         return False
 
 
-def _report_refused(refused: "PlanRefused") -> int:
+def _report_refused(refused: "PlanRefused", unchanged: Sequence[Address] | None) -> int:
     from reconciler.reports.report import ApplyReport
 
     plan = replace(refused.plan, diagnostics=refused.diagnostics)
-    emit(ApplyReport(plan=plan, owed=plan.owed, ended="refused", diagnostics=plan.diagnostics))
+    report = ApplyReport(
+        plan=plan, unchanged=unchanged, owed=plan.owed, ended="refused", diagnostics=plan.diagnostics
+    )
+    emit(report)
     echo_error(refused)
     return code_of(refused.diagnostics, FAILED)
 
 
-def _report(applied: "Applied") -> None:
+def _report(applied: "Applied", unchanged: Sequence[Address] | None) -> None:
     from reconciler.reports.report import ApplyReport
 
     whole = ApplyReport(
         plan=applied.plan,
+        unchanged=unchanged,
         results=tuple(applied.results),
         owed=applied.owed,
         ended="declined" if applied.declined else "done",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
 @click.option("--save-baseline", is_flag=True, help="Save what drifts now as known, for --only-new.")
+@options.no_pager
 @options.platform
 @reports("drift")
 @reports_failures
@@ -117,7 +118,10 @@ def _report(plan: Plan, note: str = "", more: dict[str, Any] | None = None, *, o
     """Show the drift of `plan`; its exit code. `note` (for people) or `more` (JSON) goes with it."""
     from reconciler.reports.report import DriftReport
 
-    emit(DriftReport(plan=plan, only_new=only_new, note=note, more=more or {}, diagnostics=plan.diagnostics))
+    report = DriftReport(
+        plan=plan, only_new=only_new, note=note, more=more or {}, diagnostics=plan.diagnostics
+    )
+    emit(report, paged=True)
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if plan.changes else DONE)
 

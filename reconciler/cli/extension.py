@@ -18,7 +18,7 @@ from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
     from reconciler.pipeline.extension import ShownExtension
-    from reconciler.services.providers.client import ProviderClient
+    from reconciler.services.client import Client
     from reconciler.state.store import Store
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ def _document(shown: "ShownExtension") -> dict[str, object]:
 
 def _with_providers(
     state_url: str | None,
-    work: "Callable[[Store, Mapping[str, ProviderClient], Mapping[str, str | None]], Awaitable[T]]",
+    work: "Callable[[Store, Mapping[str, Client], Mapping[str, str | None]], Awaitable[T]]",
 ) -> T:
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here

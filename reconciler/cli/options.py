@@ -5,12 +5,16 @@ from typing import Any, TypeVar
 
 import click
 
+from reconciler.cli.context import ENVIRONMENT, NO_PAGER
 from reconciler.core.advice import NO_OPTIONS, RunOptions
-
-ENVIRONMENT = "reconcile.env"  # of click's context: the name of the chosen environment, or ""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+show_all = click.option(
+    "--show-all",
+    is_flag=True,
+    help="Name also what is unchanged, and what is retained as before.",
+)
 sandbox = click.option(
     "--sandbox", is_flag=True, help="Use an embedded emulated platform, kept under .reconcile/."
 )
@@ -106,6 +110,21 @@ def environment(function: Function) -> Function:
         callback=remember,
         shell_complete=_environments,
         help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
+    )(function)
+
+
+def no_pager(function: Function) -> Function:
+    """`--no-pager`, which `pager.echo_paged` asks for."""
+
+    def remember(context: click.Context, option: click.Parameter, value: bool) -> None:
+        context.meta[NO_PAGER] = value
+
+    return click.option(
+        "--no-pager",
+        is_flag=True,
+        expose_value=False,
+        callback=remember,
+        help="Print a long report at once, not through a pager.",
     )(function)
 
 

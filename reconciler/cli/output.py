@@ -137,13 +137,13 @@ def in_parts() -> bool:
     return chosen_format().in_parts
 
 
-def emit(report: "Report", *, unseen: "Report | None" = None) -> None:
+def emit(report: "Report", *, unseen: "Report | None" = None, paged: bool = False) -> None:
     """Print `report`, and write it to the files of --report.
 
-    `unseen`: what of it a person who watches has not been shown as a part.
+    `unseen`: what of it a person who watches has not been shown as a part. `paged`: where it is long.
     """
     run = of_this_run()
-    _print((unseen if unseen is not None and in_parts() else report).advised(run))
+    _print((unseen if unseen is not None and in_parts() else report).advised(run), paged=paged)
     _write_files(report.advised(run))
 
 
@@ -159,7 +159,8 @@ def lost() -> bool:
     return context is not None and LOST in context.meta
 
 
-def _print(report: "Report") -> None:
+def _print(report: "Report", *, paged: bool = False) -> None:
+    from reconciler.cli.pager import echo_paged, look_here
     from reconciler.reports.report import Failure, Page
 
     format = chosen_format()
@@ -171,7 +172,11 @@ def _print(report: "Report") -> None:
         return
     notices = report.notices if isinstance(report, Page) else ""
     rest = replace(report, notices="") if isinstance(report, Page) else report
-    click.echo(format.render(replace(rest, diagnostics=())), nl=False)
+    text = format.render(replace(rest, diagnostics=(), look=look_here()))
+    if paged:
+        echo_paged(text)
+    else:
+        click.echo(text, nl=False)
     click.echo(notices, nl=False, err=True)
     echo_diagnostics(report.diagnostics)
 

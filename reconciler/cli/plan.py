@@ -32,6 +32,8 @@ from reconciler.core.steps import Plan
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
 @options.ref
 @options.changed_since
+@options.show_all
+@options.no_pager
 @options.platform
 @reports("plan")
 @reports_failures
@@ -41,6 +43,7 @@ def command(
     detailed_exitcode: bool,
     ref: str | None,
     changed_since: str | None,
+    show_all: bool,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
@@ -49,7 +52,7 @@ def command(
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.open import Options, open_project
-    from reconciler.pipeline.plan import make_plan
+    from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.reports.report import PlanReport
 
     found, reporter = settings_here(), make_reporter()
@@ -64,7 +67,8 @@ def command(
     savable = not has_errors(plan.diagnostics)
     if out is not None and savable:
         _save(plan, out)
-    emit(PlanReport(plan=plan, diagnostics=plan.diagnostics))
+    unchanged = unchanged_in(plan, desired) if show_all else None
+    emit(PlanReport(plan=plan, unchanged=unchanged, diagnostics=plan.diagnostics), paged=True)
     if out is not None:
         run_it = advice.command("apply", "--plan", out).with_options(options.of_this_run())
         click.echo(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import ENVIRONMENT
+from reconciler.cli.context import ENVIRONMENT
 from reconciler.core.errors import ReconcilerError
 
 if TYPE_CHECKING:  # models take long to import, and `--help` and completion need none

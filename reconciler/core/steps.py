@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import SENSITIVE, Address, Change, Lifecycle, Owed
+from reconciler.services.wire import Shape
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -67,13 +68,13 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One GET of `service`. `shape` names the answer's model in `wire.SHAPES`.
+    """One GET of `service`. `shape`: what its answer holds.
 
     `sensitive`: the answer may hold a secret value, so only its fields known to be harmless are kept.
     """
 
     path: str | Template
-    shape: str
+    shape: Shape
     service: str = PLATFORM
     sensitive: bool = False
 

@@ -20,6 +20,8 @@ from reconciler.kinds.base import Kind, Moves, Subject, compare_fields, path_of,
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
 from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
+from reconciler.services.machines.wire.cluster import Cluster, ClusterBackup
+from reconciler.services.wire import many, one
 
 PLANS = ("basic", "starter", "launch", "scale", "Performance")
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
@@ -141,6 +143,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     in_app = False
     read_alone = True
     id_form = _ID_FORM
+    capabilities = ("postgres.list", "postgres.delete", "postgres.backups")
     list_capability = "postgres.list"
     fields = (
         Field("plan", Effect.REFUSED, help=_RESTORE_INSTEAD, equal=_same_plan),
@@ -215,19 +218,19 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     # --- observing ---
 
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
-        return Read(f"/v1/postgres/{segment(id)}", "cluster") if id else None
+        return Read(f"/v1/postgres/{segment(id)}", one(Cluster)) if id else None
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
         if "postgres.backups" not in capabilities:
             return {}
-        return {"backups": Read(f"/v1/postgres/{segment(id)}/backups", "cluster_backups")}
+        return {"backups": Read(f"/v1/postgres/{segment(id)}/backups", many(ClusterBackup))}
 
     # --- importing ---
 
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
         if self.list_capability not in capabilities:
             return None
-        return Read(f"/v1/postgres?org_slug={segment(place)}", "clusters")
+        return Read(f"/v1/postgres?org_slug={segment(place)}", many(Cluster))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         org_slug = (live.organization.slug if live.organization is not None else None) or place
@@ -383,7 +386,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
 def _ready(subject: Subject, reply_path: str | None = "data") -> Wait:
     return Wait(
-        Read(path_of("/v1/postgres/", _id_segment(subject)), "cluster"),
+        Read(path_of("/v1/postgres/", _id_segment(subject)), one(Cluster)),
         Condition("status", any_of=("ready",), fails=(*FAILED_STATUSES, "deleting", "deleted")),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
@@ -406,7 +409,7 @@ def _if_unknown(
     """Without a documented list nothing can show whether a lost create landed: a person decides."""
     if "postgres.list" not in subject.capabilities or org_slug is None:
         return {"if_unknown": "ask"}
-    listing = Read(path_of("/v1/postgres?org_slug=", org_slug), "clusters")
+    listing = Read(path_of("/v1/postgres?org_slug=", org_slug), many(Cluster))
     return {"if_unknown": "find", "find": Find(listing, match, unattached=("attached_apps",))}
 
 

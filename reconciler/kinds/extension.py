@@ -47,7 +47,8 @@ from reconciler.kinds import secret
 from reconciler.kinds.base import Kind, Moves, Subject, path_of, segment
 from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
-from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
+from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES, Extension
+from reconciler.services.wire import one
 
 KEPT_KEY = "config."
 POLL_S = 2.0  # between looks at a resource that is being provisioned. Source: platform notes
@@ -157,7 +158,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return str(recorded or (spec.provider if spec is not None else ""))
 
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
-        return Read(f"/extensions/{segment(id)}", "extension") if id else None
+        return Read(f"/extensions/{segment(id)}", one(Extension)) if id else None
 
     def held(self, record: StateRecord) -> Mapping[str, Any]:
         """Also the name that the provider gave it instead of ours."""
@@ -259,7 +260,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             if_unknown="repeat",
             removes=True,
             wait=Wait(
-                Read(path, "extension", service),
+                Read(path, one(Extension), service),
                 Condition("present", any_of=(False,)),
                 DELETE_LAG_S,
                 or_gone=True,
@@ -395,7 +396,7 @@ def _ready(subject: Subject, id: OutputRef | None = None) -> Wait:
     return Wait(
         Read(
             path_of("/extensions/", segment(known) if isinstance(known, str) else known),
-            "extension",
+            one(Extension),
             _service(subject),
         ),
         Condition("status", any_of=SETTLED_STATUSES, fails=(*FAILED_STATUSES, *sorted(GONE_STATUSES))),

@@ -21,7 +21,8 @@ from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field, Spec
 from reconciler.kinds.restarts import RUNNING, STALE
 from reconciler.kinds.roles import Importable, KeepsPower
-from reconciler.services.wire import parse_time
+from reconciler.services.machines.wire.machine import Machine, MachineWaited
+from reconciler.services.wire import many, one, parse_time
 
 UNKNOWN = "unknown"
 LARGEST_MB = 2048
@@ -75,6 +76,7 @@ class MachineKind(KeepsPower, Importable, Kind):
     }
     example: ClassVar = {"id": "5e1ec7edca5e42", "power": "suspended"}
     id_path = ("spec", "id")
+    capabilities = ("machine.get", "machine.list", "machine.stop", "machine.restart")
     list_capability = "machine.list"
     import_when_asked = True  # a deploy may replace a machine by one with another id
     takes_over = False  # a machine is never ours: only its power is
@@ -93,14 +95,14 @@ class MachineKind(KeepsPower, Importable, Kind):
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         if "machine.get" not in capabilities or id is None:
             return None
-        return Read(_path(address, id), "machine")
+        return Read(_path(address, id), one(Machine))
 
     # --- importing ---
 
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
         if self.list_capability not in capabilities:
             return None
-        return Read(f"/v1/apps/{segment(place)}/machines", "machines")
+        return Read(f"/v1/apps/{segment(place)}/machines", many(Machine))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         """The power is not written: whoever wants it kept says so."""
@@ -303,7 +305,7 @@ def _reached(subject: Subject, state: str, applied: dict[str, Any] | None = None
     slice_s = min(SLICE_S, subject.lifecycle.timeout_s)
     path = f"{_path(subject.address, subject.spec.id)}/wait?state={state}&timeout={slice_s}"
     return Wait(
-        Read(path, "machine_wait"),
+        Read(path, one(MachineWaited)),
         Condition("reached", any_of=(True,)),
         subject.lifecycle.timeout_s,
         applied=applied or {},
@@ -315,7 +317,7 @@ def _until_started(subject: Subject) -> Wait:
 
 
 def _until(subject: Subject, *states: str, fails: tuple[str, ...] = ("destroying", "destroyed")) -> Wait:
-    read = Read(_path(subject.address, subject.spec.id), "machine")
+    read = Read(_path(subject.address, subject.spec.id), one(Machine))
     return Wait(read, Condition("state", any_of=states, fails=fails), subject.lifecycle.timeout_s)
 
 

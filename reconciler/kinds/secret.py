@@ -37,6 +37,8 @@ from reconciler.kinds.declared import Declared
 from reconciler.kinds.manifest import Field, Spec
 from reconciler.kinds.roles import Importable, NamesResources, SendsSecret, SetsSecrets
 from reconciler.kinds.source import ValueSource, check_source, source_ref
+from reconciler.services.machines.wire.secret import Secret
+from reconciler.services.wire import many
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
 
@@ -72,6 +74,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     in_app = True
     name_pattern = NAME
     remake_missing = True
+    capabilities = ("secrets.list", "secrets.delete")
     list_capability = "secrets.list"
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
     remarks: ClassVar = {
@@ -137,7 +140,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
         if self.list_capability not in capabilities:
             return None
-        return Read(f"/v1/apps/{segment(place)}/secrets", "secrets", sensitive=True)
+        return Read(f"/v1/apps/{segment(place)}/secrets", many(Secret), sensitive=True)
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         if not re.fullmatch(NAME, live.name):

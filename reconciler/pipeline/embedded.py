@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.extras import require_extra
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.services.transport import HttpxTransport
@@ -50,6 +51,7 @@ def _accepts(url: str) -> bool:
 @contextmanager
 def _started_sandbox(db: Path) -> Iterator[str]:
     """A sandbox process for this command: it ends when its stdin does, so it cannot outlive us."""
+    require_extra("sandbox", "the embedded sandbox")
     command = [sys.executable, "-m", "reconciler", "sandbox", "--port", "0", "--db", str(db)]
     command += ["--clock", SANDBOX_CLOCK, "--profile", "extended", "--until-stdin-closes"]
     process = subprocess.Popen(  # noqa: S603 - our own program

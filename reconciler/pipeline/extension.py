@@ -12,7 +12,9 @@ from reconciler.kinds.base import segment
 from reconciler.kinds.roles import secret_names, service_of
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.provider import ID
-from reconciler.services.providers.client import ProviderClient
+from reconciler.services.client import Client
+from reconciler.services.providers.wire import Extension, ExtensionCosts
+from reconciler.services.wire import one
 from reconciler.state.store import Store
 
 KIND = "Extension"
@@ -35,7 +37,7 @@ class ShownExtension:
 
 async def look_at_extension(
     store: Store,
-    providers: Mapping[str, ProviderClient],
+    providers: Mapping[str, Client],
     costs_paths: Mapping[str, str | None],
     address: Address,
 ) -> ShownExtension:
@@ -46,7 +48,7 @@ async def look_at_extension(
     live = None
     try:
         (found,) = (
-            await client.read(Read(f"/extensions/{segment(record.id)}", "extension", client.name))
+            await client.read(Read(f"/extensions/{segment(record.id)}", one(Extension), client.name))
         ).objects
         live = found.model_dump()
     except NotFound:
@@ -58,7 +60,7 @@ async def look_at_extension(
     else:
         try:
             answer = await client.read(
-                Read(path.replace(ID, segment(record.id)), "extension_costs", client.name)
+                Read(path.replace(ID, segment(record.id)), one(ExtensionCosts), client.name)
             )
             costs = answer.objects[0].model_dump()
         except PlatformError as failure:
@@ -68,7 +70,7 @@ async def look_at_extension(
     )
 
 
-async def sign_in_address(store: Store, providers: Mapping[str, ProviderClient], address: Address) -> str:
+async def sign_in_address(store: Store, providers: Mapping[str, Client], address: Address) -> str:
     """Where the provider starts signing a person in. Source: platform API, 4.5."""
     record = await _recorded(store, address)
     return f"{_client(providers, record).base_url}/extensions/{segment(record.id)}/sso"
@@ -84,7 +86,7 @@ async def _recorded(store: Store, address: Address) -> StateRecord:
     return record
 
 
-def _client(providers: Mapping[str, ProviderClient], record: StateRecord) -> ProviderClient:
+def _client(providers: Mapping[str, Client], record: StateRecord) -> Client:
     name = service_of(find_kinds()[KIND], None, record)
     if name not in providers:
         raise ReconcilerError(

@@ -28,8 +28,9 @@ from reconciler.pipeline.settings import ProjectSettings, Settings
 from reconciler.policies import find_policies
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Allowed, Sources
-from reconciler.services.client import Platform
-from reconciler.services.providers.client import ProviderClient
+from reconciler.services.client import Client
+from reconciler.services.machines.service import platform_client
+from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import HttpxTransport
 from reconciler.state import open_store
 
@@ -72,7 +73,7 @@ async def open_project(
                     await furnish(transport, base_url, resources, reporter)
                 yield Project(
                     store=store,
-                    platform=Platform(
+                    platform=platform_client(
                         transport,
                         base_url,
                         (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, settings),
@@ -101,7 +102,7 @@ async def open_project(
 @asynccontextmanager
 async def open_providers(
     policies: Sequence[Resource], sources: Sources, *, read_only: bool
-) -> AsyncIterator[Mapping[str, ProviderClient]]:
+) -> AsyncIterator[Mapping[str, Client]]:
     """A client for each ExtensionProvider among `policies`, by name. Secrets are read when they sign."""
     clock, lines = SystemClock(), []
     providers = {}
@@ -111,7 +112,7 @@ async def open_providers(
                 continue
             spec, name = resource.spec, resource.address.name
             lines.append(HttpxTransport(spec.base_url))
-            providers[name] = ProviderClient(
+            providers[name] = provider_client(
                 name,
                 lines[-1],
                 spec.base_url,

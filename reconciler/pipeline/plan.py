@@ -19,6 +19,7 @@ from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
+from reconciler.planning.request import PlanRequest
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
@@ -46,14 +47,18 @@ async def make_plan(
     followed = follow_moves(find_kinds(), desired.policies, desired.resources, records, questions)
     records = followed.records
     planner = Planner(
-        find_kinds(),
-        desired.resources,
-        records,
-        capabilities=project.capabilities,
-        now=project.clock.now(),
-        undecided={**questions, **followed.refused},
-        focus=desired.focus,
-        elsewhere=look_elsewhere(desired, records),
+        PlanRequest(
+            id=project.new_id(),
+            lineage=state.lineage,
+            kinds=find_kinds(),
+            resources=desired.resources,
+            records=records,
+            capabilities=project.capabilities,
+            now=project.clock.now(),
+            undecided={**questions, **followed.refused},
+            focus=desired.focus,
+            elsewhere=look_elsewhere(desired, records),
+        )
     )
     await read_all(project, planner.reads(), planner.answer)
     await read_all(project, planner.more_reads(), planner.more_answer)
@@ -63,12 +68,7 @@ async def make_plan(
     fingerprints, problems = await _fingerprint_secrets(
         project, wanted, records, planner.live, need_secrets=undecided is not None
     )
-    plan = planner.finish(
-        id=project.new_id(),
-        lineage=state.lineage,
-        fingerprints=fingerprints,
-        diagnostics=(*desired.diagnostics, *followed.diagnostics, *problems),
-    )
+    plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
     return replace(
@@ -78,6 +78,16 @@ async def make_plan(
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
     )
+
+
+def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
+    """The resources that `plan`, made of `desired`, counts as unchanged."""
+    changed = {change.address for change in plan.changes}
+    return [
+        resource.address
+        for resource in desired.resources
+        if resource.address not in changed and (desired.focus is None or resource.address in desired.focus)
+    ]
 
 
 def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:

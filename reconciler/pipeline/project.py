@@ -7,12 +7,12 @@ from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Read
+from reconciler.core.steps import PLATFORM, Read
 from reconciler.execution.limits import Limits
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.client import Client
 from reconciler.services.observe import observe
-from reconciler.services.registry import Provider, Services
+from reconciler.services.registry import Services
 from reconciler.state.spooling import Spooling
 
 
@@ -24,7 +24,7 @@ class Project:
     """
 
     store: Spooling
-    platform: Platform
+    platform: Client
     capabilities: frozenset[str]
     limits: Limits
     clock: Clock
@@ -33,12 +33,12 @@ class Project:
     new_id: Callable[[], str]
     holder: str
     lock_timeout_s: float = 0.0
-    providers: Mapping[str, Provider] = field(default_factory=dict)
+    providers: Mapping[str, Client] = field(default_factory=dict)
     environment: str = ""
 
     @property
     def services(self) -> Services:
-        return Services(self.platform, self.providers)
+        return Services({**self.providers, PLATFORM: self.platform})
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
 
 
-class Draft:
+class PlanBuilder:
     """Collects changes, steps, expectations, bindings and diagnostics; `unchanged` counts the rest."""
 
     def __init__(self, kinds: Mapping[str, Kind]) -> None:
@@ -23,20 +23,31 @@ class Draft:
         self.steps: dict[Address, tuple[Step, ...]] = {}
         self.expectations: list[Expectation] = []
         self.bindings: list[Binding] = []
-        self._told: dict[Address, list[Diagnostic]] = {}
+        self._diagnostics: dict[Address, list[Diagnostic]] = {}
         self.unchanged = 0
         self.settled: set[Address] = set()  # what they owed is not owed any more, without a call
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        return [item for told in self._told.values() for item in told]
+        return [item for items in self._diagnostics.values() for item in items]
+
+    def action_of(self, address: Address) -> Action | None:
+        """None where nothing changes, or nothing was decided yet."""
+        change = self.changes.get(address)
+        return change.action if change is not None else None
+
+    def keep(self, record: StateRecord, reason: str) -> None:
+        """Leave the object of `record` alone, and its record as it is."""
+        self.changes[record.address] = Change(
+            record.address, Action.RETAIN, reason=reason, id=record.id or None
+        )
 
     def withdraw(self, addresses: Mapping[Address, str]) -> None:
         """Refuse what was decided about `addresses`, each for its reason, and drop all that came of it."""
         for address, why in addresses.items():
             self.changes[address] = Change(address, Action.REFUSED, reason=why, id=self.changes[address].id)
             self.steps.pop(address, None)
-            self._told.pop(address, None)
+            self._diagnostics.pop(address, None)
         self.expectations = [each for each in self.expectations if each.address not in addresses]
         self.bindings = [each for each in self.bindings if each.address not in addresses]
 
@@ -47,12 +58,13 @@ class Draft:
     def report(self, address: Address, *problems: Diagnostic) -> None:
         """A line of a manifest that holds secrets is never quoted: a literal may stand beside the mistake."""
         hide = holds_secrets(self._kinds[address.kind])
-        told = self._told.setdefault(address, [])
-        told += (replace(item, hide_source=item.hide_source or hide) for item in problems)
+        reported = self._diagnostics.setdefault(address, [])
+        reported += (replace(item, hide_source=item.hide_source or hide) for item in problems)
 
-    def take(
+    def add(
         self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
     ) -> None:
+        """What a kind says about a subject. `read`, `candidates`: see `reading.Seen`."""
         address, resource, record = subject.address, subject.resource, subject.record
         self.report(address, *moves.diagnostics)
         if moves.action is Action.NOOP and not moves.steps:

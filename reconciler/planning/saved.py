@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template, with_sensitivity
+from reconciler.kinds import find_kinds
 
 # 1: without the addresses of providers; 2: without moves and the secret sources that came later.
 FORMAT = "reconciler-plan-3"
@@ -46,6 +47,7 @@ def load_plan(text: bytes) -> Plan:
             advice=(_MAKE,),
         )
     try:
+        find_kinds()  # their models have the shapes that reads name
         plan = _adapter().validate_python(with_sensitivity(document.get("plan")))
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))

@@ -3,15 +3,16 @@
 What every report begins with belongs into `Report`, and is shown once by each format.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 from reconciler.core.advice import Command, RunOptions, spell
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import Owed
+from reconciler.core.model import Address, Owed
 from reconciler.core.steps import Plan, Result
 from reconciler.reports.advice import advise, advise_owed, advise_plan
+from reconciler.reports.look import PLAIN, Look
 
 ReadLine = Callable[[str, int], str | None]
 
@@ -22,11 +23,15 @@ def no_line(file: str, line: int) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """`kind`: what formats say that they can show. `read_line`: see `reports.diagnostics.render`."""
+    """`kind`: what formats say that they can show. `read_line`: see `reports.diagnostics.render`.
+
+    `look`: of the text, for the one who reads it.
+    """
 
     kind: ClassVar[str]
     diagnostics: tuple[Diagnostic, ...] = ()
     read_line: ReadLine = no_line
+    look: Look = PLAIN
 
     def advised(self, run: RunOptions) -> Self:
         """With the run's options in all commands that its texts advise."""
@@ -35,8 +40,11 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanReport(Report):
+    """`unchanged`: to be named in the text; None: they are only counted."""
+
     kind = "plan"
     plan: Plan
+    unchanged: Sequence[Address] | None = None
 
     def advised(self, run: RunOptions) -> Self:
         return replace(super().advised(run), plan=advise_plan(self.plan, run))
@@ -60,11 +68,12 @@ class DriftReport(Report):
 class ApplyReport(Report):
     """`ended`: whether it ran to its end, a person said no, or the plan was refused.
 
-    `plan_shown`: whoever reads this has seen the plan already.
+    `plan_shown`: whoever reads this has seen the plan already. `unchanged`: as in a PlanReport.
     """
 
     kind = "apply"
     plan: Plan
+    unchanged: Sequence[Address] | None = None
     results: tuple[Result, ...] = ()
     owed: tuple[Owed, ...] = ()
     ended: Literal["done", "declined", "refused"] = "done"

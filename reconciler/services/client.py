@@ -1,95 +1,105 @@
-"""Reading and changing the platform: GETs that are retried, and mutations that never are."""
+"""Reading and changing a service: GETs that are retried, and mutations that never are."""
 
-import json
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import to_json
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import (
     AppMissing,
+    NoSuchService,
     NotFound,
     NotYet,
     PlatformError,
-    ReconcilerError,
     Refused,
+    SecretUnavailable,
     TransportError,
     Unauthorized,
     Unreadable,
 )
 from reconciler.core.model import Observation
 from reconciler.core.steps import Call, Read, Template
+from reconciler.services import paths
 from reconciler.services.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
-from reconciler.services.machines import paths
+from reconciler.services.auth import Auth, without_credential
 from reconciler.services.outcome import Outcome, classify, unanswered
 from reconciler.services.rate import RateLimit
-from reconciler.services.redaction import harmless, without_token, without_values
 from reconciler.services.refusals import Refusal, recognise
 from reconciler.services.retry import answer_to_get, time_of
+from reconciler.services.service import Service
 from reconciler.services.shapes import read_shape
 from reconciler.services.trace import trace
 from reconciler.services.transport import Answer, GetOnly, Transport, is_loopback
 
 
-class Platform:
-    """The /v1 API of one platform.
+class Client:
+    """The API of one service at `base_url`. Paths of calls and reads are plain text here.
 
-    `token` is asked at each request and never kept elsewhere. `rate_limit`: requests per second
-    and action (see `paths.action`); None, or a loopback `base_url`: unlimited. `read_only`:
-    everything but GET raises Refused. `jitter` gives numbers from 0 to 1.
+    `rate_limit`: requests per second and action (see `Service.action`); None, or a loopback `base_url`:
+    unlimited. `read_only`: everything but GET raises Refused. `jitter` gives numbers from 0 to 1.
     """
 
     def __init__(
         self,
+        service: Service,
+        auth: Auth,
         transport: Transport,
         base_url: str,
-        token: Callable[[], str],
         clock: Clock,
         *,
-        rate_limit: float | None = 1.0,
+        rate_limit: float | None = None,
         user_agent: str = "reconciler",
         read_only: bool = False,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        self.service = service
+        self.base_url = base_url.rstrip("/")
+        self._auth = auth
         self._transport = GetOnly(transport) if read_only else transport
-        self._base_url = base_url.rstrip("/")
-        self._token = token
         self._clock = clock
         self._rate = RateLimit(rate_limit, clock) if rate_limit and not is_loopback(base_url) else None
         self._user_agent = user_agent
         self._read_only = read_only
         self._jitter = jitter
 
-    async def read(self, read: Read) -> Observation:
-        """The complete answer to one GET, as wire models of its shape; `at` is the platform's time.
+    @property
+    def name(self) -> str:
+        """As calls and reads name the service."""
+        return self.service.name
 
-        `read.path` is plain text.
-        Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, or PlatformError when the platform
-        did not answer properly within `retrying.READ_BUDGET_S`.
+    def check(self) -> None:
+        """Raises ReconcilerError (SecretUnavailable for a signing secret) if no request could be sent."""
+        self._auth.check()
+
+    async def read(self, read: Read) -> Observation:
+        """The complete answer to one GET, as wire models of its shape; `at` is the service's time.
+
+        Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, NoSuchService without the secret that
+        signs requests, or PlatformError when there was no proper answer within `retry.READ_BUDGET_S`.
         """
-        path = plain(read.path)
+        path = _plain(read.path)
         paths.check("GET", path)
-        answer = await self._get(path)
-        if answer.status != 200:
-            raise _read_error(path, answer, sensitive=read.sensitive)
-        body = to_json(harmless(parsed(answer.body))) if read.sensitive else answer.body
         try:
-            objects = read_shape(read.shape, body)
+            answer = await self._get(path)
+        except SecretUnavailable as missing:
+            raise NoSuchService(self.service.no_secret, help=missing.message) from None
+        if answer.status != 200:
+            raise self._read_error(read, answer)
+        try:
+            objects = read_shape(read.shape, self.service.content(read, answer.body))
         except ValidationError as error:
             # `from None`: the validation error quotes the answer.
-            raise _unreadable(path, answer, error) from None
+            raise self._unreadable(read, answer, error) from None
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
     async def turn(self, call: Call) -> None:
-        """Wait until the platform's rate limit lets this mutation pass; `send` then goes out at once.
+        """Wait until the service's rate limit lets this mutation pass; `send` then goes out at once.
 
         Apart from `send`, so that an intent is recorded when its call is due, not when it queues.
         """
-        if self._rate:
-            await self._rate.wait(paths.action(call.method, plain(call.path)))
+        await self._wait_for_turn(call.method, _plain(call.path))
 
     async def send(
         self,
@@ -101,27 +111,28 @@ class Platform:
     ) -> Outcome:
         """Make one attempt, never a second, and return what it means (see `outcome.classify`).
 
-        `call` is filled in: its path is plain text, its body JSON with the values of secrets.
-        Raises Refused, before anything is sent, for a path that is not safe and in read-only mode.
+        The body of `call` is JSON, with the values of secrets. Raises Refused, before anything is sent, for
+        a path that is not safe and in read-only mode; and what `Auth.prepare` raises.
         """
-        method, path, body = call.method, plain(call.path), call.body
+        method, path = call.method, _plain(call.path)
         if self._read_only and method != "GET":
-            raise Refused(f"this command only reads: {method} {path} is not sent")
+            to = f" to {self.service.label}" if self.service.label else ""
+            raise Refused(f"this command only reads: {method} {path} is not sent{to}")
         paths.check(method, path)
-        content = None if body is None else json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
         try:
-            answer = await self._request(method, path, content, deadline_s)
+            answer = await self._request(method, path, call.body, deadline_s)
         except TransportError as error:
             return unanswered(error)
-        outcome = classify(answer, id_path=id_path, accepts=accepts)
-        if call.sensitive:
-            return without_values(outcome, body)
-        return outcome
+        outcome = classify(answer, self.service.policy, id_path=id_path, accepts=accepts)
+        return self.service.outcome(outcome, call)
+
+    async def _wait_for_turn(self, method: str, path: str) -> None:
+        if self._rate is not None and self.service.action is not None:
+            await self._rate.wait(self.service.action(method, path))
 
     async def _get(self, path: str) -> Answer:
-        """The last answer within the budget (see `retrying`)."""
-        if self._rate:
-            await self._rate.wait(paths.action("GET", path))
+        """The last answer within the budget (see `retry`)."""
+        await self._wait_for_turn("GET", path)
         return await answer_to_get(
             path,
             lambda deadline_s: self._request("GET", path, None, deadline_s),
@@ -129,73 +140,65 @@ class Platform:
             jitter=self._jitter,
         )
 
-    async def _request(self, method: str, path: str, content: bytes | None, deadline_s: float) -> Answer:
-        token = self._checked_token()
-        headers = {
-            "authorization": f"Bearer {token}",
-            "accept": "application/json",
-            "user-agent": self._user_agent,
-        }
-        if content is not None:
+    async def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None, deadline_s: float
+    ) -> Answer:
+        prepared = self._auth.prepare(method, self.base_url + path, body, self._clock.now())
+        headers = {**prepared.headers, "accept": "application/json", "user-agent": self._user_agent}
+        if prepared.body is not None:
             headers["content-type"] = "application/json"
         started = self._clock.monotonic()
         status = 0
         try:
             answer = await self._transport.request(
-                method, self._base_url + path, headers=headers, body=content, deadline_s=deadline_s
+                method, prepared.url, headers=headers, body=prepared.body, deadline_s=deadline_s
             )
             status = answer.status
-            return without_token(answer, token) if status >= 400 else answer
+            return without_credential(answer, prepared.credential) if status >= 400 else answer
         finally:
-            trace(method, path, status, self._clock.monotonic() - started)
+            service = self.service.name if self.service.label else ""
+            trace(method, path, status, self._clock.monotonic() - started, service=service)
 
-    def _checked_token(self) -> str:
-        token = self._token()
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise ReconcilerError(
-                "the platform's token is empty, or holds characters that no header may carry",
-                help="check where `platform.token_from` or RECONCILE_TOKEN gets it",
-            )
-        return token
+    def _read_error(self, read: Read, answer: Answer) -> PlatformError:
+        service, path = self.service, _plain(read.path)
+        code, text = error_text(answer, parsed(answer.body))
+        details: dict[str, Any] = {"status": answer.status, "path": path, "request_id": request_id(answer)}
+        by = f" by {service.label}" if service.label else ""
+        message = f"GET {path} was answered {answer.status}{by}"
+        refusal = recognise(service.policy.refusals, answer.status, code, text)
+        if read.sensitive:
+            word = f"{refusal}; " if refusal else ""
+            message += f" ({word}the answer's words are not shown: they may repeat a value)"
+        elif text or code:
+            message += f": {text or code}"
+        if answer.status in (401, 403):
+            return Unauthorized(message, help=service.check_access, **details)
+        if answer.status in (404, 410) and not is_html(answer):
+            missing = refusal is Refusal.APP_MISSING
+            return (AppMissing if missing else NotFound)(message, **details)
+        if refusal is Refusal.STATE_NOT_REACHED:
+            return NotYet(message if read.sensitive else text, **details)
+        if answer.status < 400:  # no redirect is followed; 204 and 206 hold no complete answer
+            return Unreadable(message, help=service.check_address, **details)
+        if answer.status == 429 and "retry-after" in answer.headers:
+            who = service.label or "the platform"
+            help = f"{who} asks to wait: retry-after {cleaned(answer.headers['retry-after'])}"
+            return PlatformError(message, help=help, **details)
+        return PlatformError(message, **details)
+
+    def _unreadable(self, read: Read, answer: Answer, error: ValidationError) -> Unreadable:
+        """Where the answer differs from the API document, without quoting it."""
+        problem = "an HTML page" if is_html(answer) else first_difference(error)
+        of = f" of {self.service.label}" if self.service.label else ""
+        return Unreadable(
+            f"the answer{of} to GET {read.path} is not what the API document promises ({problem})",
+            status=answer.status,
+            path=_plain(read.path),
+            request_id=request_id(answer),
+            help=f"{self.service.check_address}, and whether a proxy stands in between",
+        )
 
 
-def plain(path: str | Template) -> str:
+def _plain(path: str | Template) -> str:
     assert isinstance(path, str)
     return path
-
-
-def _read_error(path: str, answer: Answer, *, sensitive: bool) -> PlatformError:
-    code, text = error_text(answer, parsed(answer.body))
-    details: dict[str, Any] = {"status": answer.status, "path": path, "request_id": request_id(answer)}
-    message = f"GET {path} was answered {answer.status}"
-    refusal = recognise(answer.status, code, text)
-    if sensitive:
-        word = f"{refusal}; " if refusal else ""
-        message += f" ({word}the platform's words are not shown: they may repeat a value)"
-    elif text or code:
-        message += f": {text or code}"
-    if answer.status in (401, 403):
-        return Unauthorized(message, help="check that the token may access this app or cluster", **details)
-    if answer.status in (404, 410) and not is_html(answer):
-        missing = refusal is Refusal.APP_MISSING
-        return (AppMissing if missing else NotFound)(message, **details)
-    if refusal is Refusal.STATE_NOT_REACHED:
-        return NotYet(text, **details)
-    if answer.status < 400:  # no redirect is followed; 204 and 206 hold no complete answer
-        return Unreadable(message, help="check `platform.base_url`", **details)
-    if answer.status == 429 and "retry-after" in answer.headers:
-        help = f"the platform asks to wait: retry-after {cleaned(answer.headers['retry-after'])}"
-        return PlatformError(message, help=help, **details)
-    return PlatformError(message, **details)
-
-
-def _unreadable(path: str, answer: Answer, error: ValidationError) -> Unreadable:
-    """Where the answer differs from the API document, without quoting it."""
-    problem = "an HTML page" if is_html(answer) else first_difference(error)
-    return Unreadable(
-        f"the answer to GET {path} is not what the API document promises ({problem})",
-        status=answer.status,
-        path=path,
-        request_id=request_id(answer),
-        help="check `platform.base_url`, and whether a proxy stands in between",
-    )

@@ -15,7 +15,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.model import Observation
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import PLATFORM, Read
+from reconciler.core.steps import Read
 from reconciler.services.registry import Services
 
 WORKERS = 16
@@ -31,8 +31,8 @@ async def observe(
 ) -> None:
     """Answer every read, in no certain order. Paths must be plain text.
 
-    A read that fails is answered by an incomplete observation. Raises Unauthorized when the
-    platform refuses the token itself (401): then no answer would mean anything.
+    A read that fails is answered by an incomplete observation. Raises Unauthorized when an essential
+    service refuses the token itself (401): then no answer would mean anything.
     """
     waiting = iter(reads)
     done = 0
@@ -66,10 +66,9 @@ async def _answer(services: Services, read: Read, clock: Clock) -> Observation:
         return Observation((), complete=False, at=clock.now(), problem=problem)
     except NotFound as missing:
         # Of a single object, "not found" is the answer; of a list, it says nothing about its objects.
-        single = read.shape in ("cluster", "volume", "machine", "extension")
-        return Observation((), complete=single, at=clock.now(), problem=missing.message)
+        return Observation((), complete=not read.shape.many, at=clock.now(), problem=missing.message)
     except Unauthorized as refused:
-        if refused.status == 401 and read.service == PLATFORM:
+        if refused.status == 401 and services.of(read.service).service.essential:
             raise
         return Observation((), complete=False, at=clock.now(), problem=refused.message)
     except NoSuchService as missing:

@@ -1,13 +1,13 @@
 """What one answer to a mutation means: it did not happen, it did, or nobody can tell. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from reconciler.core.errors import NotSent, TransportError
 from reconciler.services.answers import NOT_JSON, at_path, error_text, is_html, parsed, request_id
-from reconciler.services.refusals import Refusal, recognise
+from reconciler.services.refusals import Refusal, Row, recognise
 from reconciler.services.transport import Answer
 
 
@@ -35,31 +35,37 @@ class Outcome:
     refusal: Refusal | None = None
 
 
-# The platform (or the proxy before it) refuses these before anything happens, in any words.
-_REFUSED_BY_ANYONE = frozenset({401, 403, 413, 415, 429})
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which error answers of a service prove that a mutation did nothing.
 
-# The platform refuses with these too, but a proxy's HTML page with one of them proves nothing.
-_REFUSED_BY_PLATFORM = frozenset({400, 404, 409, 410, 412, 422})
+    `by_anyone`: statuses that do in any words: the service, or a proxy before it, refuses before anything
+    happens. `by_itself`: those that do unless the body is HTML: a proxy's page proves nothing.
+    `refusals`: the texts that are told apart.
+    """
+
+    by_anyone: frozenset[int]
+    by_itself: frozenset[int]
+    refusals: Sequence[Row] = ()
 
 
-def classify(answer: Answer, *, id_path: str | None, accepts: Collection[str] = ()) -> Outcome:
+def classify(
+    answer: Answer, policy: Policy, *, id_path: str | None, accepts: Collection[str] = ()
+) -> Outcome:
     """The outcome of a mutation that was answered.
 
-    NO: 401, 403, 413, 415, 429; 400, 404, 409, 410, 412, 422 unless the body is HTML.
-    YES: 2xx with the id at the dotted `id_path` (None: no id is due, and the body may be empty),
-    and the refusals in `accepts` (words of `Refusal`), which mean that nothing is left to do.
-    A missing app is another word than a missing object, and no HTML page is ever accepted.
-    UNKNOWN: everything else. That holds for the other 4xx as well: the platform is not known to
-    send them, so whoever did may stand behind it; a needless question costs less than a second
-    create. Source: design, section 5.
+    NO: what `policy` says. YES: 2xx with the id at the dotted `id_path` (None: no id is due, and the body
+    may be empty), and the refusals in `accepts` (words of `Refusal`), which mean that nothing is left to do.
+    A missing app is another word than a missing object, and no HTML page is ever accepted. UNKNOWN:
+    everything else. Source: design, section 5.
     """
     reply = parsed(answer.body)
     if 200 <= answer.status < 300:
         return _accepted(answer, reply, id_path)
     code, text = error_text(answer, reply)
-    refusal = recognise(answer.status, code, text)
+    refusal = recognise(policy.refusals, answer.status, code, text)
     return Outcome(
-        _verdict_of_error(answer, refusal, accepts),
+        _verdict_of_error(answer, policy, refusal, accepts),
         reply=None if reply is NOT_JSON else reply,
         status=answer.status,
         message=text or code or f"status {answer.status} without a word",
@@ -104,11 +110,13 @@ def _id_at(reply: Any, id_path: str) -> str | None:
     return str(id).strip() or None
 
 
-def _verdict_of_error(answer: Answer, refusal: Refusal | None, accepts: Collection[str]) -> Verdict:
-    if answer.status in _REFUSED_BY_ANYONE:
+def _verdict_of_error(
+    answer: Answer, policy: Policy, refusal: Refusal | None, accepts: Collection[str]
+) -> Verdict:
+    if answer.status in policy.by_anyone:
         return Verdict.NO
     if is_html(answer):
         return Verdict.UNKNOWN
     if refusal in accepts:
         return Verdict.YES
-    return Verdict.NO if answer.status in _REFUSED_BY_PLATFORM else Verdict.UNKNOWN
+    return Verdict.NO if answer.status in policy.by_itself else Verdict.UNKNOWN

@@ -1,11 +1,11 @@
-"""What a refusal says, as a word: some need their text to be told apart, in one table and nowhere else.
+"""What a refusal says, as a word: some need their text to be told apart, in one table of each service.
 
 A row matches by its code word, or else by status and text. All rows are tried by code word
 first, since it outranks the text; what no row knows is named by its status alone.
-Source: platform notes.
 """
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -23,39 +23,27 @@ class Refusal(StrEnum):
     RATE_LIMITED = "rate_limited"
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
     refusal: Refusal
     statuses: tuple[int, ...]
     text: re.Pattern[str]
     codes: tuple[str, ...] = ()
 
 
-def _row(refusal: Refusal, statuses: tuple[int, ...], text: str, codes: tuple[str, ...] = ()) -> _Row:
-    return _Row(refusal, statuses, re.compile(text, re.IGNORECASE), codes)
+def row(refusal: Refusal, statuses: tuple[int, ...], text: str, codes: tuple[str, ...] = ()) -> Row:
+    """`text`: a pattern that stands somewhere in the error text, whatever its case."""
+    return Row(refusal, statuses, re.compile(text, re.IGNORECASE), codes)
 
-
-_TABLE = (
-    _row(
-        Refusal.NO_CAPACITY,
-        (412, 422),
-        r"insufficient (capacity|resources)|placement|unique zone",
-        codes=("insufficient_capacity", "volume_placement_capacity"),
-    ),
-    _row(Refusal.APP_MISSING, (404,), r"could not find app\b"),
-    _row(Refusal.SNAPSHOT_SCHEDULED, (412,), r"snapshot is already scheduled"),
-    _row(Refusal.VOLUME_BOUND, (412,), r"currently bound to machine"),
-    _row(Refusal.STATE_NOT_REACHED, (408,), r"deadline_exceeded"),
-)
 
 _BY_STATUS = {404: Refusal.NOT_FOUND, 410: Refusal.GONE, 429: Refusal.RATE_LIMITED}
 
 
-def recognise(status: int, code: str, text: str) -> Refusal | None:
+def recognise(table: Sequence[Row], status: int, code: str, text: str) -> Refusal | None:
     """The word for an error answer, None for one that nobody needs to tell apart."""
-    for row in _TABLE:
-        if code in row.codes:
-            return row.refusal
-    for row in _TABLE:
-        if status in row.statuses and row.text.search(text):
-            return row.refusal
+    for each in table:
+        if code in each.codes:
+            return each.refusal
+    for each in table:
+        if status in each.statuses and each.text.search(text):
+            return each.refusal
     return _BY_STATUS.get(status)

@@ -23,7 +23,7 @@ from reconciler.manifests.load import load
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.state.store import State
 from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform
 from tests.state.doubles import read_only
@@ -80,7 +80,7 @@ class Stage:
         line = LivePlatform(live, clock.now())
         return Project(
             store=read_only(State("lineage-1", records, (), frozenset()), clock, self.root),
-            platform=Platform(line, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
+            platform=platform_client(line, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
             capabilities=self.capabilities,
             limits=Limits(),
             clock=clock,

@@ -13,8 +13,8 @@ from reconciler.core.steps import Call
 from reconciler.drift import find as drifting
 from reconciler.pipeline.project import read_all
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.client import Platform
-from reconciler.services.providers.client import ProviderClient
+from reconciler.services.machines.service import platform_client
+from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import GetOnly
 from tests.drift.stage import VOLUME, Stage
 from tests.services.script import Script, SimulatedClock, reply
@@ -39,13 +39,13 @@ async def test_the_last_door_lets_nothing_but_get_pass(method: str) -> None:
 
 
 def _platform(script: Script) -> Any:
-    return Platform(script, "https://platform.example", lambda: "t0ken", script.clock, read_only=True)
+    return platform_client(script, "https://platform.example", lambda: "t0ken", script.clock, read_only=True)
 
 
 def _provider(script: Script) -> Any:
     secret, nonce = (lambda: Sensitive("s")), (lambda: "nonce")
     url = "https://acme.example"
-    return ProviderClient("acme", script, url, secret, script.clock, new_nonce=nonce, read_only=True)
+    return provider_client("acme", script, url, secret, script.clock, new_nonce=nonce, read_only=True)
 
 
 @pytest.mark.anyio

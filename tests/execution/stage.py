@@ -25,7 +25,7 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Answer
 from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event
@@ -141,7 +141,7 @@ class Stage:
         self.sandbox.close()
 
     def project(self) -> Project:
-        platform = Platform(self.line, BASE_URL, lambda: TOKEN, self.time, jitter=lambda: 1.0)
+        platform = platform_client(self.line, BASE_URL, lambda: TOKEN, self.time, jitter=lambda: 1.0)
         return Project(
             store=self.store,
             platform=platform,

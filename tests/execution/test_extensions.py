@@ -15,7 +15,7 @@ from reconciler.execution.recorder import Recorder
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.project import Desired
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.providers.client import ProviderClient
+from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer
 from tests.execution.stage import Stage, Time, loaded, outcomes
 
@@ -67,7 +67,7 @@ class Acme:
 
 async def applied_with(stage: Stage, acme: Acme) -> Applied:
     nonces = count()
-    client = ProviderClient(
+    client = provider_client(
         "acme",
         acme,
         "https://acme.example",

@@ -19,7 +19,7 @@ from reconciler.manifests.load import Loaded, load
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.state.store import JournalEntry, State
 from tests.kinds.case import BASE_URL, CaseClock, LivePlatform
 from tests.state.doubles import read_only
@@ -115,7 +115,7 @@ class Scene:
         clock = CaseClock(NOW)
         return Project(
             store=read_only(State("lineage", self.records, self.intents, frozenset()), clock, self.root),
-            platform=Platform(
+            platform=platform_client(
                 self.platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True
             ),
             capabilities=self.capabilities,

@@ -48,8 +48,9 @@ from reconciler.reports.documents import plan_document
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
-from reconciler.services.providers.client import ProviderClient
+from reconciler.services.client import Client
+from reconciler.services.machines.service import platform_client
+from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer
 from reconciler.state.store import Event, JournalEntry, State
 from tests.state.doubles import read_only
@@ -182,7 +183,7 @@ def project_of(
     clock = CaseClock(platform.now)
     return Project(
         store=read_only(_state(case), clock, folder),
-        platform=Platform(platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
+        platform=platform_client(platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
         capabilities=frozenset(case.get("capabilities", ())),
         limits=Limits(),
         clock=clock,
@@ -194,9 +195,9 @@ def project_of(
     )
 
 
-def _provider(policy: Resource, platform: LivePlatform, clock: CaseClock) -> ProviderClient:
+def _provider(policy: Resource, platform: LivePlatform, clock: CaseClock) -> Client:
     url = getattr(policy.spec, "base_url", BASE_URL)
-    return ProviderClient(
+    return provider_client(
         policy.address.name,
         platform,
         url,

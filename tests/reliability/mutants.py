@@ -68,8 +68,9 @@ MACHINE = "kinds/machine.py"
 RESTARTS = "kinds/restarts.py"
 DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
-PLANNER = "planning/planner.py"
+DECIDING = "planning/deciding.py"
 CLIENT = "services/client.py"
+REFUSALS = "services/machines/refusals.py"
 RULES = "state/rules.py"
 LEASES = "state/sqlite/leases.py"
 
@@ -77,15 +78,15 @@ MUTANTS: tuple[Mutant, ...] = (
     # --- what an answer means ---
     _mutant(
         "a 503 is taken as a refusal, and the create is sent again",
-        OUTCOME,
-        "_REFUSED_BY_ANYONE = frozenset({401,",
-        "_REFUSED_BY_ANYONE = frozenset({503, 401,",
+        REFUSALS,
+        "by_anyone=frozenset({401,",
+        "by_anyone=frozenset({503, 401,",
     ),
     _mutant(
         "a 408 is taken as a refusal",
-        OUTCOME,
-        "_REFUSED_BY_PLATFORM = frozenset({400,",
-        "_REFUSED_BY_PLATFORM = frozenset({408, 400,",
+        REFUSALS,
+        "by_itself=frozenset({400,",
+        "by_itself=frozenset({408, 400,",
     ),
     _mutant(
         "a proxy's HTML page is taken as the platform's refusal",
@@ -114,13 +115,13 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "every error is taken as a refusal",
         OUTCOME,
-        "return Verdict.NO if answer.status in _REFUSED_BY_PLATFORM else Verdict.UNKNOWN",
+        "return Verdict.NO if answer.status in policy.by_itself else Verdict.UNKNOWN",
         "return Verdict.NO",
     ),
     _mutant(
         "the 404 of an app is taken as that of the object, so that a delete counts as done",
-        "services/refusals.py",
-        '    _row(Refusal.APP_MISSING, (404,), r"could not find app\\b"),\n',
+        REFUSALS,
+        '        row(Refusal.APP_MISSING, (404,), r"could not find app\\b"),\n',
         "",
     ),
     # --- sending ---
@@ -152,14 +153,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "the client sends a lost mutation once more",
         CLIENT,
         "            return unanswered(error)\n",
-        "            answer = await self._request(method, path, content, deadline_s)\n",
+        "            answer = await self._request(method, path, call.body, deadline_s)\n",
     ),
     _mutant(
         "the client sends again after a 503",
         CLIENT,
         "        outcome = classify(answer,",
         "        if answer.status == 503:\n"
-        "            answer = await self._request(method, path, content, deadline_s)\n"
+        "            answer = await self._request(method, path, call.body, deadline_s)\n"
         "        outcome = classify(answer,",
     ),
     _mutant(
@@ -268,8 +269,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what is undecided is planned all the same",
-        PLANNER,
-        "for address, question in (undecided or {}).items():",
+        DECIDING,
+        "for address, question in self._request.undecided.items():",
         "for address, question in {}.items():",
     ),
     _mutant(
@@ -423,7 +424,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a retained object may be deleted",
-        PLANNER,
+        DECIDING,
         "if record.lifecycle.deletion is not Deletion.DELETE:",
         "if False:",
     ),
@@ -501,9 +502,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the platform's words about a secret are repeated",
-        CLIENT,
-        "            return without_values(outcome, body)\n",
-        "            return outcome\n",
+        "services/machines/kept.py",
+        "return _without_values(outcome, call.body) if call.sensitive else outcome",
+        "return outcome",
     ),
     # --- the state ---
     _mutant(

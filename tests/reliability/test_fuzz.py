@@ -21,8 +21,9 @@ from reconciler.manifests.reading import complaint
 from reconciler.manifests.validation import loader as loading
 from reconciler.pipeline.project import Project
 from reconciler.services import client, outcome
-from reconciler.services.client import Platform
+from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
+from reconciler.services.wire import Shape
 from tests.reliability.fuzz import campaign, manifests
 from tests.reliability.fuzz.campaign import Report, run
 from tests.reliability.fuzz.mutation import Files
@@ -203,19 +204,19 @@ async def _never_landed(*arguments: Any, **named: Any) -> Settlement:
 
 
 def _sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Platform.send
+    honest = Client.send
 
-    async def twice(platform: Platform, *arguments: Any, **named: Any) -> Outcome:
+    async def twice(platform: Client, *arguments: Any, **named: Any) -> Outcome:
         first = await honest(platform, *arguments, **named)
         return await honest(platform, *arguments, **named) if first.kind is Verdict.UNKNOWN else first
 
-    monkeypatch.setattr(Platform, "send", twice)
+    monkeypatch.setattr(Client, "send", twice)
 
 
 def _unreadable_means_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     honest: Any = vars(client)["read_shape"]
 
-    def read(shape: str, body: bytes) -> Any:
+    def read(shape: Shape, body: bytes) -> Any:
         try:
             return honest(shape, body)
         except ValueError:

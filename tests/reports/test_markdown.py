@@ -26,8 +26,9 @@ HOSTILE = (
     "`", "``", "```\n", "|", "\\|", "\\", "@everyone", "@org/team", "#1", "owner/repo#1", "!1", "<!--", "-->",
     "</code>", "<code>", "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "[a](javascript:x)",
     "![a](https://evil.test/x)", "https://evil.test", "www.evil.test", "a@evil.test", "**", "__", "~~",
-    "***\n", "\n\n# big", "\n- item", "\n::error::x", "&lt;", "&#64;", ":rocket:", "</details>", "\u202eabc", "\u2028",
-    "0123456789abcdef0123456789abcdef01234567", "$x$", "- [ ] task", "]]", "{{", "| a | b |\n|---|---|",
+    "***\n", "\n\n# big", "\n- item", "\n::error::x", "&lt;", "&#64;", ":rocket:", "</details>", "\u202eabc",
+    "\u2028", "0123456789abcdef0123456789abcdef01234567", "$x$", "- [ ] task", "]]", "{{",
+    "| a | b |\n|---|---|",
 )  # fmt: skip
 texts = st.one_of(
     st.lists(st.sampled_from(HOSTILE), min_size=1, max_size=4).map("".join), st.text(min_size=1, max_size=30)

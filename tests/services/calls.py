@@ -6,8 +6,12 @@ from typing import Any
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.steps import Call, Read
-from reconciler.services.client import Platform
+from reconciler.services.client import Client
+from reconciler.services.machines.service import platform_client
+from reconciler.services.machines.wire.cluster import Cluster
+from reconciler.services.machines.wire.volume import Snapshot, Volume
 from reconciler.services.transport import Transport
+from reconciler.services.wire import many, one
 
 CASSETTES = Path(__file__).parents[2] / "cassettes"
 
@@ -37,9 +41,9 @@ _VOLUMES = "/v1/apps/shop/volumes"
 _CLUSTER = {"org_slug": "acme", "plan": "starter", "region": "ams", "name": "billing", "disk_size_gb": 20}
 _VOLUME = {"name": "logs", "region": "ams", "size_gb": 5, "snapshot_retention": 14}
 
-CALLS: Mapping[str, Callable[[Platform], Awaitable[Any]]] = {
+CALLS: Mapping[str, Callable[[Client], Awaitable[Any]]] = {
     "cluster_create": lambda api: api.send(Call("POST", "/v1/postgres", _CLUSTER), id_path="data.id"),
-    "cluster_get": lambda api: api.read(Read("/v1/postgres/cluster1recorded", "cluster")),
+    "cluster_get": lambda api: api.read(Read("/v1/postgres/cluster1recorded", one(Cluster))),
     "cluster_restore": lambda api: api.send(
         Call(
             "POST",
@@ -48,10 +52,10 @@ CALLS: Mapping[str, Callable[[Platform], Awaitable[Any]]] = {
         ),
         id_path="data.id",
     ),
-    "volume_list": lambda api: api.read(Read(_VOLUMES, "volumes")),
-    "volume_list_without_app": lambda api: api.read(Read("/v1/apps/nowhere/volumes", "volumes")),
+    "volume_list": lambda api: api.read(Read(_VOLUMES, many(Volume))),
+    "volume_list_without_app": lambda api: api.read(Read("/v1/apps/nowhere/volumes", many(Volume))),
     "volume_create": lambda api: api.send(Call("POST", _VOLUMES, _VOLUME), id_path="id"),
-    "volume_get": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded", "volume")),
+    "volume_get": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded", one(Volume))),
     "volume_update": lambda api: api.send(
         Call("PUT", f"{_VOLUMES}/vol_recorded", {"snapshot_retention": 30}), id_path="id"
     ),
@@ -62,7 +66,7 @@ CALLS: Mapping[str, Callable[[Platform], Awaitable[Any]]] = {
     "volume_delete_refused": lambda api: api.send(
         Call("DELETE", f"{_VOLUMES}/vol_attached", None), id_path="id", accepts=("not_found", "gone")
     ),
-    "snapshot_list": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded/snapshots", "snapshots")),
+    "snapshot_list": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded/snapshots", many(Snapshot))),
     "snapshot_create": lambda api: api.send(
         Call("POST", f"{_VOLUMES}/vol_recorded/snapshots", None), id_path="Msg.backup.graph_id"
     ),
@@ -72,5 +76,5 @@ CALLS: Mapping[str, Callable[[Platform], Awaitable[Any]]] = {
 }
 
 
-def client(transport: Transport, base_url: str) -> Platform:
-    return Platform(transport, base_url, lambda: TOKEN, SystemClock())
+def client(transport: Transport, base_url: str) -> Client:
+    return platform_client(transport, base_url, lambda: TOKEN, SystemClock())

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from reconciler.services.client import Platform
+from reconciler.services.client import Client
+from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Answer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -69,11 +70,11 @@ def platform(
     rate_limit: float | None = None,
     read_only: bool = False,
     takes_s: float = 0.0,
-) -> tuple[Platform, Script]:
+) -> tuple[Client, Script]:
     """A client whose transport plays `steps`, and that transport."""
     clock = SimulatedClock()
     script = Script(clock, steps, takes_s)
-    client = Platform(
+    client = platform_client(
         script,
         base_url,
         lambda: token,

@@ -1,14 +1,19 @@
 """The table of section 5: what each answer to a mutation means."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from reconciler.core.errors import Lost, NotSent
-from reconciler.services.outcome import Verdict, classify, unanswered
+from reconciler.services.machines.refusals import POLICY
+from reconciler.services.outcome import Verdict, unanswered
+from reconciler.services.outcome import classify as classify_by
 from reconciler.services.refusals import Refusal
 from reconciler.services.transport import Answer
+
+classify = partial(classify_by, policy=POLICY)
 
 HTML = {"content-type": "text/html; charset=utf-8"}
 JSON = {"content-type": "application/json"}

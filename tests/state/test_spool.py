@@ -271,6 +271,7 @@ async def test_a_torn_line_stands_in_the_journal(
     assert place.read_bytes() == bytes(spool.RESERVE_BYTES)
 
 
+@pytest.mark.slow
 async def test_a_flipped_bit_of_a_kept_outcome_never_makes_another_one_of_it(
     store: Spooling, another: OpenStore, lease: Lease, place: Path
 ) -> None:

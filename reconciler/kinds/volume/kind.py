@@ -35,7 +35,8 @@ from reconciler.kinds.volume.snapshots import (
     snapshot_step,
     volume_path,
 )
-from reconciler.services.machines.wire.volume import GONE_STATES
+from reconciler.services.machines.wire.volume import GONE_STATES, Snapshot, Volume
+from reconciler.services.wire import many, one
 
 DEFAULT_SIZE_GB = 3
 MOST_GB = 100_000  # the document names no largest size; one in bytes is a mistake
@@ -247,7 +248,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         return self.listing(address.app or "", capabilities)
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
-        return {"snapshots": Read(volume_path(address, id, "/snapshots"), "snapshots")}
+        return {"snapshots": Read(volume_path(address, id, "/snapshots"), many(Snapshot))}
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
         """The snapshots, where an objective or a snapshot that we took before depends on them.
@@ -260,7 +261,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         else:
             again = took and "extend" in subject.lifecycle.snapshot_before
             needed = again or "snapshot_max_age_h" in subject.resource.objectives
-        reads = [Read(volume_path(subject.address, subject.live.id, "/snapshots"), "snapshots")] * needed
+        reads = [Read(volume_path(subject.address, subject.live.id, "/snapshots"), many(Snapshot))] * needed
         if subject.resource is None:
             return reads
         want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
@@ -289,7 +290,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
     # --- importing ---
 
     def listing(self, place: str, capabilities: frozenset[str]) -> Read:
-        return Read(f"/v1/apps/{segment(place)}/volumes", "volumes")
+        return Read(f"/v1/apps/{segment(place)}/volumes", many(Volume))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         names = ("region", "size_gb", *_DEFAULTS)
@@ -410,7 +411,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
             removes=True,
             # Until then the list may still offer it for adoption. Source: platform notes, "Volumes".
             wait=Wait(
-                Read(volume_path(subject.address, subject.known_id()), "volume"),
+                Read(volume_path(subject.address, subject.known_id()), one(Volume)),
                 Condition("present", any_of=(False,)),
                 DELETE_LAG_S,
                 or_gone=True,
@@ -440,7 +441,7 @@ def _size_change(subject: Subject) -> FieldChange:
 
 def _settled(subject: Subject, reply_path: str | None) -> Wait:
     return Wait(
-        Read(volume_path(subject.address, subject.known_id()), "volume"),
+        Read(volume_path(subject.address, subject.known_id()), one(Volume)),
         Condition("state", any_of=("created",), fails=tuple(sorted(GONE_STATES))),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
@@ -469,7 +470,7 @@ def _extend_step(subject: Subject, grow: FieldChange) -> Step:
         owes=Owes("restart", "needs_restart", f"extended from {grow.before} to {grow.after} GB"),
         if_unknown="repeat",
         wait=Wait(
-            Read(path, "volume"), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
+            Read(path, one(Volume)), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
         ),
     )
 

@@ -10,7 +10,8 @@ from typing import Any
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.kinds.base import Subject, path_of, segment
-from reconciler.services.wire import parse_time
+from reconciler.services.machines.wire.volume import Snapshot
+from reconciler.services.wire import many, parse_time
 
 SNAPSHOT_SERVES = timedelta(hours=1)  # so long one taken before a call serves when the call is tried again
 
@@ -35,7 +36,7 @@ def snapshot_due(subject: Subject) -> str | None:
 
 def listed_snapshots(subject: Subject) -> Sequence[Any]:
     """The snapshots that `extra_reads` asked for, if it did."""
-    return subject.extra.get("snapshots", ())
+    return subject.extra.get(many(Snapshot), ())
 
 
 def snapshot_before(subject: Subject) -> Step:
@@ -61,7 +62,7 @@ def await_snapshot(subject: Subject, id: str) -> Step:
 
 def _usable(subject: Subject, item: str | OutputRef) -> Wait:
     return Wait(
-        Read(volume_path(subject.address, subject.known_id(), "/snapshots"), "snapshots"),
+        Read(volume_path(subject.address, subject.known_id(), "/snapshots"), many(Snapshot)),
         Condition("progress", any_of=("usable",), fails=("failed",)),
         subject.lifecycle.timeout_s,
         item=item,

@@ -30,7 +30,7 @@ BUGS = {
     "value": ("reconciler.secrets.sources", None, "as_value"),
     "fingerprint": ("reconciler.pipeline.apply", None, "_unreadable_sources"),
     "body": ("reconciler.execution.executor", None, "fill_body"),
-    "send": ("reconciler.services.client", "Platform", "_request"),
+    "send": ("reconciler.services.client", "Client", "_request"),
     "transport": ("reconciler.services.transport", None, "_exchange"),
     "classify": ("reconciler.services.client", None, "classify"),
     "record": ("reconciler.execution.recorder", "Recorder", "done"),

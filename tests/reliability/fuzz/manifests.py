@@ -19,7 +19,7 @@ from reconciler.reports.diagnostics import diagnostic_documents, render
 from reconciler.reports.documents import plan_document
 from reconciler.reports.formats.text import render_plan
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import HttpxTransport
 from reconciler.state import open_store
 from tests.execution.stage import BASE_URL, TOKEN, Stage
@@ -53,7 +53,9 @@ async def prepare(folder: Path) -> Ground:
     applied = await stage.apply("---\n".join(file.read_text("utf-8") for file in _examples()))
     assert all(result.outcome == "done" for result in applied.results), applied.results
     stage.line.sent.clear()
-    platform = Platform(stage.line, BASE_URL, lambda: TOKEN, stage.time, jitter=lambda: 1.0, read_only=True)
+    platform = platform_client(
+        stage.line, BASE_URL, lambda: TOKEN, stage.time, jitter=lambda: 1.0, read_only=True
+    )
     project = replace(stage.project(), platform=platform, sources=Sources(folder, {"PASSWORD": SECRET_VALUE}))
     return Ground(stage, project, folder, Counter())
 

@@ -29,22 +29,22 @@ def plant(name: str) -> None:
 
 def _intent_after_the_call() -> None:
     from reconciler.execution.recorder import Recorder
-    from reconciler.services.client import Platform
+    from reconciler.services.client import Client
 
     due: contextvars.ContextVar[Callable[[], Awaitable[None]] | None] = contextvars.ContextVar("due")
-    intending, sending = Recorder.intent, Platform.send
+    intending, sending = Recorder.intent, Client.send
 
     async def intent(self: Recorder, *arguments: Any) -> None:
         due.set(lambda: intending(self, *arguments))
 
-    async def send(self: Platform, *arguments: Any, **named: Any) -> Any:
+    async def send(self: Client, *arguments: Any, **named: Any) -> Any:
         outcome = await sending(self, *arguments, **named)
         late = due.get()
         assert late is not None
         await late()
         return outcome
 
-    Recorder.intent, Platform.send = intent, send  # type: ignore[assignment, method-assign]
+    Recorder.intent, Client.send = intent, send  # type: ignore[assignment, method-assign]
 
 
 def _open_intents_forgotten() -> None:
@@ -80,7 +80,7 @@ def _outcome_not_recorded() -> None:
 
 def _lost_call_rolled_back() -> None:
     """What a lost create made is deleted, to be created again."""
-    from reconciler.core.steps import Call
+    from reconciler.core.steps import PLATFORM, Call
     from reconciler.execution import open_intents
     from reconciler.execution.settling import Settlement
 
@@ -90,7 +90,7 @@ def _lost_call_rolled_back() -> None:
         settlement: Settlement = await settling(intent, *arguments, services=services, **named)
         if settlement.kind == "landed" and intent.creates:
             path = f"{intent.find.path}/{settlement.id}"
-            await services.platform.send(Call("DELETE", path, None), id_path=None)
+            await services.of(PLATFORM).send(Call("DELETE", path, None), id_path=None)
             return Settlement("not_landed")
         return settlement
 

@@ -16,11 +16,11 @@ from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.project import Desired, Project
-from reconciler.pipeline.settings import EXTENDED
+from reconciler.pipeline.settings import known_capabilities
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Time
@@ -151,8 +151,8 @@ def open_scene(
     ids = count(1)
     project = Project(
         store=store,
-        platform=Platform(transport, BASE_URL, lambda: TOKEN, time, jitter=lambda: 1.0),
-        capabilities=EXTENDED if extended else frozenset(),
+        capabilities=known_capabilities() if extended else frozenset(),
+        platform=platform_client(transport, BASE_URL, lambda: TOKEN, time, jitter=lambda: 1.0),
         limits=Limits(settle_s=SETTLE_S),
         clock=time,
         reporter=Reporter(),

@@ -15,7 +15,7 @@ from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.project import Desired, Project
 from reconciler.secrets.sources import Sources
-from reconciler.services.client import Platform
+from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Answer
 from tests.reliability.simulation.faults import Channel
 from tests.reliability.simulation.ghost import CANARY, Ghost, Opened
@@ -85,7 +85,7 @@ class Process:
         self.store = SimulatedSpooling(self, root / "state.db", rng)
         self.project = Project(
             store=self.store,
-            platform=Platform(
+            platform=platform_client(
                 _Line(self, network), BASE_URL, lambda: "sandbox", _Clock(self, timeline), jitter=rng.random
             ),
             capabilities=frozenset(capabilities),

@@ -1,8 +1,7 @@
-"""Keeping secret values inside the client: what may leave it of an answer.
+"""What is kept of the platform's answers: all of it, but for requests that may bring a secret's value.
 
-Of answers about secrets, by field and by place: a value can be echoed in any form, which no search would
-find. Of the fields that are kept, one is unknown where it repeats the value that was sent as it is. The token
-goes out with every request, so error answers are also searched for it.
+Of those, fields that are known to be harmless: a value can be echoed in any form, which no search would
+find. Of the fields that are kept, one is unknown where it repeats the value that was sent as it is.
 """
 
 from collections.abc import Mapping
@@ -11,20 +10,29 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from reconciler.core.model import SENSITIVE
-from reconciler.services.answers import NOT_JSON, parsed
+from reconciler.core.steps import Call, Read
+from reconciler.services.answers import parsed
 from reconciler.services.outcome import Outcome, Verdict
-from reconciler.services.transport import Answer
 
 _KEPT = ("name", "digest", "version", "Version", "created_at", "updated_at")
 _SHORTEST = 6  # characters: what is shorter may stand in a digest by chance
 
 
-def without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome:
+def content(read: Read, body: bytes) -> bytes:
+    """The body of the answer to `read`, as JSON."""
+    return to_json(_harmless(parsed(body))) if read.sensitive else body
+
+
+def outcome(outcome: Outcome, call: Call) -> Outcome:
+    """`outcome` of `call`, fit to be recorded and shown."""
+    return _without_values(outcome, call.body) if call.sensitive else outcome
+
+
+def _without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome:
     """`outcome` with the known harmless fields of its reply, and without the platform's words
     about a request that carried a value. `sent`: the request's body."""
     if outcome.kind is Verdict.YES and not outcome.message:
-        reply = harmless(outcome.reply)
+        reply = _harmless(outcome.reply)
         value = (sent or {}).get("value")
         if isinstance(reply, dict) and isinstance(value, str):
             reply = {name: told for name, told in reply.items() if not _repeats(told, value)}
@@ -44,31 +52,10 @@ def _repeats(told: Any, value: str) -> bool:
     return bool(told == value) or (len(part) >= _SHORTEST and part in whole)
 
 
-def without_token(answer: Answer, token: str) -> Answer:
-    """An error answer, whose words are shown and recorded, without the token that it may repeat."""
-    reply = parsed(answer.body)  # in JSON, the token may be escaped
-    if reply is NOT_JSON:
-        body = answer.body.replace(token.encode(), SENSITIVE.encode())
-    else:
-        body = to_json(_replaced(reply, token))
-    headers = {name: value.replace(token, SENSITIVE) for name, value in answer.headers.items()}
-    return Answer(answer.status, headers, body)
-
-
-def _replaced(value: Any, token: str) -> Any:
-    if isinstance(value, str):
-        return value.replace(token, SENSITIVE)
-    if isinstance(value, list):
-        return [_replaced(item, token) for item in value]
-    if isinstance(value, dict):
-        return {name.replace(token, SENSITIVE): _replaced(item, token) for name, item in value.items()}
-    return value
-
-
-def harmless(reply: Any) -> Any:
+def _harmless(reply: Any) -> Any:
     """The fields that are known not to hold a value, of one secret or of a list of them."""
     if not isinstance(reply, dict):
         return None
     if isinstance(reply.get("secrets"), list):
-        return {"secrets": [harmless(secret) for secret in reply["secrets"]]}
+        return {"secrets": [_harmless(secret) for secret in reply["secrets"]]}
     return {name: reply[name] for name in _KEPT if name in reply}

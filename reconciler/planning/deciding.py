@@ -1,0 +1,265 @@
+"""What the plan does about each subject that was read, and the plan that comes of it."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
+from reconciler.core.model import Action, Address, Deletion, Resource, StateRecord, owed_work
+from reconciler.core.steps import Plan, Read
+from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
+from reconciler.kinds.roles import holds_secrets, is_remade
+from reconciler.moves.detect import find_renames
+from reconciler.planning.builder import PlanBuilder
+from reconciler.planning.conflicts import taken_secrets
+from reconciler.planning.decide import (
+    decide,
+    decide_left,
+    inferred_warning,
+    many_missing,
+    may_be_invisible,
+    recorded_twice,
+    retained,
+    unprotected,
+)
+from reconciler.planning.order import order_steps, referenced_first
+from reconciler.planning.reading import Seen, Unreadable
+from reconciler.planning.subjects import Subjects
+from reconciler.planning.substitute import fill_known
+
+Fingerprints = Mapping[Address, str]
+
+
+class Deciding:
+    """Decides about each subject as it is handed on, or in `finish` where that depends on others.
+
+    `live`: the objects that other resources refer to, by address.
+    """
+
+    def __init__(self, subjects: Subjects) -> None:
+        self._subjects = subjects
+        self._request = subjects.request
+        self._builder = PlanBuilder(self._request.kinds)
+        self._unplanned: dict[Address, str] = {}  # needed, not of this plan, and without a value: why
+        self._missing: list[StateRecord] = []
+        self._last: dict[Address, Seen] = {}  # resources that are decided in `finish`
+        self.live: dict[Address, Any] = {}
+        self._sources: dict[Address, Read] = {}
+        for address, warnings in subjects.expired:
+            self._builder.report(address, *warnings)
+        for address, question in self._request.undecided.items():
+            why = "a call's outcome is unknown" if question.code == UNKNOWN_OUTCOME else question.message
+            if subjects.in_focus(address):
+                self._builder.refuse(address, why, question)
+            else:
+                self._unplanned[address] = why
+        for address, problem in taken_secrets(self._request.kinds, subjects.resources, subjects.setters):
+            if subjects.in_focus(address):
+                self._builder.refuse(address, problem.message, problem)
+        for record in subjects.kept:
+            reason = f"not in the manifests given; kept (its manifest was {record.source or 'unknown'})"
+            self._builder.keep(record, reason)
+
+    @property
+    def refused(self) -> Collection[Address]:
+        """The addresses about which nothing is done, whatever the platform shows."""
+        return self._builder.changes.keys()
+
+    def take(self, seen: Seen | Unreadable) -> None:
+        """Decide about a subject. Its live object is let go, unless others refer to it."""
+        subject = seen.subject
+        address, live, read = subject.address, subject.live, seen.read
+        if live is not None and read is not None and address in self._subjects.referenced:
+            self.live[address] = live
+            self._sources[address] = read
+        if isinstance(seen, Unreadable):
+            self._take_unreadable(subject, seen.problem)
+            return
+        if seen.listed and live is None:
+            self._note_missing(seen)
+        if not self._subjects.in_focus(address):
+            self._take_unplanned(seen)
+        elif subject.resource is None:
+            self._add(seen, self._decide_left(seen))
+        elif not seen.listed or holds_secrets(seen.kind):
+            self._last[address] = seen
+        else:
+            self._add(seen, self._decide(seen))
+
+    def finish(self, fingerprints: Fingerprints, diagnostics: Iterable[Diagnostic] = ()) -> Plan:
+        """The plan. `fingerprints`: of the desired secret values that could be read.
+
+        `diagnostics`: those of loading, which come first.
+        """
+        resources = self._subjects.resources
+        # What others refer to comes first: whether it is made anew decides about their values.
+        for resource in referenced_first([resources[address] for address in self._last]):
+            seen = self._last[resource.address]
+            fingerprint = self._fingerprint(resource, fingerprints)
+            self._add(
+                seen, self._decide(replace(seen, subject=replace(seen.subject, fingerprint=fingerprint)))
+            )
+        self._find_renames()
+        builder = self._builder
+        references = {
+            address: [to.address for to in resources[address].references]
+            for address in builder.steps
+            if address in resources
+        }
+        needed = {to for targets in references.values() for to in targets}
+        known = {str(to): self._known(to, live) for to, live in self.live.items() if live.present}
+        if self._request.lineage:
+            known["state"] = {"lineage": self._request.lineage}
+        order = self._order()
+        return Plan(
+            id=self._request.id,
+            lineage=self._request.lineage,
+            created_at=self._request.now,
+            changes=tuple(builder.changes[address] for address in order),
+            steps=order_steps(
+                [
+                    [fill_known(step, known) for step in builder.steps[address]]
+                    for address in order
+                    if address in builder.steps
+                ],
+                references,
+            ),
+            expectations=tuple(builder.expectations),
+            bindings=tuple(builder.bindings),
+            owed=tuple(
+                owed for owed in owed_work(self._request.records) if owed.address not in builder.settled
+            ),
+            diagnostics=(*diagnostics, *builder.diagnostics, *self._doubts()),
+            inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
+            unchanged=builder.unchanged,
+        )
+
+    # --- one subject ---
+
+    def _decide(self, seen: Seen) -> Moves:
+        assert seen.matched is not None
+        return decide(seen.kind, seen.subject, seen.matched, listed=seen.listed, now=self._request.now)
+
+    def _decide_left(self, seen: Seen) -> Moves:
+        record = seen.subject.record
+        assert record is not None
+        if record.lifecycle.deletion is not Deletion.DELETE:
+            return retained()
+        return decide_left(seen.kind, seen.subject, listed=seen.listed)
+
+    def _add(self, seen: Seen, moves: Moves) -> None:
+        self._builder.add(seen.kind, seen.subject, moves, seen.read, seen.candidates)
+
+    def _take_unplanned(self, seen: Seen) -> None:
+        """Whether values of an object that this plan leaves alone can be had."""
+        address = seen.subject.address
+        if address not in self._subjects.needed or address in self._unplanned:
+            return
+        if not seen.listed:
+            if seen.subject.record is None:
+                self._unplanned[address] = "it is not there"
+        elif seen.subject.live is None or not seen.subject.live.present:
+            self._unplanned[address] = "it is not there"
+        elif not seen.kind.extra_reads(seen.subject):
+            moves = self._decide(seen)
+            if moves.action is Action.NOOP and any(step.wait is not None for step in moves.steps):
+                self._unplanned[address] = "it is still being made"
+
+    def _take_unreadable(self, subject: Subject, problem: str) -> None:
+        address, resource, record = subject.address, subject.resource, subject.record
+        if not self._subjects.in_focus(address):
+            self._unplanned[address] = f"it cannot be read: {problem}"
+            return
+        span = subject.span("metadata", "app" if address.app else "name") if resource is not None else None
+        question = error("unreadable", f"cannot read `{address}`: {problem}", span)
+        self._builder.refuse(address, problem, question, id=record.id if record is not None else None)
+
+    def _note_missing(self, seen: Seen) -> None:
+        record = seen.subject.record
+        if record is None or may_be_invisible(record, self._request.now):
+            return
+        if (
+            seen.subject.resource is None
+            or seen.kind.remake_missing
+            or not is_remade(seen.kind, seen.subject)
+        ):
+            self._missing.append(record)
+
+    # --- all of them ---
+
+    def _fingerprint(self, resource: Resource, fingerprints: Fingerprints) -> str | None:
+        """A value made from an object that this plan creates is known to change, whatever it will be.
+
+        So is one that is not known yet because the plan first waits for the object.
+        """
+        made = (Action.CREATE, Action.RESTORE)
+        known = fingerprints.get(resource.address)
+        for to in resource.references:
+            if to.address in self._unplanned:
+                return PENDING_VALUE
+            change = self._builder.changes.get(to.address)
+            if change is not None and change.action in made:
+                return PENDING_VALUE
+            steps = self._builder.steps.get(to.address, ())
+            if known is None and any(step.wait is not None for step in steps):
+                return PENDING_VALUE
+        return known
+
+    def _find_renames(self) -> None:
+        builder, request = self._builder, self._request
+        changes = {address: builder.changes[address] for address in self._order()}
+        left = [record.address for record in self._subjects.left if record.address not in request.undecided]
+        resources, elsewhere = self._subjects.resources, request.elsewhere
+        renames = find_renames(request.kinds, changes, resources, request.records, left, elsewhere)
+        for rename in list(renames):
+            if not rename.kept:
+                builder.withdraw(rename.reasons)
+            problem = rename.diagnostic
+            for old in rename.reasons:
+                if entry := elsewhere.moved.get(old):
+                    problem = replace(problem, help=f"{entry} says what became of {old}: give that file, too")
+            builder.report(rename.address, problem)
+        kept = [address for address in left if builder.action_of(address) is Action.RETAIN]
+        builder.bind_left(request.records[address] for address in sorted(kept))
+
+    def _order(self) -> list[Address]:
+        """All changed addresses, in the order of the manifests; those without a manifest come last."""
+        rank = {address: position for position, address in enumerate(self._subjects.resources)}
+        last = len(rank)
+        return sorted(self._builder.changes, key=lambda address: (rank.get(address, last), str(address)))
+
+    def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
+        """What this plan does not change of an object: its id, or all of one that it leaves as it is."""
+        return {"id": live.id} if to in self._builder.steps else live.model_dump()
+
+    def _doubts(self) -> Iterator[Diagnostic]:
+        """What a person should know of records that may be wrong."""
+        request = self._request
+        wave = many_missing(self._missing, len(request.records))
+        if wave is not None:
+            yield wave
+        yield from recorded_twice(request.kinds, request.records)
+        for address, resource in self._subjects.resources.items():
+            if not self._subjects.in_focus(address):
+                continue
+            if address in self._builder.steps:
+                yield from self._unmet(resource)
+            record = request.records.get(address)
+            if record is not None and record.inferred:
+                yield inferred_warning(record, resource.span("metadata", "name"))
+            if record is not None:
+                yield from unprotected(record, resource)
+
+    def _unmet(self, resource: Resource) -> Iterator[Diagnostic]:
+        """Errors where the steps of `resource` need a value of an object that this plan leaves alone."""
+        hide = holds_secrets(self._subjects.kind(resource.address))
+        for to in resource.references:
+            if to.address in self._unplanned:
+                problem = error(
+                    "needs-unplanned",
+                    f"`{resource.address}` needs `{to.address}`, which is not part of this plan: "
+                    f"{self._unplanned[to.address]}",
+                    resource.span(*to.span_path),
+                    help=f"apply `{to.address}` first, or plan without --changed-since",
+                )
+                yield replace(problem, hide_source=hide)

@@ -1,0 +1,180 @@
+"""Which GETs a plan needs, and what their answers show of each subject.
+
+Each answer is matched at once, handed on and let go: a hundred thousand resources are never held together
+with their live state.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
+from reconciler.core.steps import Read
+from reconciler.kinds.base import Kind, Subject
+from reconciler.planning.fingerprint import digest_absence
+from reconciler.planning.match import Matched, match_objects, match_unseen
+from reconciler.planning.subjects import Subjects
+from reconciler.services.wire import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A subject with all that could be read of it.
+
+    `matched`: None where no manifest names it any more. `read`: the GET that shows its object; None where
+    no GET does. `candidates`: where no object was found, a digest of those that could be taken for it.
+    """
+
+    kind: Kind
+    subject: Subject
+    matched: Matched | None
+    read: Read | None
+    candidates: str = ""
+
+    @property
+    def listed(self) -> bool:
+        """Whether a read shows objects of this kind."""
+        return self.read is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A subject that cannot be decided, since an answer is missing, and why. `read`: see `Seen`."""
+
+    subject: Subject
+    read: Read | None
+    problem: str
+
+
+@dataclass(slots=True)
+class _Group:
+    """All that one read is about."""
+
+    resources: list[Resource] = field(default_factory=list)
+    left: list[StateRecord] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A subject that needs more answers: those that came, by their shape, and those that are open."""
+
+    seen: Seen
+    open: set[Read]
+    answers: dict[Shape, Sequence[Any]] = field(default_factory=dict)
+
+
+class Reading:
+    """Groups subjects by the read that shows them, and hands each on when its answers are there."""
+
+    def __init__(self, subjects: Subjects, refused: Collection[Address]) -> None:
+        """`refused`: addresses that need no read, because nothing will be done about them."""
+        self._subjects = subjects
+        self._groups: dict[Read, _Group] = {}
+        self._unlisted: list[Resource] = []
+        self._unread: list[StateRecord] = []
+        self._waiting: dict[Read, list[_Waiting]] = {}
+        for address, resource in subjects.resources.items():
+            if address not in refused and self._planned_or_needed(address):
+                read = subjects.read_of(resource)
+                if read is not None:
+                    self._groups.setdefault(read, _Group()).resources.append(resource)
+                else:
+                    self._unlisted.append(resource)
+        if subjects.request.focus is not None:
+            self._add_companions()
+        for record in subjects.left:
+            # A retained object needs no look at the platform.
+            deletes = record.lifecycle.deletion is Deletion.DELETE
+            read = subjects.read_of_left(record) if deletes else None
+            if read is not None:
+                self._groups.setdefault(read, _Group()).left.append(record)
+            else:
+                self._unread.append(record)
+
+    def reads(self) -> Sequence[Read]:
+        return list(self._groups)
+
+    def without_answer(self) -> Iterator[Seen]:
+        """The subjects that no read is about. What they show is what manifests and records say."""
+        subjects = self._subjects
+        for resource in self._unlisted:
+            kind, subject = subjects.kind(resource.address), subjects.subject(resource.address)
+            yield Seen(kind, subject, match_unseen(kind, resource, subject.record, subjects.owned), None)
+        for record in self._unread:
+            yield Seen(subjects.kind(record.address), subjects.subject(record.address), None, None)
+
+    def answer(self, read: Read, observation: Observation) -> Iterator[Seen | Unreadable]:
+        """What the answer to one of `reads` shows; subjects that need more answers are held back."""
+        group = self._groups.pop(read)
+        if not observation.complete:
+            addresses = [each.address for each in group.resources] + [each.address for each in group.left]
+            for address in addresses:
+                yield Unreadable(self._subjects.subject(address), read, observation.problem)
+            return
+        for seen in (*self._matched(group, read, observation), *self._left(group, read, observation)):
+            extra = self._extra_reads(seen)
+            if not extra:
+                yield seen
+                continue
+            waiting = _Waiting(seen, set(extra))
+            for more in waiting.open:
+                self._waiting.setdefault(more, []).append(waiting)
+
+    def more_reads(self) -> Sequence[Read]:
+        """The reads that subjects need which were held back."""
+        return list(self._waiting)
+
+    def more_answer(self, read: Read, observation: Observation) -> Iterator[Seen | Unreadable]:
+        for waiting in self._waiting.pop(read):
+            if not waiting.open:
+                continue  # another of its reads had no answer
+            seen = waiting.seen
+            if not observation.complete:
+                waiting.open.clear()
+                problem = f"cannot read {read.path}: {observation.problem}"
+                yield Unreadable(seen.subject, seen.read, problem)
+                continue
+            waiting.answers[read.shape] = observation.objects
+            waiting.open.discard(read)
+            if not waiting.open:
+                yield replace(seen, subject=replace(seen.subject, extra=waiting.answers))
+
+    def _planned_or_needed(self, address: Address) -> bool:
+        return self._subjects.in_focus(address) or address in self._subjects.needed
+
+    def _add_companions(self) -> None:
+        """Resources outside of the focus that share a read: a new object may be theirs."""
+        for address, resource in self._subjects.resources.items():
+            if not self._planned_or_needed(address):
+                read = self._subjects.read_of(resource)
+                if read in self._groups:
+                    self._groups[read].resources.append(resource)
+
+    def _matched(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:
+        subjects = self._subjects
+        by_kind: dict[str, list[Resource]] = {}
+        for resource in group.resources:
+            by_kind.setdefault(resource.address.kind, []).append(resource)
+        for name, resources in by_kind.items():
+            kind = subjects.request.kinds[name]
+            records, objects = subjects.request.records, observation.objects
+            matches = match_objects(kind, resources, records, subjects.owned, objects)
+            for resource in resources:
+                matched = matches[resource.address]
+                subject = subjects.subject(resource.address, matched.live, observation.at)
+                candidates = ""
+                if matched.live is None and subjects.in_focus(resource.address):
+                    match = kind.match(resource.spec, resource.address)
+                    candidates = "" if match is None else digest_absence(match, objects)
+                yield Seen(kind, subject, matched, read, candidates)
+
+    def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:
+        by_id = {item.id: item for item in observation.objects} if group.left else {}
+        for record in group.left:
+            subject = self._subjects.subject(record.address, by_id.get(record.id), observation.at)
+            yield Seen(self._subjects.kind(record.address), subject, None, read)
+
+    def _extra_reads(self, seen: Seen) -> Sequence[Read]:
+        if seen.subject.live is None or not self._subjects.in_focus(seen.subject.address):
+            return ()
+        return seen.kind.extra_reads(seen.subject)

@@ -1,0 +1,92 @@
+"""The subjects of a plan: what manifests and records say of each address, worked out once."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.steps import Read
+from reconciler.kinds.base import Kind, Subject
+from reconciler.kinds.roles import OnService, claim_of, located
+from reconciler.planning.conflicts import secret_setters, wanted_powers
+from reconciler.planning.ignores import in_force
+from reconciler.planning.request import PlanRequest
+
+_NO_SETTERS: Mapping[str, Sequence[Address]] = {}
+
+
+class Subjects:
+    """All addresses of a request.
+
+    `resources`: with the ignores that are in force. `expired`: a warning for each ignore that is over.
+    `left`: records in focus that no manifest names any more. `kept`: records in focus whose manifest was
+    not given, or whose kind is unknown. `owned`: the address of each object that a record or a
+    `metadata.id` claims. `referenced`: addresses that any resource refers to; `needed`: those that a
+    resource in focus refers to.
+    """
+
+    def __init__(self, request: PlanRequest) -> None:
+        self.request = request
+        checked = [in_force(resource, request.now) for resource in request.resources]
+        self.resources = {resource.address: resource for resource, _ in checked}
+        self.expired = [(resource.address, warnings) for resource, warnings in checked if warnings]
+        self.referenced: set[Address] = set()
+        self.needed: set[Address] = set()
+        for address, resource in self.resources.items():
+            targets = [to.address for to in resource.references]
+            self.referenced.update(targets)
+            if self.in_focus(address):
+                self.needed.update(targets)
+        self.left: list[StateRecord] = []
+        self.kept: list[StateRecord] = []
+        for address, record in request.records.items():
+            if address not in self.resources and self.in_focus(address):
+                given = address.kind in request.kinds and address not in request.elsewhere.not_given
+                (self.left if given else self.kept).append(record)
+        self.owned = self._owned()
+        self.setters = secret_setters(request.kinds, self.resources, request.records)
+        not_given = request.elsewhere.not_given
+        self._powers = wanted_powers(request.kinds, self.resources, request.records, not_given)
+
+    def in_focus(self, address: Address) -> bool:
+        return self.request.focus is None or address in self.request.focus
+
+    def kind(self, address: Address) -> Kind:
+        return self.request.kinds[address.kind]
+
+    def read_of(self, resource: Resource) -> Read | None:
+        """The GET whose answer shows the object of `resource`; None where nothing shows it."""
+        address = resource.address
+        record = self.request.records.get(address)
+        id = record.id if record is not None else resource.adopt_id
+        return located(self.kind(address), address, id, self.request.capabilities, resource.spec, record)
+
+    def read_of_left(self, record: StateRecord) -> Read | None:
+        kind = self.kind(record.address)
+        return located(kind, record.address, record.id, self.request.capabilities, record=record)
+
+    def subject(self, address: Address, live: Any = None, at: datetime | None = None) -> Subject:
+        """`live`: its object on the platform, as of the platform's time `at`; None where none was seen."""
+        return Subject(
+            address,
+            self.resources.get(address),
+            self.request.records.get(address),
+            live,
+            at or self.request.now,
+            self.request.capabilities,
+            powers=self._powers.get(address.app, {}),
+            sets=self.setters.get(address.app, _NO_SETTERS),
+        )
+
+    def _owned(self) -> Mapping[str, Address]:
+        kinds = self.request.kinds
+        owned = {
+            claim_of(kinds[address.kind], resource.adopt_id, resource.spec, None): address
+            for address, resource in self.resources.items()
+            if resource.adopt_id
+        }
+        with_service = {name for name, kind in kinds.items() if kind.role(OnService) is not None}
+        for address, record in self.request.records.items():
+            known = address.kind in with_service
+            owned[claim_of(kinds[address.kind], record.id, None, record) if known else record.id] = address
+        return owned
