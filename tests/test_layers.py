@@ -30,7 +30,7 @@ LAYERS = (
     {"execution", "reports", "pipeline.embedded"},
     {"pipeline"},
     {"importing", "drift"},
-    {"cli", "controller"},
+    {"cli", "controller", "api"},
     {"__main__"},
 )
 LEVELS = {name: level for level, names in enumerate((CORE, *LAYERS)) for name in names}
@@ -59,6 +59,9 @@ HOMES = {
     "jinja2": {KIT, SANDBOX},
 }
 PRINTS = {"cli"}
+# What belongs to the process, not to a run, comes into the other layers as a value: runs share a process.
+FRONT_DOORS = {"cli", "api", *HOUSES}
+OF_THE_PROCESS = {"sys.stdin", "os.environ", "os.environb", "os.getenv"}
 
 
 def breaches(root: Path) -> list[str]:
@@ -70,7 +73,11 @@ def breaches(root: Path) -> list[str]:
             continue
         owner = _home(".".join(relative.with_suffix("").parts))
         tree = _tree(file)
-        problems = [*_imports(tree, relative, owner), *_printing(tree, owner)]
+        problems = [
+            *_imports(tree, relative, owner),
+            *_printing(tree, owner),
+            *_process(tree, relative, owner),
+        ]
         found += [f"{relative}:{line}: {problem}" for line, problem in sorted(problems)]
     return found
 
@@ -174,6 +181,15 @@ def _printing(tree: ast.AST, owner: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{owner} uses {ast.unparse(node)}"
 
 
+def _process(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]:
+    if owner in FRONT_DOORS:
+        return
+    used = [(node.lineno, ast.unparse(node)) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    for line, name in (*used, *_imported(tree, file)):
+        if name in OF_THE_PROCESS:
+            yield line, f"{owner} uses {name}"
+
+
 def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
     assert breaches(SOURCE) == []
 
@@ -224,6 +240,10 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
         ("cli/serve.py", "import uvicorn.config", "1: cli imports uvicorn"),
         ("reports/formats/text.py", "print('done')", "1: reports prints"),
         ("execution/executor.py", "import sys\nsys.stderr.write('no')", "2: execution uses sys.stderr"),
+        ("pipeline/desired.py", "import sys\nsys.stdin.buffer.read()", "2: pipeline uses sys.stdin"),
+        ("pipeline/open.py", "import os\nTOKEN = os.environ['T']", "2: pipeline uses os.environ"),
+        ("secrets/sources.py", "from os import environ", "1: secrets uses os.environ"),
+        ("api.py", "import click", "1: api imports click"),
         ("kinds/secret.py", "def late():\n    import httpx", "2: kinds imports httpx"),
         (
             "services/wire.py",

@@ -62,6 +62,7 @@ def command(
     auto_approve: bool,
     approved_deletes: Sequence[Address],
     lock_timeout: float,
+    env: str,
     show_all: bool,
     state_url: str | None,
     sandbox: bool,
@@ -69,7 +70,7 @@ def command(
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, run_watched
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.apply import PlanRefused, apply, run_saved
     from reconciler.pipeline.desired import load_desired, load_policies
     from reconciler.pipeline.open import Options, open_project
@@ -83,12 +84,14 @@ def command(
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
     approved = [str(address) for address in approved_deletes]
-    found, reporter = settings_here(), make_reporter()
+    found, reporter = settings_here(env), make_reporter()
     saved = load_saved(plan_file) if plan_file is not None else None
     if saved is None:
-        desired = load_desired(paths, found, reporter)
+        desired = load_desired(paths, found, texts_here(), reporter)
     else:
-        desired = Desired((), policies=load_policies(found, reporter) if providers_of(saved) else ())
+        desired = Desired(
+            (), policies=load_policies(found, texts_here(), reporter) if providers_of(saved) else ()
+        )
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
         return unchanged_in(plan, desired) if show_all else None

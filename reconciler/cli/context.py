@@ -1,4 +1,4 @@
-"""Keys of `click.Context.meta`: what one option leaves for everything that runs below it."""
+"""Keys of `click.Context.meta`: what belongs to one command line, for everything that runs below it."""
 
-ENVIRONMENT = "reconcile.env"  # the name of the chosen environment, or ""
+TEXTS = "reconcile.texts"  # the SourceTexts of this command line
 NO_PAGER = "reconcile.no_pager"  # whether no pager is wanted

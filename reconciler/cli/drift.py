@@ -47,6 +47,7 @@ def command(
     accept: bool,
     only_new: bool,
     save_baseline: bool,
+    env: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
@@ -59,11 +60,11 @@ def command(
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
 
-    found, reporter = settings_here(), make_reporter()
-    desired = load_desired(paths, found, reporter)
+    found, reporter = settings_here(env), make_reporter()
+    desired = load_desired(paths, found, texts_here(), reporter)
     drift = _look(found, reporter, desired, sandbox, state_url)
     if accept:
         return _accept(drift, desired, found, paths, addresses)

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from reconciler.cli.context import ENVIRONMENT, NO_PAGER
+from reconciler.cli.context import NO_PAGER
 from reconciler.core.advice import NO_OPTIONS, RunOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -36,7 +36,7 @@ def of_this_run() -> RunOptions:
         return NO_OPTIONS
     state = context.params.get("state_url") or ""
     return RunOptions(
-        env=context.meta.get(ENVIRONMENT, ""),
+        env=context.params.get("env", ""),
         state=state if state.startswith("sqlite:") else "",  # others may hold a password
         sandbox=bool(context.params.get("sandbox")),
     )
@@ -94,23 +94,14 @@ changed_since = click.option(
 )
 
 
-def environment(function: Function) -> Function:
-    """`--env`, which `sources.settings_here` asks for: no verb needs to hand it on."""
-
-    def remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
-        if value == "":  # only on the command line: an empty variable counts as none
-            raise empty_option(option)
-        context.meta[ENVIRONMENT] = value or ""
-
-    return click.option(
-        "--env",
-        metavar="NAME",
-        envvar="RECONCILE_ENV",
-        expose_value=False,
-        callback=remember,
-        shell_complete=_environments,
-        help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
-    )(function)
+environment = click.option(
+    "--env",
+    metavar="NAME",
+    envvar="RECONCILE_ENV",
+    default="",
+    shell_complete=_environments,
+    help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
+)
 
 
 def no_pager(function: Function) -> Function:

@@ -183,24 +183,24 @@ def _print(report: "Report", *, paged: bool = False) -> None:
 
 def echo_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
     """Diagnostics for people, on stderr, with the run's options in what they advise."""
-    from reconciler.pipeline.source_texts import read_line
+    from reconciler.cli.sources import texts_here
     from reconciler.reports.advice import advise
     from reconciler.reports.diagnostics import pointer, render
 
     if diagnostics:
-        click.echo(render(advise(diagnostics, of_this_run()), read_line), err=True, nl=False)
+        click.echo(render(advise(diagnostics, of_this_run()), texts_here().line), err=True, nl=False)
         if sys.stderr.isatty():
             click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
 
 
 def _write_files(report: "Report") -> None:
-    from reconciler.pipeline.source_texts import read_line
+    from reconciler.cli.sources import texts_here
 
     context = click.get_current_context(silent=True)
     files: Sequence[ReportFile] = context.meta.get(FILES, ()) if context is not None else ()
     for file in files:
         try:
-            _replace(file.path, file.format.render(replace(report, read_line=read_line)))
+            _replace(file.path, file.format.render(replace(report, read_line=texts_here().line)))
         except OSError as failure:
             assert context is not None
             context.meta[LOST] = True

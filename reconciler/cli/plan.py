@@ -43,20 +43,21 @@ def command(
     detailed_exitcode: bool,
     ref: str | None,
     changed_since: str | None,
+    env: str,
     show_all: bool,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.reports.report import PlanReport
 
-    found, reporter = settings_here(), make_reporter()
-    desired = load_desired(paths, found, reporter, ref=ref, changed_since=changed_since)
+    found, reporter = settings_here(env, ref=ref), make_reporter()
+    desired = load_desired(paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since)
 
     async def work() -> Plan:
         chosen = Options(sandbox, state_url, read_only=True)

@@ -17,16 +17,18 @@ from reconciler.core.diagnostics import has_errors
 @options.environment
 @reports("validate")
 @reports_failures
-def command(paths: Sequence[str], ref: str | None, changed_since: str | None) -> int:
+def command(paths: Sequence[str], ref: str | None, changed_since: str | None, env: str) -> int:
     """Check manifests: files, directories, or - for stdin. Exit 0 when they hold no error, else 1.
 
     With --changed-since, all of them are checked, and what differs is listed.
     """
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import read_manifests
     from reconciler.reports.report import ValidationReport
 
-    manifests = read_manifests(paths, settings_here(), ref=ref, changed_since=changed_since)
+    manifests = read_manifests(
+        paths, settings_here(env, ref=ref), texts_here(), ref=ref, changed_since=changed_since
+    )
     loaded, changed = manifests.loaded, manifests.changed
     emit(
         ValidationReport(

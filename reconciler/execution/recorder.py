@@ -131,19 +131,20 @@ class Recorder:
         event = Event.SETTLED if inferred else Event.DONE
         entry = self._entry(event, step, attempt, {"id": id} if id is not None else {})
         record = self.records.get(step.address)
-        if step.removes:
+        if step.effect.removes:
             await self._outcome(entry, remove=[step.address] if record is not None else [])
             return
         if record is None:
-            found = inferred and not step.known_id  # a known id needs no evidence
-            record = intent.record(step.address, id or step.known_id, self._clock.now(), inferred=found)
+            known_id = step.effect.known_id
+            found = inferred and not known_id  # a known id needs no evidence
+            record = intent.record(step.address, id or known_id, self._clock.now(), inferred=found)
         elif id and id != record.id:
             record = replace(record, id=id)  # what was posted again goes by another id from now on
         if owed is not None:
             record = owing(record, owed)
         put = [replace(record, applied={**record.applied, **applied})]
-        if step.settles:
-            put = self._settled(put[0], step.if_owed)
+        if step.if_owed is not None and step.if_owed.settles:
+            put = self._settled(put[0], step.if_owed.addresses)
         await self._outcome(entry, put)
 
     def _settled(self, record: StateRecord, addresses: Sequence[Address]) -> list[StateRecord]:

@@ -15,12 +15,13 @@ from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Path, Resource, StateRecord
-from reconciler.core.steps import Call, Condition, Read, Step, Wait
+from reconciler.core.steps import Already, Call, Condition, Read, Step, Wait
 from reconciler.kinds.base import Kind, Moves, Power, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field, Spec
 from reconciler.kinds.restarts import RUNNING, STALE
 from reconciler.kinds.roles import Importable, KeepsPower
+from reconciler.kinds.steps import absolute, wait_only
 from reconciler.services.machines.wire.machine import Machine, MachineWaited
 from reconciler.services.wire import many, one, parse_time
 
@@ -148,7 +149,7 @@ class MachineKind(KeepsPower, Importable, Kind):
             return Moves(Action.NOOP)
         wait = _until_suspended(subject) if want == "suspended" else _until_started(subject)
         reason = f"still {state}" if state else "its state is not known"
-        return Moves(Action.NOOP, (_wait_step(subject, wait),), reason=reason)
+        return Moves(Action.NOOP, (wait_only(subject, wait),), reason=reason)
 
     def _change_unseen(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         if fields:
@@ -159,7 +160,7 @@ class MachineKind(KeepsPower, Importable, Kind):
             return _unseen(subject, fields[0], sent)
         if _recorded(subject) == "suspending":
             return Moves(
-                Action.NOOP, (_wait_step(subject, _until_suspended(subject)),), reason="still suspending"
+                Action.NOOP, (wait_only(subject, _until_suspended(subject)),), reason="still suspending"
             )
         told = f"our last call left it {_recorded(subject)}; what it is now, only machine.get tells"
         remark = Diagnostic(
@@ -203,7 +204,7 @@ def _start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         return _refused(subject, fields, f"is {state}, which a start does not change")
     steps = [_start_step(subject)]
     if state == "stopping":
-        steps.insert(0, _wait_step(subject, _until(subject, "stopped")))
+        steps.insert(0, wait_only(subject, _until(subject, "stopped")))
     how = {
         "suspended": "resumes it, or starts it cold if its snapshot is lost",
         "suspending": "may cancel that",
@@ -222,7 +223,7 @@ def _suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         return _refused(subject, fields, told, f"{', '.join(recipes)}; or write `power: started`")
     steps = [_suspend_step(subject)]
     if state not in RUNNING:
-        steps.insert(0, _wait_step(subject, _until_started(subject)))
+        steps.insert(0, wait_only(subject, _until_started(subject)))
     reason = f"it is {state}; a later start resumes it only as long as its snapshot is kept"
     return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
@@ -262,15 +263,14 @@ def _broken_rules(live: Any) -> Iterator[tuple[str, str]]:
 
 def _suspend_step(subject: Subject) -> Step:
     wait = _until_suspended(subject)
-    return Step(
-        id=f"{subject.address}#suspend",
-        address=subject.address,
-        call=Call("POST", f"{_path(subject.address, subject.spec.id)}/suspend"),
+    return absolute(
+        subject,
+        "suspend",
+        Call("POST", f"{_path(subject.address, subject.spec.id)}/suspend"),
         known_id=subject.spec.id,
         applied={"power": "suspending"},
         wait=wait,
-        if_unknown="repeat",
-        already=_soon(wait),
+        guard=Already(_soon(wait)),
         lane="suspend",  # many at once are advised against. Source: platform API, 8
         if_refused=_RULES,
     )
@@ -278,22 +278,17 @@ def _suspend_step(subject: Subject) -> Step:
 
 def _start_step(subject: Subject) -> Step:
     seen = "machine.get" in subject.capabilities
-    return Step(
-        id=f"{subject.address}#start",
-        address=subject.address,
-        call=Call("POST", f"{_path(subject.address, subject.spec.id)}/start"),
+    return absolute(
+        subject,
+        "start",
+        Call("POST", f"{_path(subject.address, subject.spec.id)}/start"),
         known_id=subject.spec.id,
         applied={"power": "started"},
         wait=_until_started(subject) if seen else None,
-        if_unknown="repeat",
         # The document shows the wait for `suspended` only: another state is asked for as evidence alone.
-        already=_soon(_until_started(subject) if seen else _reached(subject, "started")),
+        guard=Already(_soon(_until_started(subject) if seen else _reached(subject, "started"))),
         note=f"{STALE}. Whether its memory was kept, nothing tells",
     )
-
-
-def _wait_step(subject: Subject, wait: Wait) -> Step:
-    return Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
 
 
 def _until_suspended(subject: Subject) -> Wait:

@@ -6,8 +6,9 @@ Suspend and resume does not do it: the machine has to stop. Source: platform not
 from collections.abc import Sequence
 
 from reconciler.core.diagnostics import Diagnostic, Severity
-from reconciler.core.steps import Call, Condition, Read, Step, Wait
+from reconciler.core.steps import Call, Condition, IfOwed, Read, Step, Wait
 from reconciler.kinds.base import Subject, segment
+from reconciler.kinds.steps import absolute
 from reconciler.services.machines.wire.machine import Machine
 from reconciler.services.wire import one
 
@@ -113,14 +114,12 @@ def _machine_step(
 ) -> Step:
     path = _machine_path(subject)
     wait = Wait(Read(path, one(Machine)), Condition("state", any_of=until), subject.lifecycle.timeout_s)
-    return Step(
-        id=f"{subject.address}#{verb}",
-        address=subject.address,
-        call=Call("POST", f"{path}/{verb}"),
+    return absolute(
+        subject,
+        verb,
+        Call("POST", f"{path}/{verb}"),
         after=after,
-        if_unknown="repeat",
         wait=wait if "machine.get" in subject.capabilities else None,
-        if_owed=(subject.address,),
-        settles=settles,
+        guard=IfOwed((subject.address,), settles),
         note=STALE if settles else "",
     )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
@@ -177,12 +177,14 @@ class ProjectSettings:
 
     `env`: the environment that the settings are for; "" for none. `secret_variables`: the variables that
     the file names, for any environment, as holding a token, an identity or a provider's secret of ours.
+    `variables`: the environment variables of the run, secret ones among them.
     """
 
     settings: Settings
     root: Path
     env: str = ""
     secret_variables: frozenset[str] = frozenset()
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def private(self) -> Path:
@@ -201,6 +203,11 @@ class ProjectSettings:
         except OSError:
             folders = []
         return sorted({*filter(ENVIRONMENT.fullmatch, folders), *self.settings.environments})
+
+    def refuse_unknown_environment(self) -> None:
+        """Raises ReconcilerError when the chosen environment does not exist."""
+        if self.env:
+            refuse_unknown_environment(self.env, self.environments(), self.settings.overlays)
 
 
 def project_root(start: Path) -> Path:
@@ -232,7 +239,8 @@ def find_settings(start: Path, env: Mapping[str, str], environment: str = "") ->
     variables = _secret_variables(settings)
     if environment:
         settings = _of_environment(settings, environment)
-    return ProjectSettings(_with_environment(settings, env, environment), root, environment, variables)
+    effective = _with_environment(settings, env, environment)
+    return ProjectSettings(effective, root, environment, variables, env)
 
 
 def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, where: str = "") -> None:

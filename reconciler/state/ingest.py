@@ -135,5 +135,4 @@ def _unclaimed(scope: str, kept: Kept, known: Collection[str], now: datetime) ->
 
 def _keys(entries: Sequence[EntryColumns]) -> Iterator[IntentKey]:
     for run, _, _, _, step, attempt, _ in entries:
-        if step:
-            yield run, step, attempt
+        yield run, step, attempt

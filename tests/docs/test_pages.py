@@ -62,6 +62,12 @@ def test_ci_runs_the_commands_that_the_readme_gives_for_setting_up_and_testing()
     assert script[-1] == f'{second} "${{covered[@]/#/--ignore=}}"'
 
 
+def test_the_changelog_has_a_section_for_this_version() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    sections = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections[:2] == ["Unreleased", settings["project"]["version"]]
+
+
 def test_the_quick_tier_names_what_exists() -> None:
     """A path that does not would be left out without a word."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

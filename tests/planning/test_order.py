@@ -65,7 +65,9 @@ def test_a_resource_follows_all_steps_of_what_it_refers_to(plan: tuple[Groups, R
 def create(number: int, name: str) -> list[Step]:
     find = Find(Read("/v1/apps/shop/volumes", many(Volume)), {"name": name})
     return [
-        Step(f"{address(number)}#create", address(number), Call("POST", "/v1/apps/shop/volumes"), find=find)
+        Step(
+            f"{address(number)}#create", address(number), Call("POST", "/v1/apps/shop/volumes"), recovery=find
+        )
     ]
 
 

@@ -26,6 +26,7 @@ from reconciler.core.steps import (
     Result,
     SecretRef,
     Step,
+    StepEffect,
     Template,
     Wait,
 )
@@ -129,7 +130,7 @@ STEPS = (
         f"{volume('data', 1)}#extend",
         volume("data", 1),
         Call("PUT", "/v1/apps/shop/volumes/vol_1/extend", {"size_gb": 20}),
-        owes=RESTART,
+        effect=StepEffect(owes=RESTART),
         wait=Wait(Read("/v1/apps/shop/volumes/vol_1", one(Volume)), Condition("size_gb", at_least=20), 600),
     ),
     Step(

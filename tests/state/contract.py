@@ -325,6 +325,15 @@ class StoreContract:
             lambda: store.commit(lease, [entry(Event.DONE)]),
         )
 
+    async def test_a_lease_is_lost_scope_by_scope(self, store: Store) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        await store.check(lease)
+        await store.release(lease.of("blog"))
+        for lost in (lease, lease.of("blog")):
+            with pytest.raises(StoreError, match="the lease of `blog` is no longer ours"):
+                await store.check(lost)
+        await store.commit(lease.of("shop"), [entry(Event.INTENT)])
+
     async def test_what_a_dead_process_held_is_taken_at_a_higher_epoch(
         self, backend: Backend, store: Store
     ) -> None:

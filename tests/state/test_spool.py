@@ -429,3 +429,20 @@ async def test_a_place_that_is_replaced_while_it_is_opened_is_not_written_to(
     monkeypatch.setattr(fcntl, "flock", replacing)
     assert Path(await store.spool(lease, [entry(Event.DONE)])).parent == elsewhere
     assert place.read_bytes() == b""
+
+
+async def test_a_lease_of_no_scope_takes_nothing_in(
+    store: Spooling, another: OpenStore, lease: Lease
+) -> None:
+    await store.spool(lease, [entry(Event.DONE)], [record()])
+    await store.close()
+    other = another()
+    await other.release(await other.lease([], "ben"))
+    assert (await other.load()).spooled == {"shop"}
+
+
+async def test_a_place_that_cannot_be_read_is_named(store: Spooling, lease: Lease, place: Path) -> None:
+    place.unlink()
+    place.mkdir()
+    with pytest.raises(StoreError, match=f"{place} cannot be read or written"):
+        await store.load()

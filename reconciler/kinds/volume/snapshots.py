@@ -10,6 +10,7 @@ from typing import Any
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.kinds.base import Subject, path_of, segment
+from reconciler.kinds.steps import answer_of, create, wait_only
 from reconciler.services.machines.wire.volume import Snapshot
 from reconciler.services.wire import many, parse_time
 
@@ -56,8 +57,7 @@ def snapshot_before(subject: Subject) -> Step:
 
 
 def await_snapshot(subject: Subject, id: str) -> Step:
-    wait = _usable(subject, id)
-    return Step(f"{subject.address}#wait-snapshot", subject.address, Call("GET", wait.read.path), wait=wait)
+    return wait_only(subject, _usable(subject, id), "wait-snapshot")
 
 
 def _usable(subject: Subject, item: str | OutputRef) -> Wait:
@@ -71,15 +71,16 @@ def _usable(subject: Subject, item: str | OutputRef) -> Wait:
 
 def snapshot_step(subject: Subject) -> Step:
     """A running snapshot counts: the platform takes one at a time, and refuses a second one meanwhile."""
-    step_id = f"{subject.address}#snapshot"
-    wait = _usable(subject, OutputRef(step_id, "Msg.backup.graph_id"))
-    return Step(
-        id=step_id,
-        address=subject.address,
-        call=Call("POST", wait.read.path),
+    id = answer_of(subject, "snapshot", "Msg.backup.graph_id")
+    wait = _usable(subject, id)
+    return create(
+        subject,
+        Call("POST", wait.read.path),
+        name="snapshot",
+        id_path=None,
+        object_path=None,
         accepts=("snapshot_scheduled",),
-        applied={"snapshot": OutputRef(step_id, "Msg.backup.graph_id")},
-        if_unknown="find",
-        find=Find(wait.read, keep="snapshot"),
+        applied={"snapshot": id},
+        recovery=Find(wait.read, keep="snapshot"),
         wait=wait,
     )
