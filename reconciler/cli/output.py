@@ -160,7 +160,7 @@ def lost() -> bool:
 
 
 def _print(report: "Report", *, paged: bool = False) -> None:
-    from reconciler.cli.pager import echo_paged, look_here
+    from reconciler.cli.pager import echo_report, look_here
     from reconciler.reports.report import Failure, Page
 
     format = chosen_format()
@@ -173,10 +173,7 @@ def _print(report: "Report", *, paged: bool = False) -> None:
     notices = report.notices if isinstance(report, Page) else ""
     rest = replace(report, notices="") if isinstance(report, Page) else report
     text = format.render(replace(rest, diagnostics=(), look=look_here()))
-    if paged:
-        echo_paged(text)
-    else:
-        click.echo(text, nl=False)
+    echo_report(text, paged=paged)
     click.echo(notices, nl=False, err=True)
     echo_diagnostics(report.diagnostics)
 
