@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,24 @@ def pytest_configure() -> None:
     if "TMPDIR" not in os.environ and writable and shutil.disk_usage(_MEMORY).free > _ENOUGH_BYTES:
         os.environ["TMPDIR"] = str(_MEMORY)
         tempfile.tempdir = None  # pytest has asked for it already
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The quick tier leaves out what is slow in its folders. Whoever names a path gets all that is there."""
+    if config.args != config.getini("testpaths"):
+        return
+    slow = [item for item in items if "slow" in item.keywords]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if "slow" not in item.keywords]
+
+
+def pytest_collection_finish() -> None:
+    """Generated examples take as long as they take: a busy machine is no failure."""
+    if "hypothesis" in sys.modules:  # importing it costs what a hundred tests do
+        from hypothesis import settings
+
+        settings.register_profile("untimed", deadline=None)
+        settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)

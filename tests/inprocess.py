@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import run
-from reconciler.pipeline import source_texts as sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +32,6 @@ class Command:
 
     def __call__(self, line: str, *, code: int | None = 0, cwd: str = ".") -> Ended:
         """Run `reconcile LINE`; `code` is the exit code that it must have (None: any)."""
-        for cache in (sources.read_stdin, sources._lines):
-            cache.cache_clear()
-        sources._texts.clear()
         self.monkeypatch.chdir(self.root / cwd)
         for name, value in self.variables.items():
             self.monkeypatch.setenv(name, value)

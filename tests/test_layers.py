@@ -4,11 +4,14 @@ The checker reads the source and imports nothing, so that an import inside a fun
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+
+from reconciler.kinds import find_kinds
 
 PACKAGE = "reconciler"
 SOURCE = Path(__file__).parent.parent / PACKAGE
@@ -29,7 +32,7 @@ LAYERS = (
     {"execution", "reports", "pipeline.embedded"},
     {"pipeline"},
     {"importing", "drift"},
-    {"cli", "controller"},
+    {"cli", "controller", "api"},
     {"__main__"},
 )
 LEVELS = {name: level for level, names in enumerate((CORE, *LAYERS)) for name in names}
@@ -55,9 +58,12 @@ HOMES = {
     "authlib": {KIT},
     "cloudevents": {KIT, SANDBOX},
     "junitparser": {CHECK},
-    "jinja2": {KIT, SANDBOX, "reports.svg"},  # the drawn graph: a template is escaped, a format string not
+    "jinja2": {KIT, SANDBOX},
 }
 PRINTS = {"cli"}
+# What belongs to the process, not to a run, comes into the other layers as a value: runs share a process.
+FRONT_DOORS = {"cli", "api", *HOUSES}
+OF_THE_PROCESS = {"sys.stdin", "os.environ", "os.environb", "os.getenv"}
 
 
 def breaches(root: Path) -> list[str]:
@@ -68,10 +74,19 @@ def breaches(root: Path) -> list[str]:
         if relative.parts == ("__init__.py",):
             continue
         owner = _home(".".join(relative.with_suffix("").parts))
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        problems = [*_imports(tree, relative, owner), *_printing(tree, owner)]
+        tree = _tree(file)
+        problems = [
+            *_imports(tree, relative, owner),
+            *_printing(tree, owner),
+            *_process(tree, relative, owner),
+        ]
         found += [f"{relative}:{line}: {problem}" for line, problem in sorted(problems)]
     return found
+
+
+@cache
+def _tree(file: Path) -> ast.AST:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _imports(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]:
@@ -120,6 +135,44 @@ def _allowed(owner: str, imported: str) -> bool:
     return LEVELS[imported] < LEVELS[owner]
 
 
+def circles(root: Path) -> list[set[str]]:
+    """Modules of the package at `root` that import each other, in whatever way, as sets."""
+    files = {_module(file.relative_to(root)): file for file in root.rglob("*.py")}
+    imports = {}
+    for module, file in files.items():
+        names = [name for _, name in _imported(_tree(file), file.relative_to(root))]
+        imports[module] = {_known(name, files) for name in names} - {"", module}
+    reached = {module: _reached(module, imports) for module in imports}
+    found = {
+        frozenset(other for other in reached[module] if module in reached[other])
+        for module in imports
+        if module in reached[module]
+    }
+    return sorted(map(set, found), key=sorted)
+
+
+def _module(file: Path) -> str:
+    parts = (PACKAGE, *file.with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _known(name: str, modules: Mapping[str, Path]) -> str:
+    """The module that `name` is, or that holds it; "" for one of another package."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _reached(module: str, imports: Mapping[str, set[str]]) -> set[str]:
+    """All that `module` imports, and what that imports in turn."""
+    found: set[str] = set()
+    ahead = set(imports[module])
+    while ahead:
+        found |= ahead
+        ahead = set().union(*(imports[each] for each in ahead)) - found
+    return found
+
+
 def _printing(tree: ast.AST, owner: str) -> Iterator[tuple[int, str]]:
     if owner in PRINTS:
         return
@@ -130,8 +183,31 @@ def _printing(tree: ast.AST, owner: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{owner} uses {ast.unparse(node)}"
 
 
+def _process(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]:
+    if owner in FRONT_DOORS:
+        return
+    used = [(node.lineno, ast.unparse(node)) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    for line, name in (*used, *_imported(tree, file)):
+        if name in OF_THE_PROCESS:
+            yield line, f"{owner} uses {name}"
+
+
 def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
     assert breaches(SOURCE) == []
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not in functions and not for types alone: who reads one would have to read the other first."""
+    assert circles(SOURCE) == []
+
+
+def test_a_planted_circle_is_found(tmp_path: Path) -> None:
+    _plant(tmp_path, "a/b.py", "from reconciler.a.c import d\nimport reconciler.e")
+    _plant(tmp_path, "a/c.py", "def late():\n    from reconciler.f import g")
+    _plant(tmp_path, "f.py", "from reconciler.a import b")
+    _plant(tmp_path, "e.py", "")
+    _plant(tmp_path, "a/__init__.py", "")
+    assert circles(tmp_path) == [{"reconciler.a.b", "reconciler.a.c", "reconciler.f"}]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +242,10 @@ def test_imports_go_one_way_and_drivers_stay_at_home() -> None:
         ("cli/serve.py", "import uvicorn.config", "1: cli imports uvicorn"),
         ("reports/formats/text.py", "print('done')", "1: reports prints"),
         ("execution/executor.py", "import sys\nsys.stderr.write('no')", "2: execution uses sys.stderr"),
+        ("pipeline/desired.py", "import sys\nsys.stdin.buffer.read()", "2: pipeline uses sys.stdin"),
+        ("pipeline/open.py", "import os\nTOKEN = os.environ['T']", "2: pipeline uses os.environ"),
+        ("secrets/sources.py", "from os import environ", "1: secrets uses os.environ"),
+        ("api.py", "import click", "1: api imports click"),
         ("kinds/secret.py", "def late():\n    import httpx", "2: kinds imports httpx"),
         (
             "services/wire.py",
@@ -199,6 +279,73 @@ def test_what_the_design_allows_is_no_breach(tmp_path: Path) -> None:
     _plant(tmp_path, "execution/a.py", "from .b import c\nfrom reconciler.planning import match")
     _plant(tmp_path, "services/transport.py", "import httpx\nfrom reconciler.core.errors import Lost")
     assert breaches(tmp_path) == []
+
+
+# What acts on all kinds alike. A feature may know the policy that it is about, never a kind.
+KINDLESS = ("planning", "execution", "state", "pipeline", "moves", "importing", "drift")
+
+
+def kinds_named(root: Path, kinds: Mapping[str, str]) -> list[str]:
+    """Where modules of `KINDLESS` import a kind or have its name as a text, as `file:line: what`.
+
+    `kinds`: the modules of kinds, by name. What a message says to a person may hold a name.
+    """
+    found = []
+    for layer in KINDLESS:
+        for file in sorted((root / layer).rglob("*.py")):
+            relative = file.relative_to(root)
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            for line, name in _imported(tree, relative):
+                module = next((each for each in kinds.values() if f"{name}.".startswith(f"{each}.")), None)
+                if module is not None:
+                    found.append(f"{relative}:{line}: {layer} imports {module}")
+            texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+            found += [
+                f"{relative}:{at.lineno}: {layer} names {at.value!s}" for at in texts if at.value in kinds
+            ]
+    return found
+
+
+def _modules_of_kinds() -> dict[str, str]:
+    """A kind's folder, where it has one."""
+    modules = {name: type(kind).__module__ for name, kind in find_kinds().items()}
+    return {name: module.removesuffix(".kind") for name, module in modules.items()}
+
+
+def test_what_acts_on_all_kinds_names_none() -> None:
+    kinds = _modules_of_kinds()
+    assert {"Volume": "reconciler.kinds.volume", "Secret": "reconciler.kinds.secret"}.items() <= kinds.items()
+    assert kinds_named(SOURCE, kinds) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "problem"),
+    [
+        ("planning/match.py", "if kind == 'Volume':\n    pass", "1: planning names Volume"),
+        ("pipeline/show.py", "KIND = {'sets': 'Secret'}", "1: pipeline names Secret"),
+        (
+            "drift/find.py",
+            "def late():\n    from reconciler.kinds.secret import NAME",
+            "2: drift imports reconciler.kinds.secret",
+        ),
+        (
+            "execution/for_each.py",
+            "from reconciler.kinds.volume.snapshots import snapshot_due",
+            "1: execution imports reconciler.kinds.volume",
+        ),
+        ("importing/run.py", "from ..kinds import machine", "1: importing imports reconciler.kinds.machine"),
+    ],
+)
+def test_a_planted_name_of_a_kind_is_found(tmp_path: Path, file: str, source: str, problem: str) -> None:
+    _plant(tmp_path, file, source)
+    assert kinds_named(tmp_path, _modules_of_kinds()) == [f"{file}:{problem}"]
+
+
+def test_roles_and_what_a_message_says_are_no_names_of_a_kind(tmp_path: Path) -> None:
+    _plant(
+        tmp_path, "drift/find.py", "from reconciler.kinds.roles import SendsSecret\nsaid = 'as Volume/a/b'"
+    )
+    assert kinds_named(tmp_path, _modules_of_kinds()) == []
 
 
 def _plant(root: Path, file: str, source: str) -> None:

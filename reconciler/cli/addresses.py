@@ -10,7 +10,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from reconciler.cli.options import ENVIRONMENT
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 
@@ -44,7 +43,7 @@ class AddressType(click.ParamType):  # type: ignore[type-arg] # older releases o
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        environment = ctx.meta.get(ENVIRONMENT, "")
+        environment = ctx.params.get("env") or ""
         found = {*_declared(environment), *_recorded(ctx.params.get("state_url"), environment)}
         texts = sorted(str(address) for address in found if self._kind in ("", address.kind))
         return [CompletionItem(text) for text in texts if text.startswith(incomplete)]

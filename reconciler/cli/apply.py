@@ -52,6 +52,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
     help="Allow the deletion of exactly this resource; may be repeated.",
 )
 @options.lock_timeout
+@options.show_all
 @options.platform
 @reports_failures
 def command(
@@ -60,18 +61,24 @@ def command(
     auto_approve: bool,
     approved_deletes: Sequence[Address],
     lock_timeout: float,
+    env: str,
+    show_all: bool,
     output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
+    from reconciler.cli.pager import look_here
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, run_watched
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.apply import PlanRefused, apply, run_saved
     from reconciler.pipeline.desired import load_desired, load_policies
     from reconciler.pipeline.open import Options, open_project
+    from reconciler.pipeline.plan import unchanged_in
     from reconciler.pipeline.project import Desired
+    from reconciler.reports.advice import advise_plan
+    from reconciler.reports.formats.text import render_plan
     from reconciler.services.registry import providers_of
 
     if plan_file is not None and paths:
@@ -79,33 +86,42 @@ def command(
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
     approved = [str(address) for address in approved_deletes]
-    found, reporter = settings_here(), make_reporter()
+    found, reporter = settings_here(env), make_reporter()
     saved = load_saved(plan_file) if plan_file is not None else None
     if saved is None:
-        desired = load_desired(paths, found, reporter)
+        desired = load_desired(paths, found, texts_here(), reporter)
     else:
-        desired = Desired((), policies=load_policies(found, reporter) if providers_of(saved) else ())
+        desired = Desired(
+            (), policies=load_policies(found, texts_here(), reporter) if providers_of(saved) else ()
+        )
+
+    def show(plan: Plan) -> None:
+        if output == "text":
+            plan = advise_plan(plan, options.of_this_run())
+            unchanged = unchanged_in(plan, desired) if show_all else None
+            click.echo(render_plan(plan, look_here(), unchanged=unchanged), nl=False)
+            echo_diagnostics(plan.diagnostics)
 
     async def work(watch: Watch) -> "Applied":
         chosen = Options(sandbox, state_url, lock_timeout)
         async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             if saved is not None:
-                _show(saved, output)
+                show(saved)
                 return await run_saved(project, saved, approved, on_executor=watch.follow)
             return await apply(
                 project,
                 desired,
-                approve=_approver(output, auto_approve=auto_approve),
+                approve=_approver(show, auto_approve=auto_approve),
                 approved_deletes=approved,
                 on_executor=watch.follow,
-                tell=lambda plan: _show(plan, output),
+                tell=show,
             )
 
     watch = Watch()
     try:
         applied = run_watched(work, watch)
     except PlanRefused as refused:
-        return watch.code(_report_refused(refused, output))
+        return watch.code(_report_refused(refused, show, output))
     except Interrupted as interrupted:
         told = "interrupted; nothing was changed"
         return report_interrupted(interrupted, told, as_json=output == "json")
@@ -131,21 +147,11 @@ def load_saved(file: Path) -> Plan:
         raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
 
 
-def _show(plan: Plan, output: str) -> None:
-    from reconciler.reports.advice import advise_plan
-    from reconciler.reports.formats.text import render_plan
-
-    if output == "text":
-        plan = advise_plan(plan, options.of_this_run())
-        click.echo(render_plan(plan), nl=False)
-        echo_diagnostics(plan.diagnostics)
-
-
-def _approver(output: str, *, auto_approve: bool) -> Callable[[Plan], bool]:
+def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
     from reconciler.cli.signals import prompting
 
     def approve(plan: Plan) -> bool:
-        _show(plan, output)
+        show(plan)
         if auto_approve:
             return True
         with prompting():
@@ -163,7 +169,7 @@ def _confirmed() -> bool:
         return False
 
 
-def _report_refused(refused: "PlanRefused", output: str) -> int:
+def _report_refused(refused: "PlanRefused", show: Callable[[Plan], None], output: str) -> int:
     from reconciler.reports.advice import advise, advise_plan
     from reconciler.reports.documents import apply_document
 
@@ -171,13 +177,13 @@ def _report_refused(refused: "PlanRefused", output: str) -> int:
         run = options.of_this_run()
         plan = advise_plan(refused.plan, run)
         echo_json(apply_document(plan, (), plan.owed, diagnostics=advise(refused.diagnostics, run)))
-    else:
-        _show(replace(refused.plan, diagnostics=refused.diagnostics), output)
+    show(replace(refused.plan, diagnostics=refused.diagnostics))
     click.echo(f"error: {refused.message}", err=True)
     return code_of(refused.diagnostics, FAILED)
 
 
 def _report(applied: "Applied", output: str) -> None:
+    from reconciler.cli.pager import look_here
     from reconciler.reports.advice import advise, advise_owed, advise_plan
     from reconciler.reports.documents import apply_document
     from reconciler.reports.formats.text import render_results
@@ -190,5 +196,5 @@ def _report(applied: "Applied", output: str) -> None:
     elif applied.declined:
         click.echo("Not applied; nothing was changed.")
     elif applied.results:
-        click.echo(render_results(applied.results, owed), nl=False)
+        click.echo(render_results(applied.results, owed, look_here()), nl=False)
         echo_diagnostics(applied.notices)

@@ -17,16 +17,18 @@ from reconciler.core.errors import ManifestError
 @options.environment
 @options.output
 @reports_failures
-def command(paths: Sequence[str], ref: str | None, changed_since: str | None, output: str) -> int:
+def command(paths: Sequence[str], ref: str | None, changed_since: str | None, env: str, output: str) -> int:
     """Print the effective manifests, as YAML that can be validated again, or as one JSON document.
 
     With --env, the overlay is laid over them. With --changed-since, only what differs, and its dependants.
     """
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import read_manifests
     from reconciler.reports.documents import FORMAT_VERSION
 
-    manifests = read_manifests(paths, settings_here(), ref=ref, changed_since=changed_since, keep=True)
+    manifests = read_manifests(
+        paths, settings_here(env, ref=ref), texts_here(), ref=ref, changed_since=changed_since, keep=True
+    )
     if has_errors(manifests.loaded.diagnostics):
         raise ManifestError("the manifests hold errors; nothing is printed", manifests.loaded.diagnostics)
     echo_diagnostics(manifests.loaded.diagnostics)

@@ -8,6 +8,7 @@ import click
 
 from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.extras import require_extra
 
 if TYPE_CHECKING:
     from reconciler.pipeline.settings import ProjectSettings, ProviderSection, SecretSource
@@ -75,6 +76,8 @@ def command(
     from reconciler.providers.check.subject import SignInSubject, Subject
     from reconciler.services.transport import HttpxTransport
 
+    if output == "junit":
+        require_extra("provider", "`--output junit`")
     try:
         HttpxTransport(url)
     except ReconcilerError as problem:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
 @click.option("--save-baseline", is_flag=True, help="Save what drifts now as known, for --only-new.")
+@options.no_pager
 @options.platform
 @reports_failures
 def command(
@@ -46,6 +47,7 @@ def command(
     accept: bool,
     only_new: bool,
     save_baseline: bool,
+    env: str,
     output: str,
     state_url: str | None,
     sandbox: bool,
@@ -59,11 +61,11 @@ def command(
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
 
-    found, reporter = settings_here(), make_reporter()
-    desired = load_desired(paths, found, reporter)
+    found, reporter = settings_here(env), make_reporter()
+    desired = load_desired(paths, found, texts_here(), reporter)
     drift = _look(found, reporter, desired, sandbox, state_url)
     if accept:
         return _accept(drift, desired, found, paths, addresses, output)
@@ -118,6 +120,7 @@ def _report(
     plan: Plan, output: str, told: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
 ) -> int:
     """Print the drift of `plan`; its exit code. `told` (text) or `more` (JSON) goes with it."""
+    from reconciler.cli.pager import echo_paged, look_here
     from reconciler.reports.advice import advise_plan
     from reconciler.reports.documents import drift_document
     from reconciler.reports.formats.text import render_drift
@@ -126,7 +129,7 @@ def _report(
     if output == "json":
         echo_json(drift_document(plan) | (more or {}))
     else:
-        click.echo(render_drift(plan, only_new=only_new) + told, nl=False)
+        echo_paged(render_drift(plan, look_here(), only_new=only_new) + told)
         echo_diagnostics(plan.diagnostics)
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if plan.changes else DONE)

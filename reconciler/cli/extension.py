@@ -33,12 +33,12 @@ def command() -> None:
 @options.output
 @options.state
 @reports_failures
-def show(address: Address, output: str, state_url: str | None) -> int:
+def show(address: Address, env: str, output: str, state_url: str | None) -> int:
     """Show one extension: status, plan, names, the secrets that it sets, costs."""
     from reconciler.pipeline.extension import look_at_extension
 
     shown = _with_providers(
-        state_url, lambda store, clients, costs: look_at_extension(store, clients, costs, address)
+        env, state_url, lambda store, clients, costs: look_at_extension(store, clients, costs, address)
     )
     found = _document(shown)
     if output == "json":
@@ -59,11 +59,13 @@ def show(address: Address, output: str, state_url: str | None) -> int:
 @click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
 @options.state
 @reports_failures
-def sso(address: Address, only_print: bool, state_url: str | None) -> int:
+def sso(address: Address, only_print: bool, env: str, state_url: str | None) -> int:
     """Open the page where the provider signs a person in; print it where there is no browser or terminal."""
     from reconciler.pipeline.extension import sign_in_address
 
-    url = _with_providers(state_url, lambda store, clients, costs: sign_in_address(store, clients, address))
+    url = _with_providers(
+        env, state_url, lambda store, clients, costs: sign_in_address(store, clients, address)
+    )
     if only_print or not sys.stdout.isatty() or not _opened(url):
         click.echo(url)
     return DONE
@@ -96,28 +98,24 @@ def _document(shown: "ShownExtension") -> dict[str, object]:
 
 
 def _with_providers(
+    env: str,
     state_url: str | None,
     work: "Callable[[Store, Mapping[str, Client], Mapping[str, str | None]], Awaitable[T]]",
 ) -> T:
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
-    from reconciler.core.clock import SystemClock
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_policies
-    from reconciler.pipeline.open import open_providers, secret_sources
-    from reconciler.state import open_store
+    from reconciler.pipeline.open import open_providers, open_state, secret_sources
 
-    found = settings_here()
-    policies = load_policies(found, make_reporter())
+    found = settings_here(env)
+    policies = load_policies(found, texts_here(), make_reporter())
 
     async def main() -> T:
-        store = open_store(
-            state_url or found.settings.state, root=found.root, clock=SystemClock(), environment=found.env
-        )
-        try:
-            async with open_providers(policies, secret_sources(found), read_only=True) as clients:
-                costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}
-                return await work(store, clients, costs)
-        finally:
-            await store.close()
+        async with (
+            open_state(found, state_url) as store,
+            open_providers(policies, secret_sources(found), read_only=True) as clients,
+        ):
+            costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}
+            return await work(store, clients, costs)
 
     return run(main)

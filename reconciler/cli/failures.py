@@ -10,10 +10,10 @@ import click
 
 from reconciler.cli.options import of_this_run, refuse_empty_options
 from reconciler.cli.signals import Interrupted
+from reconciler.cli.sources import texts_here
 from reconciler.core.advice import spell
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
-from reconciler.pipeline.source_texts import read_line
 from reconciler.reports.advice import advise
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.documents import failure_document
@@ -35,7 +35,7 @@ def echo_json(document: Any) -> None:
 
 def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
     if diagnostics:
-        click.echo(render(advise(diagnostics, of_this_run()), read_line), err=True, nl=False)
+        click.echo(render(advise(diagnostics, of_this_run()), texts_here().line), err=True, nl=False)
         if sys.stderr.isatty():
             click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @options.environment
 @options.output
 @reports_failures
-def command(paths: Sequence[str], form: str, plan_file: Path | None, output: str) -> int:
+def command(paths: Sequence[str], form: str, plan_file: Path | None, env: str, output: str) -> int:
     """Draw what the manifests declare: an arrow leads from a resource to those that refer to it.
 
     Reads manifests alone, no platform and no state.
@@ -47,12 +47,12 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, output: str
     def graph() -> "Graph":
         from reconciler.cli.apply import load_saved
         from reconciler.cli.progress import make_reporter
-        from reconciler.cli.sources import settings_here
+        from reconciler.cli.sources import settings_here, texts_here
         from reconciler.pipeline.desired import load_desired
 
         if plan_file is not None:
             return plan_graph(load_saved(plan_file))
-        desired = load_desired(paths, settings_here(), make_reporter())
+        desired = load_desired(paths, settings_here(env), texts_here(), make_reporter())
         echo_diagnostics(desired.diagnostics)
         return resource_graph(desired.resources, desired.policies)
 

@@ -59,6 +59,7 @@ def command(
     machines: bool,
     out: Path | None,
     dry_run: bool,
+    env: str,
     output: str,
     state_url: str | None,
     sandbox: bool,
@@ -76,7 +77,7 @@ def command(
     from reconciler.pipeline.open import Options, open_project
 
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
-    found, reporter = settings_here(), make_reporter()
+    found, reporter = settings_here(env), make_reporter()
     folder = out or _default_folder(found)
     read, loaded, elsewhere = _declared(found, folder)
 

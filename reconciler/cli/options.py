@@ -5,14 +5,18 @@ from typing import Any, TypeVar
 
 import click
 
+from reconciler.cli.context import NO_PAGER
 from reconciler.core.advice import NO_OPTIONS, RunOptions
-
-ENVIRONMENT = "reconcile.env"  # of click's context: the name of the chosen environment, or ""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 output = click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Format."
+)
+show_all = click.option(
+    "--show-all",
+    is_flag=True,
+    help="Name also what is unchanged, and what is retained as before.",
 )
 sandbox = click.option(
     "--sandbox", is_flag=True, help="Use an embedded emulated platform, kept under .reconcile/."
@@ -35,7 +39,7 @@ def of_this_run() -> RunOptions:
         return NO_OPTIONS
     state = context.params.get("state_url") or ""
     return RunOptions(
-        env=context.meta.get(ENVIRONMENT, ""),
+        env=context.params.get("env", ""),
         state=state if state.startswith("sqlite:") else "",  # others may hold a password
         sandbox=bool(context.params.get("sandbox")),
     )
@@ -93,22 +97,28 @@ changed_since = click.option(
 )
 
 
-def environment(function: Function) -> Function:
-    """`--env`, which `sources.settings_here` asks for: no verb needs to hand it on."""
+environment = click.option(
+    "--env",
+    metavar="NAME",
+    envvar="RECONCILE_ENV",
+    default="",
+    shell_complete=_environments,
+    help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
+)
 
-    def remember(context: click.Context, option: click.Parameter, value: str | None) -> None:
-        if value == "":  # only on the command line: an empty variable counts as none
-            raise empty_option(option)
-        context.meta[ENVIRONMENT] = value or ""
+
+def no_pager(function: Function) -> Function:
+    """`--no-pager`, which `pager.echo_paged` asks for."""
+
+    def remember(context: click.Context, option: click.Parameter, value: bool) -> None:
+        context.meta[NO_PAGER] = value
 
     return click.option(
-        "--env",
-        metavar="NAME",
-        envvar="RECONCILE_ENV",
+        "--no-pager",
+        is_flag=True,
         expose_value=False,
         callback=remember,
-        shell_complete=_environments,
-        help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
+        help="Print a long report at once, not through a pager.",
     )(function)
 
 

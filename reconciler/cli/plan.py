@@ -33,6 +33,8 @@ from reconciler.core.steps import Plan
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
 @options.ref
 @options.changed_since
+@options.show_all
+@options.no_pager
 @options.platform
 @reports_failures
 def command(
@@ -41,22 +43,25 @@ def command(
     detailed_exitcode: bool,
     ref: str | None,
     changed_since: str | None,
+    env: str,
+    show_all: bool,
     output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
+    from reconciler.cli.pager import echo_paged, look_here
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.open import Options, open_project
-    from reconciler.pipeline.plan import make_plan
+    from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.reports.advice import advise_plan
     from reconciler.reports.documents import plan_document
     from reconciler.reports.formats.text import render_plan
 
-    found, reporter = settings_here(), make_reporter()
-    desired = load_desired(paths, found, reporter, ref=ref, changed_since=changed_since)
+    found, reporter = settings_here(env, ref=ref), make_reporter()
+    desired = load_desired(paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since)
 
     async def work() -> Plan:
         chosen = Options(sandbox, state_url, read_only=True)
@@ -71,7 +76,8 @@ def command(
     if output == "json":
         echo_json(plan_document(plan))
     else:
-        click.echo(render_plan(plan), nl=False)
+        unchanged = unchanged_in(plan, desired) if show_all else None
+        echo_paged(render_plan(plan, look_here(), unchanged=unchanged))
         echo_diagnostics(plan.diagnostics)
     if out is not None:
         run_it = advice.command("apply", "--plan", out).with_options(options.of_this_run())

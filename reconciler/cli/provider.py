@@ -10,6 +10,7 @@ import click
 from reconciler.cli.failures import reports_failures
 from reconciler.cli.group import Group
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.extras import require_extra
 
 if TYPE_CHECKING:
     from reconciler.core.steps import SecretRef
@@ -79,6 +80,7 @@ def serve(
     Addresses and secrets are those of `providers.NAME` in reconcile.yaml; options go before them.
     The first line on stdout is `listening on URL`. It ends with INT (exit code 130) or TERM (143).
     """
+    require_extra("provider", "the reference provider")
     import anyio
 
     from reconciler.pipeline.open import secret_sources

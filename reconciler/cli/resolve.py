@@ -23,13 +23,14 @@ def command(
     not_created: bool,
     restarted: bool,
     lock_timeout: float,
+    env: str,
     output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
     """Say what became of a call whose outcome is unknown, or that a restart that was owed is done."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_policies
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.resolve import resolve_unknown, settle_restart
@@ -38,11 +39,11 @@ def command(
         raise click.UsageError("give exactly one of --adopt ID, --not-created and --restarted")
     if adopt is not None and not adopt.strip():
         raise click.UsageError("--adopt is empty: an object has an id")
-    found, reporter = settings_here(), make_reporter()
+    found, reporter = settings_here(env), make_reporter()
 
     async def work() -> str:
         chosen = Options(sandbox, state_url, lock_timeout, read_only=True)
-        policies = load_policies(found, reporter) if address.kind == "Extension" else ()
+        policies = load_policies(found, texts_here(), reporter) if address.kind == "Extension" else ()
         async with open_project(found, chosen, reporter, policies=policies) as project:
             if restarted:
                 return await settle_restart(project, address)

@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.core.extras import require_extra
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -48,6 +49,7 @@ def command(
     until_stdin_closes: bool,
 ) -> int:
     """Run the emulated platform. The first line on stdout is `listening on URL`; see also URL/."""
+    require_extra("sandbox", "the emulated platform")
     from reconciler.sandbox import serve
 
     if db is not None:

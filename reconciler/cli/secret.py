@@ -136,7 +136,7 @@ def keygen(file: Path, output: str) -> int:
 @options.output
 @options.state
 @reports_failures
-def fingerprint(addresses: Sequence[Address], output: str, state_url: str | None) -> int:
+def fingerprint(addresses: Sequence[Address], env: str, output: str, state_url: str | None) -> int:
     """Compare the values that the sources give now with those that were set, without showing either.
 
     Fingerprints are made with the project's own key, which is kept beside the state. Two runs with the same
@@ -144,26 +144,19 @@ def fingerprint(addresses: Sequence[Address], output: str, state_url: str | None
     1 when a source is not readable.
     """
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
-    from reconciler.core.clock import SystemClock
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
-    from reconciler.pipeline.open import secret_sources
+    from reconciler.pipeline.open import open_state, secret_sources
     from reconciler.pipeline.secret import fingerprints
-    from reconciler.state import open_store
 
-    found = settings_here()
-    desired = load_desired((), found, make_reporter())
+    found = settings_here(env)
+    desired = load_desired((), found, texts_here(), make_reporter())
 
     async def work() -> "list[Fingerprinted]":
-        store = open_store(
-            state_url or found.settings.state, root=found.root, clock=SystemClock(), environment=found.env
-        )
-        try:
+        async with open_state(found, state_url) as store:
             return await fingerprints(
                 store, secret_sources(found), desired.resources, desired.policies, addresses
             )
-        finally:
-            await store.close()
 
     shown = run(work)
     if output == "json":

@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 @click.argument("address", type=ADDRESS)
 @options.platform
 @reports_failures
-def command(address: Address, output: str, state_url: str | None, sandbox: bool) -> int:
+def command(address: Address, env: str, output: str, state_url: str | None, sandbox: bool) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.core.errors import ManifestError
     from reconciler.pipeline.desired import load_desired, load_policies
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.project import Desired
     from reconciler.pipeline.show import look_at
 
-    found, reporter = settings_here(), make_reporter()
+    found, reporter = settings_here(env), make_reporter()
 
     def manifests() -> Desired:
         try:
-            return load_desired((), found, reporter)
+            return load_desired((), found, texts_here(), reporter)
         except ManifestError:
             return Desired(())  # a record is shown whatever the manifests hold
 
     async def work() -> "Shown":
         chosen = Options(sandbox, state_url, read_only=True)
-        policies = load_policies(found, reporter) if address.kind == "Extension" else ()
+        policies = load_policies(found, texts_here(), reporter) if address.kind == "Extension" else ()
         async with open_project(found, chosen, reporter, policies=policies) as project:
             return await look_at(project, address, manifests)
 

@@ -31,18 +31,21 @@ def command() -> None:
 @options.output
 @options.state
 @reports_failures
-def init(take_over: bool, output: str, state_url: str | None) -> int:
+def init(take_over: bool, output: str, env: str, state_url: str | None) -> int:
     """Create the state, which the first apply would do too. Harmless when it exists."""
 
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.open import holder
 
-    environment, taken = settings_here().env, False
+    environment, taken = settings_here(env).env, False
     if take_over:
         if not environment:
             raise click.UsageError("--take-over: say with --env whose it becomes")
         taken = _with_store(
-            state_url, lambda store: maintenance_of(store).take_over(environment, by=holder()), environment=""
+            env,
+            state_url,
+            lambda store: maintenance_of(store).take_over(environment, by=holder()),
+            environment="",
         )
 
     async def work(store: Store) -> tuple[bool, str]:
@@ -50,8 +53,8 @@ def init(take_over: bool, output: str, state_url: str | None) -> int:
         await store.release(await store.lease([], holder()))
         return existed, (await store.load()).lineage
 
-    existed, lineage = _with_store(state_url, work)
-    place = _place(state_url)
+    existed, lineage = _with_store(env, state_url, work)
+    place = _place(env, state_url)
     if output == "json":
         told = {"taken_over": taken} if take_over else {}
         echo_json({"format_version": "1", "state": place, "lineage": lineage, "created": not existed, **told})
@@ -67,9 +70,9 @@ def init(take_over: bool, output: str, state_url: str | None) -> int:
 @options.output
 @options.state
 @reports_failures
-def list_records(output: str, state_url: str | None) -> int:
+def list_records(output: str, env: str, state_url: str | None) -> int:
     """One line a record: address, id, what is owed."""
-    state = _load(state_url)
+    state = _load(env, state_url)
     records = state.records
     unclaimed = [_unclaimed_document(entry) for entry in state.unclaimed]
     if output == "json":
@@ -99,11 +102,11 @@ def list_records(output: str, state_url: str | None) -> int:
 @options.output
 @options.state
 @reports_failures
-def show(address: Address, output: str, state_url: str | None) -> int:
+def show(address: Address, output: str, env: str, state_url: str | None) -> int:
     """All that is recorded of one address. Secrets stand there as keyed fingerprints only."""
     from reconciler.pipeline.unrecorded import not_recorded
 
-    records = _load(state_url).records
+    records = _load(env, state_url).records
     record = records.get(address)
     if record is None:
         raise not_recorded(address, records)
@@ -123,7 +126,9 @@ def show(address: Address, output: str, state_url: str | None) -> int:
 @options.state
 @options.lock_timeout
 @reports_failures
-def mv(source: Address, target: Address, output: str, state_url: str | None, lock_timeout: float) -> int:
+def mv(
+    source: Address, target: Address, output: str, env: str, state_url: str | None, lock_timeout: float
+) -> int:
     """Record an object under another address, when its manifest got another name.
 
     Addresses without an [index] take all of a `count` with them. A Moved manifest does the same, reviewed.
@@ -131,7 +136,7 @@ def mv(source: Address, target: Address, output: str, state_url: str | None, loc
     from reconciler.pipeline.resolve import move
 
     moved: list[StateRecord] = _with_store(
-        state_url, lambda store: move(store, source, target, *_whoever(), lock_timeout)
+        env, state_url, lambda store: move(store, source, target, *_whoever(), lock_timeout)
     )
     if output == "json":
         records = [document(record) for record in moved]
@@ -149,7 +154,9 @@ def mv(source: Address, target: Address, output: str, state_url: str | None, loc
 @options.state
 @options.lock_timeout
 @reports_failures
-def forget(address: Address | None, unclaimed: str | None, state_url: str | None, lock_timeout: float) -> int:
+def forget(
+    address: Address | None, unclaimed: str | None, env: str, state_url: str | None, lock_timeout: float
+) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
     from reconciler.pipeline.resolve import claim
     from reconciler.pipeline.resolve import forget as forget_record
@@ -158,14 +165,16 @@ def forget(address: Address | None, unclaimed: str | None, state_url: str | None
     if (address is None) == (unclaimed is None):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
     if unclaimed is not None:
-        if not _with_store(state_url, lambda store: claim(store, unclaimed, *_whoever(), lock_timeout)):
+        if not _with_store(env, state_url, lambda store: claim(store, unclaimed, *_whoever(), lock_timeout)):
             raise _nothing(f"no unclaimed object `{unclaimed}` is known")
         click.echo(f"no more told of: {unclaimed}")
         return DONE
     assert address is not None
-    records = _load(state_url).records
+    records = _load(env, state_url).records
     record = records.get(address)
-    if not _with_store(state_url, lambda store: forget_record(store, address, *_whoever(), lock_timeout)):
+    if not _with_store(
+        env, state_url, lambda store: forget_record(store, address, *_whoever(), lock_timeout)
+    ):
         raise not_recorded(address, records)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
     for owed in owed_work({address: record}) if record is not None else ():
@@ -178,11 +187,13 @@ def forget(address: Address | None, unclaimed: str | None, state_url: str | None
 @click.option("--force", is_flag=True, help="Take it although its holder's process lives.")
 @options.state
 @reports_failures
-def unlock(scope: str, force: bool, state_url: str | None) -> int:
+def unlock(scope: str, force: bool, env: str, state_url: str | None) -> int:
     """Free a scope (an app, or org/SLUG) whose holder hangs. A holder that died frees its scopes itself."""
     from reconciler.pipeline.open import holder
 
-    told = _with_store(state_url, lambda store: maintenance_of(store).unlock(scope, force=force, by=holder()))
+    told = _with_store(
+        env, state_url, lambda store: maintenance_of(store).unlock(scope, force=force, by=holder())
+    )
     click.echo(f"{scope}: {told}")
     return DONE
 
@@ -192,9 +203,9 @@ def unlock(scope: str, force: bool, state_url: str | None) -> int:
 @options.output
 @options.state
 @reports_failures
-def backup(file: Path | None, output: str, state_url: str | None) -> int:
+def backup(file: Path | None, output: str, env: str, state_url: str | None) -> int:
     """Copy the state to FILE, or among the backups that every apply makes, and verify the copy."""
-    made = _with_store(state_url, lambda store: maintenance_of(store).backup(file))
+    made = _with_store(env, state_url, lambda store: maintenance_of(store).backup(file))
     if output == "json":
         echo_json({"format_version": "1", "backup": str(made)})
     else:
@@ -208,7 +219,7 @@ def backup(file: Path | None, output: str, state_url: str | None) -> int:
 @options.output
 @options.state
 @reports_failures
-def restore(file: Path | None, auto_approve: bool, output: str, state_url: str | None) -> int:
+def restore(file: Path | None, auto_approve: bool, output: str, env: str, state_url: str | None) -> int:
     """Put a backup (the newest good one) in the place of a damaged state, with all that can be salvaged."""
     from reconciler.pipeline.open import holder
 
@@ -216,13 +227,15 @@ def restore(file: Path | None, auto_approve: bool, output: str, state_url: str |
         if not sys.stdin.isatty():
             raise click.UsageError("nobody to ask on standard input: pass --auto-approve")
         chosen = str(file) if file is not None else "the newest good backup"
-        question = f"Put {chosen} in the place of {_place(state_url)}, which is kept aside?"
+        question = f"Put {chosen} in the place of {_place(env, state_url)}, which is kept aside?"
         with prompting():
             sure = click.confirm(question, err=True)
         if not sure:
             click.echo("nothing was changed", err=True)
             return FAILED
-    done: Restored = _with_store(state_url, lambda store: maintenance_of(store).restore(file, by=holder()))
+    done: Restored = _with_store(
+        env, state_url, lambda store: maintenance_of(store).restore(file, by=holder())
+    )
     if output == "json":
         echo_json(_restored_document(done))
     else:
@@ -291,8 +304,8 @@ def document(record: StateRecord) -> dict[str, Any]:
     }
 
 
-def _load(state_url: str | None) -> State:
-    found: State = _with_store(state_url, lambda store: store.load())
+def _load(env: str, state_url: str | None) -> State:
+    found: State = _with_store(env, state_url, lambda store: store.load())
     return found
 
 
@@ -306,33 +319,28 @@ def _whoever() -> "tuple[Clock, str, str]":
     return SystemClock(), holder(), uuid.uuid4().hex
 
 
-def _place(state_url: str | None) -> str:
+def _place(env: str, state_url: str | None) -> str:
     from reconciler.cli.sources import settings_here
 
-    return state_url or settings_here().settings.state
+    return state_url or settings_here(env).settings.state
 
 
 def _with_store(
-    state_url: str | None, work: Callable[[Store], Awaitable[Any]], *, environment: str | None = None
+    env: str,
+    state_url: str | None,
+    work: Callable[[Store], Awaitable[Any]],
+    *,
+    environment: str | None = None,
 ) -> Any:
     """What `work` returns. `environment`: whose state it is, instead of the chosen environment's."""
     from reconciler.cli.sources import settings_here
-    from reconciler.core.clock import SystemClock
-    from reconciler.state import open_store
+    from reconciler.pipeline.open import open_state
 
-    found = settings_here()
+    found = settings_here(env)
 
     async def main() -> Any:
-        store = open_store(
-            state_url or found.settings.state,
-            root=found.root,
-            clock=SystemClock(),
-            environment=found.env if environment is None else environment,
-        )
-        try:
+        async with open_state(found, state_url, environment=environment) as store:
             return await work(store)
-        finally:
-            await store.close()
 
     return run(main)
 

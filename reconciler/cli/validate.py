@@ -16,17 +16,19 @@ from reconciler.core.diagnostics import has_errors
 @options.environment
 @options.output
 @reports_failures
-def command(paths: Sequence[str], ref: str | None, changed_since: str | None, output: str) -> int:
+def command(paths: Sequence[str], ref: str | None, changed_since: str | None, env: str, output: str) -> int:
     """Check manifests: files, directories, or - for stdin. Exit 0 when they hold no error, else 1.
 
     With --changed-since, all of them are checked, and what differs is listed.
     """
-    from reconciler.cli.sources import settings_here
+    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import read_manifests
     from reconciler.reports.diagnostics import diagnostic_documents
     from reconciler.reports.documents import FORMAT_VERSION
 
-    manifests = read_manifests(paths, settings_here(), ref=ref, changed_since=changed_since)
+    manifests = read_manifests(
+        paths, settings_here(env, ref=ref), texts_here(), ref=ref, changed_since=changed_since
+    )
     loaded, changed = manifests.loaded, manifests.changed
     differ = sorted(map(str, changed.differ)) if changed is not None else []
     dependants = sorted(map(str, changed.dependants)) if changed is not None else []

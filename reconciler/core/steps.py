@@ -6,12 +6,13 @@ templates. A plan therefore shows, stores and runs the same thing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import SENSITIVE, Address, Change, Lifecycle, Owed
+from reconciler.services.wire import Shape
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -22,7 +23,7 @@ PLATFORM = "platform"  # the service that most calls are for; others go by the n
 class OutputRef:
     """A value from an answer. `source` is an address (the object's latest known fields)
     or a step id (that call's raw reply); `path` is dotted: `endpoints.primary.pooler.host`.
-    `or_kept`: in `Step.applied`, a value that the answer lacks leaves what the record holds.
+    `or_kept`: in `StepEffect.applied`, a value that the answer lacks leaves what the record holds.
     """
 
     source: str
@@ -35,7 +36,7 @@ class OutputRef:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SecretRef:
-    """A secret value, resolved when it is sent. Inside `Step.applied` it is stored as its keyed fingerprint.
+    """A secret value, resolved when it is sent. A record stores its keyed fingerprint.
 
     `env`: name of a variable; `file`: a path; `template`: `parts`, joined; `each`: the value of the key that
     a step with `for_each` is at; `age`: a path, or the encrypted text itself; `sops`: a path, and in `parts`
@@ -67,13 +68,13 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One GET of `service`. `shape` names the answer's model in `wire.SHAPES`.
+    """One GET of `service`. `shape`: what its answer holds.
 
     `sensitive`: the answer may hold a secret value, so only its fields known to be harmless are kept.
     """
 
     path: str | Template
-    shape: str
+    shape: Shape
     service: str = PLATFORM
     sensitive: bool = False
 
@@ -197,8 +198,73 @@ class Owes:
 
 
 @dataclass(frozen=True, slots=True)
+class StepEffect:
+    """What the call's success means.
+
+    `applied`: what the record then holds (values may be OutputRef and SecretRef).
+    `id_path`: dotted path of the object's id in the reply; a 2xx without it is UNKNOWN. None: no id is due.
+    `known_id`: the new object's id where no reply tells it, because its name is its id.
+    `object_path`: dotted path of the object in the reply, whose fields later steps may refer to.
+    `accepts`: refusals that mean success, by class (services.outcome).
+    `removes`: the object is gone and its record with it.
+    """
+
+    applied: Mapping[str, Any] = field(default_factory=dict)
+    id_path: str | None = None
+    known_id: str = ""
+    object_path: str | None = None
+    accepts: tuple[str, ...] = ()
+    removes: bool = False
+    owes: Owes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IfOwed:
+    """Not sent unless one of `addresses` owes a restart by then. `settles`: success means that none does."""
+
+    addresses: tuple[Address, ...]
+    settles: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnlessRecorded:
+    """Not sent if the record's field `field` holds by then what `StepEffect.applied` says."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Already:
+    """A refusal means done if `wait` holds, because the call asks for what is there."""
+
+    wait: Wait
+
+
+Guard = IfOwed | UnlessRecorded | Already  # why a call may turn out needless: at most one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A lost reply: a person decides."""
+
+    how: Literal["ask"] = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A lost reply: the call is absolute and is sent again.
+
+    `own_id`: the field of `StepEffect.applied` with an id that the call itself gives the object: the record
+    goes by it while no answer has told another, so that a lost reply leaves a record.
+    """
+
+    own_id: str = ""
+    how: Literal["repeat"] = "repeat"
+
+
+@dataclass(frozen=True, slots=True)
 class Find:
-    """How an object that a lost reply may have created is found: in `read`, by equal `match` fields.
+    """A lost reply: what it may have made is looked for in `read`, by equal `match` fields and a baseline.
 
     `unattached`: fields that must be empty for the object to be ours to take. `keep`: the field of the
     record that keeps the id of what is found, where it is not the record's own object.
@@ -208,26 +274,18 @@ class Find:
     match: Mapping[str, Any] = field(default_factory=dict)
     unattached: tuple[str, ...] = ()
     keep: str = ""
+    how: Literal["find"] = "find"
+
+
+Recovery = Ask | Repeat | Find
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of the plan, and all that its outcome means.
+    """One call of the plan, and all that its outcome means. Kinds make them with `kinds.steps`.
 
+    A GET is not sent by itself: such a step only waits.
     `after`: ids of steps that must be done before.
-    `id_path`: dotted path of the object's id in the reply; a 2xx without it is UNKNOWN. None: no id is due.
-    `known_id`: the new object's id where no reply tells it, because its name is its id.
-    `own_id`: the field of `applied` with an id that the call itself gives the object: the record goes by it
-    while no answer has told another, so that a lost reply leaves a record.
-    `object_path`: dotted path of the object in the reply, whose fields later steps may refer to.
-    `applied`: what the record holds once the call succeeded (values may be OutputRef and SecretRef).
-    `accepts`: refusals that mean done, by class (platform.outcome).
-    `if_unknown`: repeat (absolute calls), find (by list and baseline), ask (a person decides).
-    `removes`: success means that the object is gone and its record with it.
-    `if_owed`: not sent unless one of these addresses owes a restart by then; `settles`: success means
-    that none of them does any more.
-    `unless_recorded`: not sent if the record's field of this name holds by then what `applied` says.
-    `already`: a refusal means done if this holds, because the call asks for what is there.
     `for_each`: not one call, but one for each key of an answer.
     `lane`: steps of one lane run one after another, each when the one before is over, however it ended.
     `note`: what the result says once the step is done; `if_refused`: what it adds to a refusal.
@@ -237,21 +295,10 @@ class Step:
     address: Address
     call: Call
     after: tuple[str, ...] = ()
-    id_path: str | None = None
-    known_id: str = ""
-    own_id: str = ""
-    object_path: str | None = None
-    applied: Mapping[str, Any] = field(default_factory=dict)
-    accepts: tuple[str, ...] = ()
-    owes: Owes | None = None
+    effect: StepEffect = StepEffect()
+    guard: Guard | None = None
+    recovery: Recovery = Ask()
     wait: Wait | None = None
-    if_unknown: Literal["repeat", "find", "ask"] = "ask"
-    find: Find | None = None
-    removes: bool = False
-    if_owed: tuple[Address, ...] = ()
-    settles: bool = False
-    unless_recorded: str = ""
-    already: Wait | None = None
     for_each: ForEach | None = None
     lane: str = ""
     note: str = ""
@@ -260,6 +307,19 @@ class Step:
     @property
     def mutates(self) -> bool:
         return self.call.method != "GET"
+
+    @property
+    def find(self) -> Find | None:
+        """Where a lost reply's object is looked for, if it is."""
+        return self.recovery if isinstance(self.recovery, Find) else None
+
+    @property
+    def if_owed(self) -> IfOwed | None:
+        return self.guard if isinstance(self.guard, IfOwed) else None
+
+    def replaced(self, applied: Mapping[str, Any], **fields: Any) -> "Step":
+        """This step with another `StepEffect.applied`, and other `fields`."""
+        return replace(self, effect=replace(self.effect, applied=applied), **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,20 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import AppMissing, NotFound, PlatformError, ReconcilerError, StoreError
 from reconciler.core.model import Address, Obligation, Observation
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Binding, Call, OutcomeWord, Plan, Read, Result, SecretRef, Step
+from reconciler.core.steps import (
+    Already,
+    Binding,
+    Call,
+    Find,
+    OutcomeWord,
+    Plan,
+    Read,
+    Repeat,
+    Result,
+    SecretRef,
+    Step,
+    UnlessRecorded,
+)
 from reconciler.execution.for_each import calls_of, values_of
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
@@ -100,11 +113,11 @@ class Executor:
         blocker = next((id for id in step.after if self._results[id].outcome != "done"), None)
         if blocker is not None:
             return self._skip(step, f"waits for {blocker}, which is {self._results[blocker].outcome}")
-        if step.if_owed and not any(map(self._recorder.owes_restart, step.if_owed)):
+        if step.if_owed and not any(map(self._recorder.owes_restart, step.if_owed.addresses)):
             return self._result(step, "done", "not needed: no restart is owed")
         started = self._clock.monotonic()
         try:
-            if step.unless_recorded and self._is_recorded(step):
+            if isinstance(step.guard, UnlessRecorded) and self._is_recorded(step, step.guard.field):
                 return self._result(step, "done", "not needed: the value is the same")
             reply, baseline = None, frozenset[str]()
             if step.mutates:
@@ -133,9 +146,8 @@ class Executor:
         self._reporter.step_finished(step, result.outcome, elapsed_s, result.error or result.id or "")
         return result
 
-    def _is_recorded(self, step: Step) -> bool:
+    def _is_recorded(self, step: Step, name: str) -> bool:
         record = self._recorder.records.get(step.address)
-        name = step.unless_recorded
         return record is not None and record.applied.get(name) == self._applied(step)[name]
 
     def _skip(self, step: Step, why: str) -> Result:
@@ -167,7 +179,7 @@ class Executor:
                     return self._result(step, "done"), None, usable
                 note = step.if_refused if _is_about_the_object(outcome) else ""
                 return self._result(step, "failed", outcome.message, note), None, usable
-            if attempt == ATTEMPTS and step.if_unknown == "repeat":
+            if attempt == ATTEMPTS and isinstance(step.recovery, Repeat):
                 # Nobody has to decide: the next run finds out by sending it again.
                 return self._result(step, "pending", f"{outcome.message}; run again"), None, usable
             settlement = await self._settle(step, intent, sent_at)
@@ -197,7 +209,7 @@ class Executor:
         calls = calls_of(step, values or {}, partial(self._print_of_key, step.address))
         for key, call in calls:
             record = self._recorder.records.get(step.address)
-            if record is not None and call.applied.items() <= record.applied.items():
+            if record is not None and call.effect.applied.items() <= record.applied.items():
                 continue
             if self.stopping:
                 return self._result(step, "pending", f"interrupted before `{key}` was sent; run again")
@@ -229,8 +241,8 @@ class Executor:
         intent = Intent(
             method=step.call.method,
             path=path,
-            if_unknown=step.if_unknown,
-            creates=step.id_path is not None,
+            if_unknown=step.recovery.how,
+            creates=step.effect.id_path is not None,
             applied=applied,
             scope=known.scope,
             lifecycle=known.lifecycle,
@@ -240,9 +252,9 @@ class Executor:
             unattached=step.find.unattached if step.find is not None else (),
             keep=step.find.keep if step.find is not None else "",
             baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else (),
-            owes=step.owes.because if step.owes is not None else "",
+            owes=step.effect.owes.because if step.effect.owes is not None else "",
             service=step.call.service,
-            own_id=applied.get(step.own_id, ""),
+            own_id=applied.get(step.recovery.own_id, "") if isinstance(step.recovery, Repeat) else "",
         )
         return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") not in UNDER_WAY)
 
@@ -264,8 +276,8 @@ class Executor:
         try:
             outcome = await self._services.of(call.service).send(
                 call,
-                id_path=step.id_path,
-                accepts=step.accepts,
+                id_path=step.effect.id_path,
+                accepts=step.effect.accepts,
                 deadline_s=self._limits.deadline_s,
             )
         finally:
@@ -299,7 +311,8 @@ class Executor:
             await self._recorder.unknown(step, attempt, intent, outcome.message, self._owed(step, None))
         else:
             self._outputs.put(step.id, outcome.reply)
-            live = dig(outcome.reply, step.object_path) if step.object_path is not None else None
+            path = step.effect.object_path
+            live = dig(outcome.reply, path) if path is not None else None
             if live is not None:
                 self._outputs.put(str(step.address), live)
             await self._recorder.done(
@@ -313,27 +326,27 @@ class Executor:
 
     def _owed(self, step: Step, reply: Any) -> Obligation | None:
         """What the reply says is owed; a lost or silent reply leaves it unknown."""
-        if step.owes is None:
+        if step.effect.owes is None:
             return None
-        said = dig(reply, step.owes.when)
+        said = dig(reply, step.effect.owes.when)
         if said is False:
             return None
         certainty: Literal["owed", "unknown"] = "owed" if said is True else "unknown"
-        return Obligation(step.owes.work, step.owes.because, certainty, self._clock.now())
+        return Obligation(step.effect.owes.work, step.effect.owes.because, certainty, self._clock.now())
 
     def _applied(self, step: Step) -> dict[str, Any]:
         def print_of(ref: SecretRef) -> str:
             return fingerprint(self._key, step.address, self._read_secret(ref, self._outputs.need))
 
-        return fill_record(step.applied, self._outputs, print_of)
+        return fill_record(step.effect.applied, self._outputs, print_of)
 
     async def _settle(self, step: Step, intent: Intent, sent_at: datetime) -> Settlement:
-        if step.removes and await self._is_gone(step):
+        if step.effect.removes and await self._is_gone(step):
             return Settlement("landed")
-        if step.if_unknown == "repeat":
+        if isinstance(step.recovery, Repeat):
             await self._clock.sleep(left_of_window(sent_at, self._clock, self._limits.repeat_after_s))
             return Settlement("not_landed")
-        if step.if_unknown == "find":
+        if isinstance(step.recovery, Find):
             self._reporter.settling(step.address, self._limits.settle_s)
         return await settle(
             intent,
@@ -347,16 +360,16 @@ class Executor:
     async def _holds_already(self, step: Step, attempt: int, outcome: Outcome) -> bool:
         """Whether a call was refused because what it asks for is there.
 
-        That is so if `Step.already` holds; else only for a repetition, whose lost predecessor had landed.
+        That is so if `Already` holds; else only for a repetition, whose lost predecessor had landed.
         """
-        wait = step.already
+        wait = step.guard.wait if isinstance(step.guard, Already) else None
         if wait is not None and not _is_about_the_object(outcome):
             return False
         if wait is None and attempt == 1:
             return False
-        if wait is None and step.removes:
+        if wait is None and step.effect.removes:
             return await self._is_gone(step)
-        if wait is None and step.if_unknown == "repeat" and not step.if_owed:
+        if wait is None and isinstance(step.recovery, Repeat) and not step.if_owed:
             wait = step.wait  # but that a machine runs does not show that it was restarted
         if wait is None:
             return False
@@ -388,13 +401,13 @@ class Executor:
         return not any(item.present for item in objects)
 
     async def _landed(self, step: Step, attempt: int, intent: Intent, id: str) -> None:
-        if step.id_path is not None:
+        if step.effect.id_path is not None:
             self._outputs.put(str(step.address), {"id": id})
         await self._recorder.done(
             step,
             attempt,
             intent,
-            id=id if step.id_path is not None else None,
+            id=id if step.effect.id_path is not None else None,
             applied=self._applied(step) | ({intent.keep: id} if intent.keep else {}),
             inferred=True,
         )
@@ -421,7 +434,7 @@ class Executor:
             if step.wait.applied:
                 await self._recorder.reached(step, step.wait.applied)
             return self._result(step, "done")
-        if step.removes:
+        if step.effect.removes:
             # Accepted, so nothing is left to send; only lists lag behind.
             return self._result(step, "done", "the platform accepted it, and still lists the object")
         if waited.ended == "failed":

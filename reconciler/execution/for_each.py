@@ -51,7 +51,7 @@ def calls_of(
         body = {name: value if part == EACH_VALUE else part for name, part in (step.call.body or {}).items()}
         call = replace(step.call, path=_path(step.call.path.parts, key), body=body)
         applied = {each.keep + key: fingerprint(key, value)}
-        yield key, replace(step, id=f"{step.id}[{key}]", call=call, applied=applied, for_each=None)
+        yield key, step.replaced(applied, id=f"{step.id}[{key}]", call=call, for_each=None)
 
 
 def _path(parts: Iterable[str | OutputRef], key: str) -> str | Template:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from reconciler.core.model import DELETION_SENT, Address, Lifecycle, StateRecord
 from reconciler.core.steps import PLATFORM, Read, with_sensitivity
+from reconciler.kinds import find_kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,10 @@ class Intent:
     own_id: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        data = asdict(self)
+        if self.find is not None:
+            data["find"] = {**asdict(self.find), "shape": str(self.find.shape)}
+        return data
 
     def record(self, address: Address, id: str, created_at: datetime, *, inferred: bool) -> StateRecord:
         """The record of the object that this call made."""
@@ -91,6 +95,7 @@ class Intent:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Intent":
+        find_kinds()  # their models have the shapes that reads name
         return _adapter().validate_python({**data, "find": with_sensitivity(data.get("find"))})
 
 

@@ -1,6 +1,6 @@
 """The only writer of journal and records during an apply: an outcome lands with what it means."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,9 +10,10 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Action, Address, Obligation, Owed, StateRecord, owed_work, owing
 from reconciler.core.steps import Binding, Plan, Step
 from reconciler.execution.intents import Intent
+from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import Event, JournalEntry, Lease
+from reconciler.state.store import Event, JournalEntry, Lease, Run
 
 # When others made an adopted object does not matter: it was there when we took it.
 LONG_AGO = datetime.fromtimestamp(0, UTC)
@@ -41,6 +42,7 @@ class Recorder:
         self._lease = lease
         self._run = run
         self._clock = clock
+        self._intended: dict[Address, str] = {}  # the scopes of what has no record yet
         self.records = dict(records)
 
     def tracked_ids(self) -> set[str]:
@@ -50,14 +52,31 @@ class Recorder:
         return address in self.records and bool(self.records[address].obligations)
 
     async def start(self, plan: Plan) -> None:
-        """The run begins: what needs no call (moves, adoptions, lifecycles, forgetting) is one commit."""
-        entries = [self._entry(Event.RUN_STARTED, data={"plan": plan.id})]
-        put, gone = moved_records(plan.moves, self.records)
-        entries += (moved_entry(move, self._run, self._clock.now()) for move in plan.moves)
+        """The run begins in each of its scopes, with all that needs no call: moves, adoptions, forgetting.
+
+        A plan has run once it began in one of them.
+        """
+        parts = self._in_every_scope(Event.RUN_STARTED, Run(plan.id).to_json())
+        put, _ = moved_records(plan.moves, self.records)
+        for move in plan.moves:
+            entry = moved_entry(move, self._run, self._clock.now())
+            parts.move(put[move.target].scope, entry, move.source)
+        gone = [move.source for move in plan.moves]
         self.records |= put
         put |= {each.address: each for each in map(self._bound, plan.bindings) if each is not None}
-        gone += [change.address for change in plan.changes if change.action is Action.FORGET]
-        await self._commit(entries, list(put.values()), gone)
+        for record in put.values():
+            parts.of(record.scope).put.append(record)
+        for change in plan.changes:
+            if change.action is Action.FORGET and change.address in self.records:
+                parts.of(self.records[change.address].scope).remove.append(change.address)
+                gone.append(change.address)
+        self._keep(await parts.commit(self._store, self._lease), gone)
+
+    def _in_every_scope(self, event: Event, data: Mapping[str, Any] | None = None) -> Parts:
+        parts = Parts(self._lease.scopes)
+        for scope in self._lease.scopes:
+            parts.of(scope).entries.append(self._entry(event, data=data))
+        return parts
 
     def _bound(self, binding: Binding) -> StateRecord | None:
         record = self.records.get(binding.address)
@@ -87,11 +106,11 @@ class Recorder:
         return owed_work(self.records)
 
     async def finish(self) -> None:
-        await self._commit([self._entry(Event.RUN_FINISHED)])
+        await self._in_every_scope(Event.RUN_FINISHED).commit(self._store, self._lease)
 
     async def intent(self, step: Step, attempt: int, intent: Intent) -> None:
-        entry = self._entry(Event.INTENT, step, attempt, intent.to_json())
-        await self._commit([entry])
+        self._intended[step.address] = intent.scope
+        await self._commit(self._entry(Event.INTENT, step, attempt, intent.to_json()))
 
     async def check_lease(self, for_s: float) -> None:
         """Raises StoreError unless the lease is ours for as long as a call may take."""
@@ -112,19 +131,20 @@ class Recorder:
         event = Event.SETTLED if inferred else Event.DONE
         entry = self._entry(event, step, attempt, {"id": id} if id is not None else {})
         record = self.records.get(step.address)
-        if step.removes:
+        if step.effect.removes:
             await self._outcome(entry, remove=[step.address] if record is not None else [])
             return
         if record is None:
-            found = inferred and not step.known_id  # a known id needs no evidence
-            record = intent.record(step.address, id or step.known_id, self._clock.now(), inferred=found)
+            known_id = step.effect.known_id
+            found = inferred and not known_id  # a known id needs no evidence
+            record = intent.record(step.address, id or known_id, self._clock.now(), inferred=found)
         elif id and id != record.id:
             record = replace(record, id=id)  # what was posted again goes by another id from now on
         if owed is not None:
             record = owing(record, owed)
         put = [replace(record, applied={**record.applied, **applied})]
-        if step.settles:
-            put = self._settled(put[0], step.if_owed)
+        if step.if_owed is not None and step.if_owed.settles:
+            put = self._settled(put[0], step.if_owed.addresses)
         await self._outcome(entry, put)
 
     def _settled(self, record: StateRecord, addresses: Sequence[Address]) -> list[StateRecord]:
@@ -144,13 +164,13 @@ class Recorder:
         if doubted is not None and owed is not None:
             doubted = owing(doubted, owed)
         try:
-            await self._commit([entry], [doubted] if doubted is not None and doubted != record else [])
+            await self._commit(entry, [doubted] if doubted is not None and doubted != record else [])
         except StoreError as failure:
             # Nothing to keep aside: the open intent says as much.
             raise Unrecorded(failure.message, kept=False) from failure
 
     async def not_landed(self, step: Step, attempt: int) -> None:
-        await self._commit([self._entry(Event.SETTLED, step, attempt, {"landed": False})])
+        await self._commit(self._entry(Event.SETTLED, step, attempt, {"landed": False}))
 
     async def reached(self, step: Step, applied: Mapping[str, Any]) -> None:
         """What the step waited for is there, or all of its calls are done, and the record holds it."""
@@ -158,7 +178,7 @@ class Recorder:
         if record is None:
             return
         put = [replace(record, applied={**record.applied, **applied})]
-        await self._commit([self._entry(Event.DONE, step, data={"reached": True})], put)
+        await self._commit(self._entry(Event.DONE, step, data={"reached": True}), put)
 
     async def pending(self, step: Step, seen: str, *, timed_out: bool) -> None:
         """What the step waited for is not there yet.
@@ -172,14 +192,15 @@ class Recorder:
         if record is not None and coming:
             kept = {name: value for name, value in record.applied.items() if name not in coming}
             put = [replace(record, applied=kept)]
-        await self._commit([self._entry(Event.PENDING, step, data={"seen": seen})], put)
+        await self._commit(self._entry(Event.PENDING, step, data={"seen": seen}), put)
 
     async def settle(
         self, opened: JournalEntry, data: Mapping[str, Any], put: Sequence[StateRecord] = ()
     ) -> None:
         """Close an earlier run's intent with what evidence or a person says."""
-        entry = replace(opened, event=Event.SETTLED, at=self._clock.now(), data=data)
-        await self._commit([entry], put)
+        assert opened.address is not None
+        self._intended[opened.address] = opened.data["scope"]
+        await self._commit(replace(opened, event=Event.SETTLED, at=self._clock.now(), data=data), put)
 
     def _entry(
         self,
@@ -206,10 +227,10 @@ class Recorder:
     ) -> None:
         """Commit what must not get lost, because its call cannot be taken back."""
         try:
-            await self._commit([entry], put, remove)
+            await self._commit(entry, put, remove)
         except StoreError as failure:
             try:
-                place = await self._store.spool(self._lease, [entry], put, remove)
+                place = await self._store.spool(self._lease_for(entry), [entry], put, remove)
             except StoreError as another:
                 message = f"{failure.message}; nor could it be kept aside: {another.message}"
                 raise Unrecorded(message, kept=False) from failure
@@ -217,12 +238,19 @@ class Recorder:
             raise Unrecorded(message, kept=True) from failure
 
     async def _commit(
-        self,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
+        self, entry: JournalEntry, put: Sequence[StateRecord] = (), remove: Sequence[Address] = ()
     ) -> None:
-        for record in await self._store.commit(self._lease, entries, put, remove):
-            self.records[record.address] = record
-        for address in remove:
+        self._keep(await self._store.commit(self._lease_for(entry), [entry], put, remove), remove)
+
+    def _lease_for(self, entry: JournalEntry) -> Lease:
+        """The lease of the scope that `entry` belongs to: its record's, or else its intent's."""
+        assert entry.address is not None
+        record = self.records.get(entry.address)
+        scope = record.scope if record is not None else self._intended.get(entry.address)
+        return self._lease.of(scope if scope is not None else self._lease.scopes[0])
+
+    def _keep(self, stored: Iterable[StateRecord], removed: Iterable[Address]) -> None:
+        for address in removed:
             self.records.pop(address, None)
+        for record in stored:
+            self.records[record.address] = record

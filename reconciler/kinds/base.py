@@ -27,6 +27,7 @@ from reconciler.core.model import (
 from reconciler.core.steps import OutputRef, Read, Step, Template
 from reconciler.kinds.manifest import Field, ManifestKind
 from reconciler.kinds.nested import nested_changes
+from reconciler.services.wire import Shape
 
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
 
@@ -56,7 +57,7 @@ class Subject:
     live: Any  # a wire object, or None
     now: datetime
     capabilities: frozenset[str] = frozenset()
-    extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    extra: Mapping[Shape, Sequence[Any]] = field(default_factory=dict)
     fingerprint: str | None = None
     powers: Mapping[str, Power] = field(default_factory=dict)
     sets: Mapping[str, Sequence[Address]] = field(default_factory=dict)
@@ -119,6 +120,8 @@ class Kind(ManifestKind):
         False  # `read` asks for the object itself: its 404 means that it is not there
     )
     takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
+    # What it can use of the platform beside what the API documents: settings may name it.
+    capabilities: ClassVar[tuple[str, ...]] = ()
     unreadable: ClassVar[str] = "write-only"  # why `read` shows nothing
 
     def scope(self, spec: Any, address: Address) -> str:

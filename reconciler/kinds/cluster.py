@@ -14,12 +14,15 @@ from pydantic import Field as Describe
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Reference, StateRecord
-from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
+from reconciler.core.steps import Ask, Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.kinds.alternatives import is_patched, point_at_patch
 from reconciler.kinds.base import Kind, Moves, Subject, compare_fields, path_of, segment
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
 from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
+from reconciler.kinds.steps import create, delete, wait_only
+from reconciler.services.machines.wire.cluster import Cluster, ClusterBackup
+from reconciler.services.wire import many, one
 
 PLANS = ("basic", "starter", "launch", "scale", "Performance")
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
@@ -141,6 +144,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     in_app = False
     read_alone = True
     id_form = _ID_FORM
+    capabilities = ("postgres.list", "postgres.delete", "postgres.backups")
     list_capability = "postgres.list"
     fields = (
         Field("plan", Effect.REFUSED, help=_RESTORE_INSTEAD, equal=_same_plan),
@@ -215,19 +219,19 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     # --- observing ---
 
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
-        return Read(f"/v1/postgres/{segment(id)}", "cluster") if id else None
+        return Read(f"/v1/postgres/{segment(id)}", one(Cluster)) if id else None
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
         if "postgres.backups" not in capabilities:
             return {}
-        return {"backups": Read(f"/v1/postgres/{segment(id)}/backups", "cluster_backups")}
+        return {"backups": Read(f"/v1/postgres/{segment(id)}/backups", many(ClusterBackup))}
 
     # --- importing ---
 
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
         if self.list_capability not in capabilities:
             return None
-        return Read(f"/v1/postgres?org_slug={segment(place)}", "clusters")
+        return Read(f"/v1/postgres?org_slug={segment(place)}", many(Cluster))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         org_slug = (live.organization.slug if live.organization is not None else None) or place
@@ -279,17 +283,15 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         if spec.restore is not None:
             return self._restore(subject, spec.restore)
         body = spec.model_dump(exclude={"restore"}, exclude_none=True) | {"name": subject.platform_name()}
-        step = Step(
-            id=f"{subject.address}#create",
-            address=subject.address,
-            call=Call("POST", "/v1/postgres", body),
+        match = {"name": body["name"], "region": body["region"]}
+        step = create(
+            subject,
+            Call("POST", "/v1/postgres", body),
             id_path="data.id",
             object_path="data",
             applied=body,
+            recovery=_recovery(subject, segment(body["org_slug"]), match),
             wait=_ready(subject),
-            **_if_unknown(
-                subject, segment(body["org_slug"]), {"name": body["name"], "region": body["region"]}
-            ),
         )
         return Moves(Action.CREATE, (step,), reason="no recorded cluster")
 
@@ -302,15 +304,15 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         origin = restore.model_dump(by_alias=True, exclude_none=True)
         body = {name: value for name, value in origin.items() if name != "from"}
         body["name"] = subject.platform_name()
-        step = Step(
-            id=f"{subject.address}#restore",
-            address=subject.address,
-            call=Call("POST", path_of("/v1/postgres/", source, "/restore"), body),
+        step = create(
+            subject,
+            Call("POST", path_of("/v1/postgres/", source, "/restore"), body),
+            name="restore",
             id_path="data.id",
             object_path="data",
             applied={"name": body["name"], "restore": origin},
+            recovery=_recovery(subject, _organization(source), {"name": body["name"]}),
             wait=_ready(subject),
-            **_if_unknown(subject, _organization(source), {"name": body["name"]}),
         )
         moment = restore.backup_id or restore.pitr_time
         return Moves(Action.RESTORE, (step,), reason=f"from {restore.from_} at {moment}")
@@ -348,8 +350,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return Moves(Action.NOOP, (self.settled(subject),), reason=reason)
 
     def settled(self, subject: Subject) -> Step:
-        wait = _ready(subject, reply_path=None)
-        return Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
+        return wait_only(subject, _ready(subject, reply_path=None))
 
     def remove(self, subject: Subject) -> Moves:
         if "postgres.delete" not in subject.capabilities:
@@ -359,14 +360,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                 reason=f"the platform API documents no delete: delete it by hand, then run `{forget}`",
                 advice=(forget,),
             )
-        step = Step(
-            id=f"{subject.address}#delete",
-            address=subject.address,
-            call=Call("DELETE", path_of("/v1/postgres/", segment(subject.live.id))),
-            accepts=("not_found", "gone"),
-            if_unknown="repeat",
-            removes=True,
-        )
+        step = delete(subject, path_of("/v1/postgres/", segment(subject.live.id)))
         reason = "left the manifests with lifecycle deletion: delete"
         return Moves(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
 
@@ -383,7 +377,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
 def _ready(subject: Subject, reply_path: str | None = "data") -> Wait:
     return Wait(
-        Read(path_of("/v1/postgres/", _id_segment(subject)), "cluster"),
+        Read(path_of("/v1/postgres/", _id_segment(subject)), one(Cluster)),
         Condition("status", any_of=("ready",), fails=(*FAILED_STATUSES, "deleting", "deleted")),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
@@ -400,14 +394,12 @@ def _organization(source: str | OutputRef) -> OutputRef | None:
     return OutputRef(source.source, "organization.slug") if isinstance(source, OutputRef) else None
 
 
-def _if_unknown(
-    subject: Subject, org_slug: str | OutputRef | None, match: Mapping[str, Any]
-) -> dict[str, Any]:
+def _recovery(subject: Subject, org_slug: str | OutputRef | None, match: Mapping[str, Any]) -> Ask | Find:
     """Without a documented list nothing can show whether a lost create landed: a person decides."""
     if "postgres.list" not in subject.capabilities or org_slug is None:
-        return {"if_unknown": "ask"}
-    listing = Read(path_of("/v1/postgres?org_slug=", org_slug), "clusters")
-    return {"if_unknown": "find", "find": Find(listing, match, unattached=("attached_apps",))}
+        return Ask()
+    listing = Read(path_of("/v1/postgres?org_slug=", org_slug), many(Cluster))
+    return Find(listing, match, unattached=("attached_apps",))
 
 
 KIND = PostgresClusterKind()

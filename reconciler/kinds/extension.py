@@ -39,6 +39,7 @@ from reconciler.core.steps import (
     ForEach,
     OutputRef,
     Read,
+    Repeat,
     Step,
     Template,
     Wait,
@@ -47,7 +48,9 @@ from reconciler.kinds import secret
 from reconciler.kinds.base import Kind, Moves, Subject, path_of, segment
 from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
-from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
+from reconciler.kinds.steps import absolute, answer_of, create, delete, set_each, wait_only
+from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES, Extension
+from reconciler.services.wire import one
 
 KEPT_KEY = "config."
 POLL_S = 2.0  # between looks at a resource that is being provisioned. Source: platform notes
@@ -157,7 +160,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return str(recorded or (spec.provider if spec is not None else ""))
 
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
-        return Read(f"/extensions/{segment(id)}", "extension") if id else None
+        return Read(f"/extensions/{segment(id)}", one(Extension)) if id else None
 
     def held(self, record: StateRecord) -> Mapping[str, Any]:
         """Also the name that the provider gave it instead of ours."""
@@ -244,28 +247,19 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return Moves(Action.NOOP, tuple(steps), reason="; ".join(reasons))
 
     def settled(self, subject: Subject) -> Step:
-        wait = _ready(subject)
-        call = Call("GET", wait.read.path, service=wait.read.service)
-        return Step(f"{subject.address}#wait", subject.address, call, wait=wait)
+        return wait_only(subject, _ready(subject))
 
     def remove(self, subject: Subject) -> Moves:
         service = self.service(None, subject.record)
         path = f"/extensions/{segment(subject.live.id)}"
-        step = Step(
-            id=f"{subject.address}#delete",
-            address=subject.address,
-            call=Call("DELETE", path, service=service),
-            accepts=("not_found", "gone"),
-            if_unknown="repeat",
-            removes=True,
-            wait=Wait(
-                Read(path, "extension", service),
-                Condition("present", any_of=(False,)),
-                DELETE_LAG_S,
-                or_gone=True,
-                every_s=POLL_S,
-            ),
+        gone = Wait(
+            Read(path, one(Extension), service),
+            Condition("present", any_of=(False,)),
+            DELETE_LAG_S,
+            or_gone=True,
+            every_s=POLL_S,
         )
+        step = delete(subject, path, gone, service=service)
         reason = "left the manifests with lifecycle deletion: delete"
         names = sorted(self.secret_names(None, subject.record))
         if names:
@@ -312,43 +306,40 @@ def _provision(subject: Subject) -> Step:
     ordered = subject.record.applied.get("order") if subject.record is not None else None
     order = ordered or _written(subject)
     applied = {} if ordered else {**order, "order": order}
-    step_id, service, ours = f"{subject.address}#provision", _service(subject), _our_id(subject)
-    return Step(
-        id=step_id,
-        address=subject.address,
-        call=Call("POST", "/extensions", {**order, "id": ours}, service),
+    service, ours = _service(subject), _our_id(subject)
+    return create(
+        subject,
+        Call("POST", "/extensions", {**order, "id": ours}, service),
         id_path="id",
         object_path="",
         applied={
             **applied,
-            "replacement_name": OutputRef(step_id, "name"),
-            "platform_app_name": OutputRef(step_id, "platform_app_name"),
+            "replacement_name": answer_of(subject, "provision", "name"),
+            "platform_app_name": answer_of(subject, "provision", "platform_app_name"),
             "provider": service,
             "ours": ours,
             "secrets": "pending",
         },
-        if_unknown="repeat",
-        own_id="ours",
+        recovery=Repeat(own_id="ours"),
         wait=_ready(subject, OutputRef(str(subject.address), "id")),
+        name="provision",
     )
 
 
 def _update(subject: Subject, fields: Sequence[FieldChange]) -> Step:
     """The PATCH, which accepts the same parameters: all of them are sent, so it is absolute."""
-    step_id = f"{subject.address}#update"
     wait = _ready(subject, OutputRef(str(subject.address), "id") if _is_open(subject) else None)
     recorded = subject.record.applied if subject.record is not None else {}
     id = recorded.get("ours") or subject.live.id
     body = _written(subject)
     # An answer need not repeat a replacement of the name that was not sent anew.
     renamed = any(change.path == "name" for change in fields)
-    answered = {"replacement_name": OutputRef(step_id, "name", or_kept=not renamed)}
-    return Step(
-        id=step_id,
-        address=subject.address,
-        call=Call("PATCH", wait.read.path, {**body, "id": id}, wait.read.service),
+    answered = {"replacement_name": answer_of(subject, "update", "name", or_kept=not renamed)}
+    return absolute(
+        subject,
+        "update",
+        Call("PATCH", wait.read.path, {**body, "id": id}, wait.read.service),
         applied={**body, **answered, "secrets": "pending"},
-        if_unknown="repeat",
         wait=wait,
     )
 
@@ -364,13 +355,12 @@ def _set_secrets(
         for owner in owners
         if owner != subject.address
     }
-    return Step(
-        id=f"{subject.address}#secrets" if after == "provision" else f"{subject.address}#secrets-of-update",
-        address=subject.address,
-        call=Call("POST", path_of(f"/v1/apps/{app}/secrets/", EACH_KEY), {"value": EACH_VALUE}),
-        if_unknown="repeat",
-        for_each=ForEach(
-            OutputRef(f"{subject.address}#{after}", "config"),
+    return set_each(
+        subject,
+        "secrets" if after == "provision" else "secrets-of-update",
+        Call("POST", path_of(f"/v1/apps/{app}/secrets/", EACH_KEY), {"value": EACH_VALUE}),
+        ForEach(
+            answer_of(subject, after, "config"),
             secret.NAME,
             KEPT_KEY,
             taken=others,
@@ -395,7 +385,7 @@ def _ready(subject: Subject, id: OutputRef | None = None) -> Wait:
     return Wait(
         Read(
             path_of("/extensions/", segment(known) if isinstance(known, str) else known),
-            "extension",
+            one(Extension),
             _service(subject),
         ),
         Condition("status", any_of=SETTLED_STATUSES, fails=(*FAILED_STATUSES, *sorted(GONE_STATUSES))),

@@ -15,13 +15,15 @@ from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Path, Resource, StateRecord
-from reconciler.core.steps import Call, Condition, Read, Step, Wait
+from reconciler.core.steps import Already, Call, Condition, Read, Step, Wait
 from reconciler.kinds.base import Kind, Moves, Power, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field, Spec
 from reconciler.kinds.restarts import RUNNING, STALE
 from reconciler.kinds.roles import Importable, KeepsPower
-from reconciler.services.wire import parse_time
+from reconciler.kinds.steps import absolute, wait_only
+from reconciler.services.machines.wire.machine import Machine, MachineWaited
+from reconciler.services.wire import many, one, parse_time
 
 UNKNOWN = "unknown"
 LARGEST_MB = 2048
@@ -75,6 +77,7 @@ class MachineKind(KeepsPower, Importable, Kind):
     }
     example: ClassVar = {"id": "5e1ec7edca5e42", "power": "suspended"}
     id_path = ("spec", "id")
+    capabilities = ("machine.get", "machine.list", "machine.stop", "machine.restart")
     list_capability = "machine.list"
     import_when_asked = True  # a deploy may replace a machine by one with another id
     takes_over = False  # a machine is never ours: only its power is
@@ -93,14 +96,14 @@ class MachineKind(KeepsPower, Importable, Kind):
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         if "machine.get" not in capabilities or id is None:
             return None
-        return Read(_path(address, id), "machine")
+        return Read(_path(address, id), one(Machine))
 
     # --- importing ---
 
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
         if self.list_capability not in capabilities:
             return None
-        return Read(f"/v1/apps/{segment(place)}/machines", "machines")
+        return Read(f"/v1/apps/{segment(place)}/machines", many(Machine))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         """The power is not written: whoever wants it kept says so."""
@@ -146,7 +149,7 @@ class MachineKind(KeepsPower, Importable, Kind):
             return Moves(Action.NOOP)
         wait = _until_suspended(subject) if want == "suspended" else _until_started(subject)
         reason = f"still {state}" if state else "its state is not known"
-        return Moves(Action.NOOP, (_wait_step(subject, wait),), reason=reason)
+        return Moves(Action.NOOP, (wait_only(subject, wait),), reason=reason)
 
     def _change_unseen(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         if fields:
@@ -157,7 +160,7 @@ class MachineKind(KeepsPower, Importable, Kind):
             return _unseen(subject, fields[0], sent)
         if _recorded(subject) == "suspending":
             return Moves(
-                Action.NOOP, (_wait_step(subject, _until_suspended(subject)),), reason="still suspending"
+                Action.NOOP, (wait_only(subject, _until_suspended(subject)),), reason="still suspending"
             )
         told = f"our last call left it {_recorded(subject)}; what it is now, only machine.get tells"
         remark = Diagnostic(
@@ -201,7 +204,7 @@ def _start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         return _refused(subject, fields, f"is {state}, which a start does not change")
     steps = [_start_step(subject)]
     if state == "stopping":
-        steps.insert(0, _wait_step(subject, _until(subject, "stopped")))
+        steps.insert(0, wait_only(subject, _until(subject, "stopped")))
     how = {
         "suspended": "resumes it, or starts it cold if its snapshot is lost",
         "suspending": "may cancel that",
@@ -220,7 +223,7 @@ def _suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         return _refused(subject, fields, told, f"{', '.join(recipes)}; or write `power: started`")
     steps = [_suspend_step(subject)]
     if state not in RUNNING:
-        steps.insert(0, _wait_step(subject, _until_started(subject)))
+        steps.insert(0, wait_only(subject, _until_started(subject)))
     reason = f"it is {state}; a later start resumes it only as long as its snapshot is kept"
     return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
@@ -260,15 +263,14 @@ def _broken_rules(live: Any) -> Iterator[tuple[str, str]]:
 
 def _suspend_step(subject: Subject) -> Step:
     wait = _until_suspended(subject)
-    return Step(
-        id=f"{subject.address}#suspend",
-        address=subject.address,
-        call=Call("POST", f"{_path(subject.address, subject.spec.id)}/suspend"),
+    return absolute(
+        subject,
+        "suspend",
+        Call("POST", f"{_path(subject.address, subject.spec.id)}/suspend"),
         known_id=subject.spec.id,
         applied={"power": "suspending"},
         wait=wait,
-        if_unknown="repeat",
-        already=_soon(wait),
+        guard=Already(_soon(wait)),
         lane="suspend",  # many at once are advised against. Source: platform API, 8
         if_refused=_RULES,
     )
@@ -276,22 +278,17 @@ def _suspend_step(subject: Subject) -> Step:
 
 def _start_step(subject: Subject) -> Step:
     seen = "machine.get" in subject.capabilities
-    return Step(
-        id=f"{subject.address}#start",
-        address=subject.address,
-        call=Call("POST", f"{_path(subject.address, subject.spec.id)}/start"),
+    return absolute(
+        subject,
+        "start",
+        Call("POST", f"{_path(subject.address, subject.spec.id)}/start"),
         known_id=subject.spec.id,
         applied={"power": "started"},
         wait=_until_started(subject) if seen else None,
-        if_unknown="repeat",
         # The document shows the wait for `suspended` only: another state is asked for as evidence alone.
-        already=_soon(_until_started(subject) if seen else _reached(subject, "started")),
+        guard=Already(_soon(_until_started(subject) if seen else _reached(subject, "started"))),
         note=f"{STALE}. Whether its memory was kept, nothing tells",
     )
-
-
-def _wait_step(subject: Subject, wait: Wait) -> Step:
-    return Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
 
 
 def _until_suspended(subject: Subject) -> Wait:
@@ -303,7 +300,7 @@ def _reached(subject: Subject, state: str, applied: dict[str, Any] | None = None
     slice_s = min(SLICE_S, subject.lifecycle.timeout_s)
     path = f"{_path(subject.address, subject.spec.id)}/wait?state={state}&timeout={slice_s}"
     return Wait(
-        Read(path, "machine_wait"),
+        Read(path, one(MachineWaited)),
         Condition("reached", any_of=(True,)),
         subject.lifecycle.timeout_s,
         applied=applied or {},
@@ -315,7 +312,7 @@ def _until_started(subject: Subject) -> Wait:
 
 
 def _until(subject: Subject, *states: str, fails: tuple[str, ...] = ("destroying", "destroyed")) -> Wait:
-    read = Read(_path(subject.address, subject.spec.id), "machine")
+    read = Read(_path(subject.address, subject.spec.id), one(Machine))
     return Wait(read, Condition("state", any_of=states, fails=fails), subject.lifecycle.timeout_s)
 
 

@@ -6,8 +6,11 @@ Suspend and resume does not do it: the machine has to stop. Source: platform not
 from collections.abc import Sequence
 
 from reconciler.core.diagnostics import Diagnostic, Severity
-from reconciler.core.steps import Call, Condition, Read, Step, Wait
+from reconciler.core.steps import Call, Condition, IfOwed, Read, Step, Wait
 from reconciler.kinds.base import Subject, segment
+from reconciler.kinds.steps import absolute
+from reconciler.services.machines.wire.machine import Machine
+from reconciler.services.wire import one
 
 RUNNING = ("started", "running")  # two words for one state. Source: platform notes, "Machines"
 STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next start is a cold one
@@ -23,7 +26,7 @@ def machine_reads(subject: Subject, *, grows: bool) -> Sequence[Read]:
     machine = subject.live.attached_machine_id
     if not machine or "machine.get" not in subject.capabilities or not (_owes(subject) or (auto and grows)):
         return ()
-    return (Read(_machine_path(subject), "machine"),)
+    return (Read(_machine_path(subject), one(Machine)),)
 
 
 def restart_steps(subject: Subject) -> list[Step]:
@@ -72,9 +75,9 @@ def _owes(subject: Subject) -> bool:
 
 def _state(subject: Subject) -> str | None:
     """The machine's state, `not found`, or None when nobody looked."""
-    if "machine" not in subject.extra:
+    if one(Machine) not in subject.extra:
         return None
-    return next((machine.state or "in an unknown state" for machine in subject.extra["machine"]), "not found")
+    return next((found.state or "in an unknown state" for found in subject.extra[one(Machine)]), "not found")
 
 
 def _hindrance(subject: Subject) -> str:
@@ -110,15 +113,13 @@ def _machine_step(
     subject: Subject, verb: str, *until: str, after: tuple[str, ...] = (), settles: bool = False
 ) -> Step:
     path = _machine_path(subject)
-    wait = Wait(Read(path, "machine"), Condition("state", any_of=until), subject.lifecycle.timeout_s)
-    return Step(
-        id=f"{subject.address}#{verb}",
-        address=subject.address,
-        call=Call("POST", f"{path}/{verb}"),
+    wait = Wait(Read(path, one(Machine)), Condition("state", any_of=until), subject.lifecycle.timeout_s)
+    return absolute(
+        subject,
+        verb,
+        Call("POST", f"{path}/{verb}"),
         after=after,
-        if_unknown="repeat",
         wait=wait if "machine.get" in subject.capabilities else None,
-        if_owed=(subject.address,),
-        settles=settles,
+        guard=IfOwed((subject.address,), settles),
         note=STALE if settles else "",
     )

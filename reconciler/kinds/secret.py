@@ -23,7 +23,7 @@ from reconciler.core.model import (
     Resource,
     StateRecord,
 )
-from reconciler.core.steps import Call, OutputRef, Read, SecretRef, Step
+from reconciler.core.steps import Call, OutputRef, Read, SecretRef, UnlessRecorded
 from reconciler.kinds.base import (
     PENDING_VALUE,
     Kind,
@@ -37,6 +37,9 @@ from reconciler.kinds.declared import Declared
 from reconciler.kinds.manifest import Field, Spec
 from reconciler.kinds.roles import Importable, NamesResources, SendsSecret, SetsSecrets
 from reconciler.kinds.source import ValueSource, check_source, source_ref
+from reconciler.kinds.steps import absolute, answer_of, delete
+from reconciler.services.machines.wire.secret import Secret
+from reconciler.services.wire import many
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
 
@@ -72,6 +75,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     in_app = True
     name_pattern = NAME
     remake_missing = True
+    capabilities = ("secrets.list", "secrets.delete")
     list_capability = "secrets.list"
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
     remarks: ClassVar = {
@@ -137,7 +141,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
         if self.list_capability not in capabilities:
             return None
-        return Read(f"/v1/apps/{segment(place)}/secrets", "secrets", sensitive=True)
+        return Read(f"/v1/apps/{segment(place)}/secrets", many(Secret), sensitive=True)
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         if not re.fullmatch(NAME, live.name):
@@ -168,30 +172,28 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         if not fields:
             return Moves(Action.NOOP)
         if subject.fingerprint == PENDING_VALUE and not _overwritten(subject):
-            return self._set(subject, fields, "the value may change", unless_recorded="fingerprint")
+            return self._set(subject, fields, "the value may change", unless_same=True)
         return self._set(subject, fields, "the value differs")
 
     def _set(
-        self, subject: Subject, fields: Sequence[FieldChange], reason: str, *, unless_recorded: str = ""
+        self, subject: Subject, fields: Sequence[FieldChange], reason: str, *, unless_same: bool = False
     ) -> Moves:
         assert subject.resource is not None
         name = subject.platform_name()
-        step_id = f"{subject.address}#set"
         value = self.secret(subject.resource)
-        step = Step(
-            id=step_id,
-            address=subject.address,
-            call=Call("POST", f"/v1/apps/{subject.address.app}/secrets/{segment(name)}", {"value": value}),
+        step = absolute(
+            subject,
+            "set",
+            Call("POST", f"/v1/apps/{subject.address.app}/secrets/{segment(name)}", {"value": value}),
             known_id=name,
             object_path="",
             applied={
                 "name": name,
                 "fingerprint": value,
-                "digest": OutputRef(step_id, "digest"),
-                "version": OutputRef(step_id, "version"),
+                "digest": answer_of(subject, "set", "digest"),
+                "version": answer_of(subject, "set", "version"),
             },
-            if_unknown="repeat",
-            unless_recorded=unless_recorded,
+            guard=UnlessRecorded("fingerprint") if unless_same else None,
         )
         written = fields or (FieldChange("value", None, SENSITIVE, Effect.WRITE_ONLY),)
         staged = f"{reason}; machines see it at their next start or update"
@@ -208,18 +210,8 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
             )
         assert subject.record is not None
         name = subject.record.applied.get("name", subject.address.name)
-        step = Step(
-            id=f"{subject.address}#delete",
-            address=subject.address,
-            call=Call(
-                "DELETE",
-                path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name)),
-                sensitive=True,
-            ),
-            accepts=("not_found", "gone"),
-            if_unknown="repeat",
-            removes=True,
-        )
+        path = path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name))
+        step = delete(subject, path, sensitive=True)
         return Moves(Action.DELETE, (step,), reason="left the manifests with lifecycle deletion: delete")
 
 

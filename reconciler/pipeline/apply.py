@@ -27,7 +27,7 @@ from reconciler.planning.decide import inferred_warning
 from reconciler.planning.fingerprint import digest_now
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.registry import providers_of
-from reconciler.state.store import Lease, State
+from reconciler.state.store import WHOLE_STATE, Lease, State
 
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
 
@@ -203,7 +203,7 @@ async def run_plan(
     scopes |= {records[address].scope for address in touched if address in records}
     async with leased(
         project.store,
-        scopes,
+        scopes or {WHOLE_STATE},
         project.holder,
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,

@@ -16,7 +16,7 @@ from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.validation.loader import Effective
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import ProjectSettings, refuse_unknown_environment
-from reconciler.pipeline.source_texts import read_stdin, show_lines_of
+from reconciler.pipeline.source_texts import SourceTexts
 from reconciler.policies.moved import MovedSpec
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 def load_desired(
     paths: Sequence[str],
     found: ProjectSettings,
+    texts: SourceTexts,
     reporter: Reporter,
     *,
     ref: str | None = None,
@@ -36,7 +37,9 @@ def load_desired(
 
     `ref`, `changed_since`: see `read_manifests`.
     """
-    found_manifests = read_manifests(paths, found, ref=ref, changed_since=changed_since, reporter=reporter)
+    found_manifests = read_manifests(
+        paths, found, texts, ref=ref, changed_since=changed_since, reporter=reporter
+    )
     loaded, focus = found_manifests.loaded, found_manifests.focus
     if has_errors(loaded.diagnostics):
         raise ManifestError("the manifests hold errors; nothing was changed", loaded.diagnostics)
@@ -57,9 +60,9 @@ def load_desired(
     )
 
 
-def load_policies(found: ProjectSettings, reporter: Reporter) -> Sequence[Resource]:
+def load_policies(found: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Sequence[Resource]:
     """What the configured manifests hold that owns no objects, such as providers, for verbs without PATHs."""
-    return load_desired((), found, reporter).policies
+    return load_desired((), found, texts, reporter).policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +94,26 @@ class Manifests:
 def read_manifests(
     paths: Sequence[str],
     found: ProjectSettings,
+    texts: SourceTexts,
     *,
     ref: str | None = None,
     changed_since: str | None = None,
     reporter: Reporter | None = None,
     keep: bool = False,
 ) -> Manifests:
-    """Those at `paths`, or the configured ones. Excerpts come from `ref` afterwards, if it is given.
+    """Those at `paths`, or the configured ones. `texts` shows those of `ref` afterwards, if it is given.
 
     `changed_since`: what differs from where the working tree, or `ref`, left that revision. Raises
     ReconcilerError where git has no answer. `keep`: `Manifests.effective` is wanted.
     """
     given = given_paths(paths, found)
     if ref is None and changed_since is None:
-        loaded = _load(given, found, None, whole=not paths, reporter=reporter, keep=keep)
+        loaded = _load(given, found, None, texts.stdin, whole=not paths, reporter=reporter, keep=keep)
         return Manifests(loaded, _selector(given, found, None, whole=not paths), _Elsewhere(found, None))
     from reconciler.manifests.revisions.git import find_repository
     from reconciler.manifests.revisions.revision import fork_point, revision
 
-    git = find_repository(found.root, os.environ)
+    git = find_repository(found.root, found.variables)
     at = revision(git, ref) if ref is not None else None
     if at is None and git.is_bare():
         raise ReconcilerError(
@@ -123,9 +127,9 @@ def read_manifests(
     if at is not None and found.env:
         known = sorted({*at.folders(found.settings.overlays), *found.settings.environments})
         refuse_unknown_environment(found.env, known, found.settings.overlays, f" at {ref}")
-    loaded = _load(given, found, at, whole=not paths, reporter=reporter, keep=keep)
+    loaded = _load(given, found, at, texts.stdin, whole=not paths, reporter=reporter, keep=keep)
     if at is not None:
-        show_lines_of(at.texts)
+        texts.use(at.texts)
     selected = _selector(given, found, at, whole=not paths)
     if base is None:
         return Manifests(loaded, selected, _Elsewhere(found, at))
@@ -153,6 +157,7 @@ def _load(
     given: Sequence[str],
     found: ProjectSettings,
     at: "Revision | None",
+    stdin: Callable[[], bytes] | None = None,
     *,
     whole: bool,
     reporter: Reporter | None = None,
@@ -162,7 +167,7 @@ def _load(
     return load(
         given,
         root=found.root,
-        stdin=read_stdin,
+        stdin=stdin,
         reporter=reporter,
         overlay=overlay_path(found) if found.env and there else None,
         apart=found.settings.overlays,

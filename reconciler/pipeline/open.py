@@ -4,7 +4,7 @@ import getpass
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,8 +24,9 @@ from reconciler.pipeline.embedded import (
     furnish,
 )
 from reconciler.pipeline.project import Project
-from reconciler.pipeline.settings import ProjectSettings, Settings
+from reconciler.pipeline.settings import ProjectSettings
 from reconciler.policies import find_policies
+from reconciler.policies.provider import ExtensionProviderSpec
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.services.client import Client
@@ -33,16 +34,18 @@ from reconciler.services.machines.service import platform_client
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import HttpxTransport
 from reconciler.state import open_store
+from reconciler.state.spooling import Spooling
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the shared options said."""
+    """How a project is opened. `take_signals`: signals are ours to handle while programs give secrets."""
 
     sandbox: bool = False
     state_url: str | None = None
     lock_timeout_s: float = 0.0
     read_only: bool = False
+    take_signals: bool = True
 
 
 @asynccontextmanager
@@ -57,46 +60,69 @@ async def open_project(
 
     `policies`: among them the providers that calls may go to.
     """
-    settings, clock, sources = found.settings, SystemClock(), secret_sources(found)
+    settings, clock, sources = (
+        found.settings,
+        SystemClock(),
+        secret_sources(found, take_signals=options.take_signals),
+    )
     async with open_providers(policies, sources, read_only=options.read_only) as providers:
         with _base_url(found, options) as base_url:
             transport = HttpxTransport(base_url)
-            store = open_store(
-                options.state_url or settings.state,
-                root=found.root,
-                clock=clock,
-                tell=reporter.note,
-                environment=found.env,
-            )
             try:
-                if options.sandbox:
-                    await furnish(transport, base_url, resources, reporter)
-                yield Project(
-                    store=store,
-                    platform=platform_client(
-                        transport,
-                        base_url,
-                        (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, settings),
-                        clock,
-                        rate_limit=settings.platform.rate_limit,
-                        user_agent=f"reconciler/{_version()}",
-                        read_only=options.read_only,
-                    ),
-                    capabilities=settings.capabilities,
-                    limits=_limits(settings, options),
-                    clock=clock,
-                    reporter=reporter,
-                    sources=sources,
-                    new_id=lambda: uuid.uuid4().hex,
-                    holder=holder(),
-                    lock_timeout_s=options.lock_timeout_s,
-                    providers=providers,
-                    environment=found.env,
-                )
+                async with open_state(found, options.state_url, tell=reporter.note) as store:
+                    if options.sandbox:
+                        await furnish(transport, base_url, resources, reporter)
+                    yield Project(
+                        store=store,
+                        platform=platform_client(
+                            transport,
+                            base_url,
+                            (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, found),
+                            clock,
+                            rate_limit=settings.platform.rate_limit,
+                            user_agent=f"reconciler/{_version()}",
+                            read_only=options.read_only,
+                        ),
+                        capabilities=settings.capabilities,
+                        limits=_limits(found, options),
+                        clock=clock,
+                        reporter=reporter,
+                        sources=sources,
+                        new_id=lambda: uuid.uuid4().hex,
+                        holder=holder(),
+                        lock_timeout_s=options.lock_timeout_s,
+                        providers=providers,
+                        environment=found.env,
+                    )
             finally:
                 with anyio.CancelScope(shield=True):
                     await transport.aclose()
-                    await store.close()
+
+
+@asynccontextmanager
+async def open_state(
+    found: ProjectSettings,
+    url: str | None = None,
+    *,
+    environment: str | None = None,
+    tell: Callable[[str], None] = lambda message: None,
+) -> AsyncIterator[Spooling]:
+    """The store at `url`, or the configured one. `environment`: whose it must be, if not the chosen one's.
+
+    `tell` gets what went wrong beside the work that was asked for, such as a backup.
+    """
+    store = open_store(
+        url or found.settings.state,
+        root=found.root,
+        clock=SystemClock(),
+        tell=tell,
+        environment=found.env if environment is None else environment,
+    )
+    try:
+        yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()
 
 
 @asynccontextmanager
@@ -108,7 +134,7 @@ async def open_providers(
     providers = {}
     try:
         for resource in policies:
-            if resource.address.kind != "ExtensionProvider":
+            if not isinstance(resource.spec, ExtensionProviderSpec):
                 continue
             spec, name = resource.spec, resource.address.name
             lines.append(HttpxTransport(spec.base_url))
@@ -136,18 +162,19 @@ def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
     return sources.value(ref, lambda ref: None)
 
 
-def secret_sources(found: ProjectSettings) -> Sources:
+def secret_sources(found: ProjectSettings, *, take_signals: bool = True) -> Sources:
     """Where the secret values of one run come from, as the settings allow."""
     secrets = found.settings.secrets
     identity = secrets.age_identity_from
     return Sources(
         found.root,
-        os.environ,
+        found.variables,
         Allowed(
             identity_from=identity.ref() if identity is not None else None,
             programs=tuple(secrets.exec),
             withheld=("RECONCILE_TOKEN", *sorted(found.secret_variables)),
         ),
+        take_signals=take_signals,
     )
 
 
@@ -160,16 +187,16 @@ def holder() -> str:
     return f"{user}@{socket.gethostname()} (pid {os.getpid()})"
 
 
-def _limits(settings: Settings, options: Options) -> Limits:
-    execution = settings.execution
-    chosen = "RECONCILE_SETTLE_S" in os.environ or "settle_s" in execution.model_fields_set
+def _limits(found: ProjectSettings, options: Options) -> Limits:
+    execution = found.settings.execution
+    chosen = "RECONCILE_SETTLE_S" in found.variables or "settle_s" in execution.model_fields_set
     settle_s = execution.settle_s if chosen or not options.sandbox else SANDBOX_SETTLE_S
     return Limits(execution.concurrency, execution.deadline_s, settle_s, execution.adopt_inferred)
 
 
-def _token(settings: Settings) -> str:
-    name = settings.platform.token_from.env
-    token = os.environ.get(name, "")
+def _token(found: ProjectSettings) -> str:
+    name = found.settings.platform.token_from.env
+    token = found.variables.get(name, "")
     if not token:
         raise ReconcilerError(
             f"no token: the environment variable `{name}` is not set",

@@ -10,7 +10,7 @@ from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.model import Address, Resource, StateRecord
-from reconciler.core.steps import OutputRef, Plan
+from reconciler.core.steps import Ask, OutputRef, Plan
 from reconciler.execution.open_intents import overlay, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
@@ -80,6 +80,16 @@ async def make_plan(
     )
 
 
+def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
+    """The resources that `plan`, made of `desired`, counts as unchanged."""
+    changed = {change.address for change in plan.changes}
+    return [
+        resource.address
+        for resource in desired.resources
+        if resource.address not in changed and (desired.focus is None or resource.address in desired.focus)
+    ]
+
+
 def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
     """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
 
@@ -88,7 +98,8 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
     id = entry.data["unclaimed"]
     forget = command("state", "forget", "--unclaimed", id)
     if id == LOST_ROWS:
-        made = [f"`{step.address}`" for step in plan.steps if step.mutates and step.if_unknown == "ask"]
+        asks = [step for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)]
+        made = [f"`{step.address}`" for step in asks]
         report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")
         return report(
             code,
@@ -96,7 +107,7 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
             help=f"adopt what is there with `metadata.id`; when you have looked, run `{forget}`",
             advice=(forget,),
         )
-    again = any(step.address == entry.address and step.id_path is not None for step in plan.steps)
+    again = any(step.address == entry.address and step.effect.id_path is not None for step in plan.steps)
     report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
     return report(
         code,

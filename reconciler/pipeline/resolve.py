@@ -12,6 +12,7 @@ from reconciler.core.steps import PLATFORM, Move, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import parse_intent
+from reconciler.execution.parts import Parts
 from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import located, service_of
@@ -20,7 +21,7 @@ from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.moved import next_address
-from reconciler.state.store import Event, JournalEntry, Lease, State, Store
+from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
 
 
 async def resolve_unknown(project: Project, address: Address, *, adopt: str | None) -> str:
@@ -178,9 +179,13 @@ async def move(
     async with leased(store, {each.scope for each in put.values()}, holder, timeout_s=timeout_s) as lease:
         state = await store.load()
         moves = _moves(state, source, target)
-        put, gone = moved_records(moves, state.records)
-        entries = [moved_entry(each, run, clock.now()) for each in moves]
-        stored = await store.commit(lease, entries, list(put.values()), gone)
+        put, _ = moved_records(moves, state.records)
+        parts = Parts()
+        for each in moves:
+            parts.move(put[each.target].scope, moved_entry(each, run, clock.now()), each.source)
+        for record in put.values():
+            parts.of(record.scope).put.append(record)
+        stored = await parts.commit(store, lease)
     targets = {each.target for each in moves}
     return [record for record in stored if record.address in targets]
 
@@ -232,7 +237,8 @@ async def claim(store: Store, id: str, clock: Clock, holder: str, run: str, time
     found = next((entry for entry in entries if entry.data["unclaimed"] == id), None)
     if found is None:
         return False
-    async with leased(store, [], holder, timeout_s=timeout_s) as lease:  # no record changes: no scope
+    scope = found.data.get("scope", WHOLE_STATE)
+    async with leased(store, [scope], holder, timeout_s=timeout_s) as lease:
         entry = JournalEntry(run, Event.DECIDED, clock.now(), found.address, data={"claimed": id})
         await store.commit(lease, [entry])
     return True

@@ -2,17 +2,28 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticKnownError
 
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.model import unpack_span
 from reconciler.core.nearest import did_you_mean
 from reconciler.core.steps import SecretRef
+from reconciler.kinds import find_kinds
 from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.naming import named
@@ -21,19 +32,7 @@ from reconciler.manifests.validation.problems import EXPECTED, Place, describe, 
 FILE_NAME = "reconcile.yaml"
 PRIVATE = ".reconcile"
 
-Capability = Literal[
-    "postgres.list",
-    "postgres.delete",
-    "postgres.backups",
-    "secrets.list",
-    "secrets.delete",
-    "machine.get",
-    "machine.list",
-    "machine.stop",
-    "machine.restart",
-]
-EXTENDED: frozenset[str] = frozenset(get_args(Capability))
-
+EXTENDED = "extended"  # stands for all capabilities
 
 ENVIRONMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 EnvironmentName = Annotated[str, StringConstraints(pattern=f"^{ENVIRONMENT.pattern}$")]
@@ -58,10 +57,23 @@ class TokenSource(_Section):
     )
 
 
+@cache
+def known_capabilities() -> frozenset[str]:
+    """What kinds can use of the platform beside what it documents."""
+    return frozenset(name for kind in find_kinds().values() for name in kind.capabilities)
+
+
+def _known_capability(value: Any) -> Any:
+    known = (*sorted(known_capabilities()), EXTENDED)
+    if value not in known:
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(f"'{name}'" for name in known)})
+    return value
+
+
 class PlatformSettings(_Section):
     base_url: str | None = Field(None, pattern=_URL)
     token_from: TokenSource = TokenSource()
-    capabilities: list[Capability | Literal["extended"]] = []
+    capabilities: list[Annotated[str, BeforeValidator(_known_capability)]] = []
     rate_limit: float | None = Field(
         1.0, gt=0, strict=False, description="Requests per second and action; null for none."
     )
@@ -156,7 +168,7 @@ class Settings(_Section):
     @property
     def capabilities(self) -> frozenset[str]:
         named = frozenset(self.platform.capabilities)
-        return EXTENDED if "extended" in named else named
+        return known_capabilities() if EXTENDED in named else named
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +177,14 @@ class ProjectSettings:
 
     `env`: the environment that the settings are for; "" for none. `secret_variables`: the variables that
     the file names, for any environment, as holding a token, an identity or a provider's secret of ours.
+    `variables`: the environment variables of the run, secret ones among them.
     """
 
     settings: Settings
     root: Path
     env: str = ""
     secret_variables: frozenset[str] = frozenset()
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def private(self) -> Path:
@@ -189,6 +203,11 @@ class ProjectSettings:
         except OSError:
             folders = []
         return sorted({*filter(ENVIRONMENT.fullmatch, folders), *self.settings.environments})
+
+    def refuse_unknown_environment(self) -> None:
+        """Raises ReconcilerError when the chosen environment does not exist."""
+        if self.env:
+            refuse_unknown_environment(self.env, self.environments(), self.settings.overlays)
 
 
 def project_root(start: Path) -> Path:
@@ -220,7 +239,8 @@ def find_settings(start: Path, env: Mapping[str, str], environment: str = "") ->
     variables = _secret_variables(settings)
     if environment:
         settings = _of_environment(settings, environment)
-    return ProjectSettings(_with_environment(settings, env, environment), root, environment, variables)
+    effective = _with_environment(settings, env, environment)
+    return ProjectSettings(effective, root, environment, variables, env)
 
 
 def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, where: str = "") -> None:
@@ -341,12 +361,12 @@ def _with_environment(settings: Settings, env: Mapping[str, str], environment: s
         platform = platform.model_copy(update={"base_url": env["RECONCILE_BASE_URL"]})
     if env.get("RECONCILE_CAPABILITIES"):
         names = [name.strip() for name in env["RECONCILE_CAPABILITIES"].split(",") if name.strip()]
-        unknown = sorted(set(names) - EXTENDED - {"extended"})
+        unknown = sorted(set(names) - known_capabilities() - {EXTENDED})
         if unknown:
             raise ReconcilerError(
                 f"RECONCILE_CAPABILITIES names unknown capabilities: {', '.join(unknown)}",
-                help=did_you_mean(unknown[0], ["extended", *EXTENDED])
-                or f"known are: extended, {', '.join(sorted(EXTENDED))}",
+                help=did_you_mean(unknown[0], [EXTENDED, *known_capabilities()])
+                or f"known are: extended, {', '.join(sorted(known_capabilities()))}",
             )
         platform = platform.model_copy(update={"capabilities": names})
     if env.get("RECONCILE_SETTLE_S"):

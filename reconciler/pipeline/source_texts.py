@@ -1,9 +1,7 @@
-"""Texts that are read for a run: standard input, and the source lines of excerpts."""
+"""The texts of a run: what was read of files and of standard input, for excerpts in its messages."""
 
 import re
-import sys
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reconciler.manifests.files import STDIN
@@ -12,40 +10,55 @@ from reconciler.manifests.reading.text import MOST_BYTES
 _LONGEST_SHOWN = 10_000  # characters: clipping and measuring an excerpt takes time with its line
 
 
-@lru_cache(maxsize=1)
-def read_stdin() -> bytes:
-    """Standard input, or the first bytes of it: enough to see that it is too large."""
-    return sys.stdin.buffer.read(MOST_BYTES + 1)
+class SourceTexts:
+    """Each text is read once. One object belongs to one run: a later run may find other texts.
 
-
-_texts: dict[str, bytes] = {}  # of files that were not read from the working tree
-
-
-def show_lines_of(texts: Mapping[str, bytes]) -> None:
-    """Excerpts of these files come from these texts, from now on: such as from those at a git revision."""
-    _texts.update(texts)
-    _lines.cache_clear()
-
-
-@lru_cache(maxsize=64)
-def _lines(file: str) -> list[str]:
-    """No lines of what cannot be read twice, or is too large to be a manifest.
-
-    File names in diagnostics are relative to the project's root.
+    Names are those of diagnostics, relative to `root`, the project's. `read_stdin` gives standard input, or
+    at most `MOST_BYTES` + 1 bytes of it; None where a run has none.
     """
-    from reconciler.pipeline.settings import project_root
 
-    try:
-        if file in _texts:
-            data = _texts[file]
-        else:
-            data = read_stdin() if file == STDIN else _read_file(project_root(Path.cwd()) / file)
-    except OSError:
-        return []
-    if not data or len(data) > MOST_BYTES:
-        return []
-    # Not splitlines(), which also breaks at form feeds and other characters that editors do not count.
-    return re.split("\r\n|\r|\n", data.decode("utf-8-sig", errors="replace"))
+    def __init__(self, root: Path, read_stdin: Callable[[], bytes] | None = None) -> None:
+        self._root = root
+        self._read_stdin = read_stdin
+        self._texts: dict[str, bytes] = {}  # of what cannot be read from the working tree (again)
+        self._lines: dict[str, list[str]] = {}
+
+    @property
+    def stdin(self) -> Callable[[], bytes] | None:
+        """What reads standard input, as often as it is asked; None where there is none."""
+        return self._stdin if self._read_stdin is not None else None
+
+    def use(self, texts: Mapping[str, bytes]) -> None:
+        """Excerpts of these files come from these texts from now on, such as those at a git revision."""
+        self._texts.update(texts)
+        self._lines.clear()
+
+    def line(self, file: str, line: int) -> str | None:
+        """Line `line` (from 1) of `file`; None when it cannot be had, or is too long to be shown."""
+        if file not in self._lines:
+            self._lines[file] = self._split(file)
+        lines = self._lines[file]
+        found = lines[line - 1] if 0 < line <= len(lines) else None
+        return found if found is None or len(found) <= _LONGEST_SHOWN else None
+
+    def _stdin(self) -> bytes:
+        if STDIN not in self._texts and self._read_stdin is not None:
+            self._texts[STDIN] = self._read_stdin()
+        return self._texts.get(STDIN, b"")
+
+    def _split(self, file: str) -> list[str]:
+        """No lines of what cannot be read twice, or is too large to be a manifest."""
+        try:
+            if file == STDIN:
+                data = self._stdin()
+            else:
+                data = self._texts[file] if file in self._texts else _read_file(self._root / file)
+        except OSError:
+            return []
+        if not data or len(data) > MOST_BYTES:
+            return []
+        # Not splitlines(), which also breaks at form feeds and other characters that editors do not count.
+        return re.split("\r\n|\r|\n", data.decode("utf-8-sig", errors="replace"))
 
 
 def _read_file(path: Path) -> bytes:
@@ -53,10 +66,3 @@ def _read_file(path: Path) -> bytes:
         return b""
     with path.open("rb") as file:
         return file.read(MOST_BYTES + 1)
-
-
-def read_line(file: str, line: int) -> str | None:
-    """Line `line` (from 1) of `file`; None when it cannot be had, or is too long to be shown."""
-    lines = _lines(file)
-    found = lines[line - 1] if 0 < line <= len(lines) else None
-    return found if found is None or len(found) <= _LONGEST_SHOWN else None

@@ -14,6 +14,7 @@ from reconciler.kinds.base import Kind, Subject
 from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.subjects import Subjects
+from reconciler.services.wire import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class _Waiting:
 
     seen: Seen
     open: set[Read]
-    answers: dict[str, Sequence[Any]] = field(default_factory=dict)
+    answers: dict[Shape, Sequence[Any]] = field(default_factory=dict)
 
 
 class Reading:

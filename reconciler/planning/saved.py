@@ -1,7 +1,7 @@
 """A plan as one JSON document and back: what was reviewed is what runs, also on another day."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -11,11 +11,21 @@ from pydantic_core import from_json, to_json
 
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template, with_sensitivity
+from reconciler.core.steps import (
+    OutputRef,
+    Plan,
+    SecretRef,
+    Step,
+    StepEffect,
+    Template,
+    with_sensitivity,
+)
+from reconciler.kinds import find_kinds
 
-# 1: without the addresses of providers; 2: without moves and the secret sources that came later.
-FORMAT = "reconciler-plan-3"
-_READABLE = (FORMAT, "reconciler-plan-2")
+# 1: without the addresses of providers; 2: without moves and the secret sources that came later;
+# 3: with all that a step means side by side, not in groups.
+FORMAT = "reconciler-plan-4"
+_FLAT = ("reconciler-plan-3", "reconciler-plan-2")
 
 _TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$template": Template}
 
@@ -39,14 +49,15 @@ def load_plan(text: bytes) -> Plan:
         raise ReconcilerError(
             "the plan file is not JSON", help=f"make it with `{_MAKE}`", advice=(_MAKE,)
         ) from None
-    if not isinstance(document, dict) or document.get("format") not in _READABLE:
+    if not isinstance(document, dict) or document.get("format") not in (FORMAT, *_FLAT):
         raise ReconcilerError(
             f"the plan file is not a saved plan of format {FORMAT}",
             help=f"make it anew with this version's `{_MAKE}`",
             advice=(_MAKE,),
         )
     try:
-        plan = _adapter().validate_python(_completed(document.get("plan")))
+        find_kinds()  # their models have the shapes that reads name
+        plan = _adapter().validate_python(_completed(_in_groups(document)))
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         raise ReconcilerError(
@@ -73,6 +84,29 @@ def _completed(plan: Any) -> Any:
     return plan
 
 
+def _in_groups(document: Mapping[str, Any]) -> Any:
+    """The plan as this version writes it."""
+    plan = document.get("plan")
+    if document["format"] not in _FLAT or not isinstance(plan, Mapping):
+        return plan
+    return {**plan, "steps": [_grouped(step) for step in plan.get("steps", ())]}
+
+
+def _grouped(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    effect = {each.name: step[each.name] for each in fields(StepEffect) if each.name in step}
+    guard: Any = None
+    if step.get("if_owed"):
+        guard = {"addresses": step["if_owed"], "settles": step.get("settles", False)}
+    elif step.get("unless_recorded"):
+        guard = {"field": step["unless_recorded"]}
+    elif step.get("already"):
+        guard = {"wait": step["already"]}
+    recovery = {"how": step.get("if_unknown", "ask"), **(step.get("find") or {})}
+    if "own_id" in step:
+        recovery["own_id"] = step["own_id"]
+    return {**step, "effect": effect, "guard": guard, "recovery": recovery}
+
+
 def _digest(document: Any) -> str:
     return sha256(to_json(document)).hexdigest()
 
@@ -84,7 +118,7 @@ def _adapter() -> TypeAdapter[Plan]:
 
 def _map_values(step: Step, convert: Any) -> Step:
     body = convert(step.call.body)
-    return replace(step, call=replace(step.call, body=body), applied=convert(step.applied))
+    return step.replaced(convert(step.effect.applied), call=replace(step.call, body=body))
 
 
 def _tag(value: Any) -> Any:

@@ -18,13 +18,13 @@ def fill_known(step: Step, known: Known) -> Step:
         call = replace(call, path=path_of(*parts))
     if call.body is not None:
         call = replace(call, body={name: _filled(value, known) for name, value in call.body.items()})
-    applied = step.applied
+    applied = step.effect.applied
     if any(isinstance(value, Template) for value in applied.values()):
         applied = {
             name: _filled(value, known) if isinstance(value, Template) else value
             for name, value in applied.items()
         }
-    return replace(step, call=call, applied=applied)
+    return step.replaced(applied, call=call)
 
 
 def _segment(part: OutputRef, known: Known) -> str | OutputRef:

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import SENSITIVE, Action, Change, Owed
-from reconciler.core.steps import PLATFORM, OutputRef, Plan, Result, SecretRef, Step, Template
+from reconciler.core.steps import PLATFORM, OutputRef, Plan, Result, SecretRef, Step, Template, UnlessRecorded
 from reconciler.reports.advice import advice_documents
 from reconciler.reports.diagnostics import diagnostic_documents
 
@@ -153,12 +153,12 @@ def _step(step: Step) -> dict[str, Any]:
             "until": list(until.any_of) if until.at_least is None else {"at_least": until.at_least},
             "timeout_s": step.wait.timeout_s,
         }
-    if step.owes is not None:
-        document["owes"] = {"work": step.owes.work, "when": step.owes.when}
+    if step.effect.owes is not None:
+        document["owes"] = {"work": step.effect.owes.work, "when": step.effect.owes.when}
     if step.if_owed:
-        document["if_owed"] = [str(address) for address in step.if_owed]
-    if step.unless_recorded:
-        document["unless_recorded"] = step.unless_recorded
+        document["if_owed"] = [str(address) for address in step.if_owed.addresses]
+    if isinstance(step.guard, UnlessRecorded):
+        document["unless_recorded"] = step.guard.field
     if step.lane:
         document["lane"] = step.lane
     return document

@@ -1,10 +1,10 @@
 """Where the boxes of a drawn graph stand: a lane an app, a column a level. All numbers are pixels."""
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.planning.graph import Graph, Node
+from reconciler.reports.visible import columns_of
 
 # Of the widest common monospace font at 12 px, so that no text leaves its box.
 CHARACTER = 7.4
@@ -89,11 +89,7 @@ def _lines(node: Node) -> tuple[str, ...]:
 
 
 def _width(node: Node) -> float:
-    return max(map(_columns_of, _lines(node))) * CHARACTER + 2 * PADDING
-
-
-def _columns_of(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+    return max(map(columns_of, _lines(node))) * CHARACTER + 2 * PADDING
 
 
 def _height(node: Node) -> float:

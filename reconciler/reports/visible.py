@@ -21,6 +21,19 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def columns_of(text: str) -> int:
+    """How many columns `text` takes in a monospaced font."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns_of_character(character) for character in text)
+
+
+def _columns_of_character(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
 def _visible_character(character: str) -> str:
     if character == "\t":
         return _TAB

@@ -3,13 +3,11 @@
 Handlers get the whole sandbox, not the world alone: clock, faults and log belong to it.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler.sandbox import (
     app,
-    billing,
     cluster,
     delivery,
     fields,
@@ -17,6 +15,7 @@ from reconciler.sandbox import (
     machine_power,
     page,
     provider,
+    registration,
     secret,
     snapshot,
     switches,
@@ -24,20 +23,11 @@ from reconciler.sandbox import (
 )
 from reconciler.sandbox import faults as fault_list
 from reconciler.sandbox.clock import LATEST_S, rfc3339
+from reconciler.sandbox.controlled import Controlled
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.registration import (
-    NAME,
-    AppRegistered,
-    AppRegistration,
-    MachineRegistration,
-)
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, World
 from reconciler.services.machines.wire import machine as wires
-from reconciler.services.wire import parse_time
-
-if TYPE_CHECKING:
-    from reconciler.sandbox.core import Sandbox
 
 PREFIX = "/_sandbox/"
 _PAGE = "/"
@@ -50,75 +40,31 @@ def owns(path: str) -> bool:
     return path == _PAGE or path.startswith(PREFIX)
 
 
-def post_app(sandbox: "Sandbox", request: Request) -> Response:
-    return reply(register_app(sandbox.world, request.object()))
+def post_app(sandbox: Controlled, request: Request) -> Response:
+    return reply(registration.register_app(sandbox.world, request.object()))
 
 
-def post_machine(sandbox: "Sandbox", request: Request) -> Response:
-    return reply(register_machine(sandbox.world, request.object()))
+def post_machine(sandbox: Controlled, request: Request) -> Response:
+    return reply(registration.register_machine(sandbox.world, request.object()))
 
 
-def post_provider(sandbox: "Sandbox", request: Request) -> Response:
-    return reply(register_provider(sandbox.world, request.object()))
+def post_provider(sandbox: Controlled, request: Request) -> Response:
+    return reply(registration.register_provider(sandbox.world, request.object()))
 
 
-def post_user(sandbox: "Sandbox", request: Request) -> Response:
+def post_user(sandbox: Controlled, request: Request) -> Response:
     return reply(provider.user_wire(provider.register_user(sandbox.world, request.object())))
 
 
-def post_resource(sandbox: "Sandbox", request: Request) -> Response:
+def post_resource(sandbox: Controlled, request: Request) -> Response:
     return reply(provider.resource_wire(provider.register_resource(sandbox.world, request.object())))
 
 
-def get_deliveries(sandbox: "Sandbox", request: Request) -> Response:
+def get_deliveries(sandbox: Controlled, request: Request) -> Response:
     return reply([delivery.wire(each) for each in sandbox.world.all(delivery.Delivery)])
 
 
-def register_provider(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
-    """See `provider.register`; its days begin."""
-    registered = provider.register(world, body)
-    billing.begin(world, registered)
-    return provider.wire(registered)
-
-
-def register_app(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
-    """`{name?, org_slug?, primary_region?}`; without a name, only the organization is made."""
-    name, org_slug = fields.text(body, "name"), fields.text(body, "org_slug")
-    primary_region = fields.text(body, "primary_region")
-    if name is None and org_slug is not None:
-        app.register_organization(world, _plain(org_slug, "org_slug"))
-        return {"org_slug": org_slug}
-    name = _plain(fields.required_text(body, "name"), "name")
-    slug = None if org_slug is None else _plain(org_slug, "org_slug")
-    return app.wire(app.register(world, name, slug, primary_region))
-
-
-def register_machine(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
-    """`{app, id?, name?, state?, volumes?: [id], memory_mb?, swap_size_mb?, schedule?, updated_at?, …}`."""
-    id = fields.text(body, "id")
-    registered = machine.register(
-        world,
-        fields.required_text(body, "app"),
-        id=id and _plain(id, "id"),
-        volumes=_volume_ids(body, "volumes"),
-        pending_restart=_volume_ids(body, "pending_restart"),
-        snapshot=fields.flag(body, "snapshot"),
-        state=fields.text(body, "state"),
-        name=fields.text(body, "name"),
-        region=fields.text(body, "region"),
-        cpu_kind=fields.choice(body, "cpu_kind", ("shared", "performance")),
-        cpus=fields.whole(body, "cpus", 1),
-        memory_mb=fields.whole(body, "memory_mb", 1),
-        swap_size_mb=fields.whole(body, "swap_size_mb", 0),
-        schedule=fields.text(body, "schedule"),
-        created_at=_moment(body, "created_at"),
-        updated_at=_moment(body, "updated_at"),
-        booted_at=_moment(body, "booted_at"),
-    )
-    return machine.world_wire(world, registered)
-
-
-def post_machine_verb(sandbox: "Sandbox", request: Request, machine_id: str, verb: str) -> Response:
+def post_machine_verb(sandbox: Controlled, request: Request, machine_id: str, verb: str) -> Response:
     """What the platform or a person does to a machine, past the token and the profile."""
     thing = sandbox.world.find(machine.Machine, machine_id)
     if thing is None:
@@ -129,12 +75,12 @@ def post_machine_verb(sandbox: "Sandbox", request: Request, machine_id: str, ver
     return reply(machine.world_wire(sandbox.world, thing))
 
 
-def get_clock(sandbox: "Sandbox", request: Request) -> Response:
+def get_clock(sandbox: Controlled, request: Request) -> Response:
     clock = sandbox.clock
     return reply({"mode": clock.setting, "rate": clock.rate, "now": rfc3339(sandbox.world.now, 6)})
 
 
-def post_clock(sandbox: "Sandbox", request: Request) -> Response:
+def post_clock(sandbox: Controlled, request: Request) -> Response:
     seconds = request.object().get("advance_s")
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _FOREVER_S:
         raise fields.refused("advance_s", "must be a number of seconds, at least 0")
@@ -145,25 +91,25 @@ def post_clock(sandbox: "Sandbox", request: Request) -> Response:
     return get_clock(sandbox, request)
 
 
-def post_faults(sandbox: "Sandbox", request: Request) -> Response:
+def post_faults(sandbox: Controlled, request: Request) -> Response:
     sandbox.faults.script(fault_list.read(request.json()), sandbox.lists)
     return get_faults(sandbox, request)
 
 
-def get_page(sandbox: "Sandbox", request: Request) -> Response:
+def get_page(sandbox: Controlled, request: Request) -> Response:
     return page.show(sandbox)
 
 
-def get_faults(sandbox: "Sandbox", request: Request) -> Response:
+def get_faults(sandbox: Controlled, request: Request) -> Response:
     return reply(sandbox.faults.wire())
 
 
-def delete_faults(sandbox: "Sandbox", request: Request) -> Response:
+def delete_faults(sandbox: Controlled, request: Request) -> Response:
     sandbox.faults.clear()
     return reply([])
 
 
-def get_log(sandbox: "Sandbox", request: Request) -> Response:
+def get_log(sandbox: Controlled, request: Request) -> Response:
     since = request.parameter("since") or "0"
     if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
         raise fields.refused("since", "must be a sequence number")
@@ -182,7 +128,7 @@ def get_log(sandbox: "Sandbox", request: Request) -> Response:
     )
 
 
-def get_world(sandbox: "Sandbox", request: Request) -> Response:
+def get_world(sandbox: Controlled, request: Request) -> Response:
     world = sandbox.world
     return reply(
         {
@@ -199,7 +145,7 @@ def get_world(sandbox: "Sandbox", request: Request) -> Response:
     )
 
 
-def patch_volume(sandbox: "Sandbox", request: Request, volume_id: str) -> Response:
+def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Response:
     """A human's edit, past every rule of the API."""
     world = sandbox.world
     thing = world.find(volume.Volume, volume_id)
@@ -223,7 +169,7 @@ def patch_volume(sandbox: "Sandbox", request: Request, volume_id: str) -> Respon
     return reply(_world_volume(world, thing))
 
 
-def patch_cluster(sandbox: "Sandbox", request: Request, id: str) -> Response:
+def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
     """A human's edit, past every rule of the API."""
     world = sandbox.world
     thing = world.find(cluster.Cluster, id)
@@ -246,11 +192,11 @@ def patch_cluster(sandbox: "Sandbox", request: Request, id: str) -> Response:
     return reply(cluster.wire(world, thing))
 
 
-def get_switches(sandbox: "Sandbox", request: Request) -> Response:
+def get_switches(sandbox: Controlled, request: Request) -> Response:
     return reply(switches.described(sandbox.world.switches))
 
 
-def post_switches(sandbox: "Sandbox", request: Request) -> Response:
+def post_switches(sandbox: Controlled, request: Request) -> Response:
     sandbox.set_switches(request.object())
     return reply(sandbox.world.switches)
 
@@ -282,34 +228,8 @@ def _edit(world: World, thing: volume.Volume | cluster.Cluster, edits: dict[str,
         world.enter(thing, state)
 
 
-def _volume_ids(body: Mapping[str, Any], name: str) -> list[str] | None:
-    ids = body.get(name)
-    if ids is not None and not (isinstance(ids, list) and all(isinstance(each, str) for each in ids)):
-        raise fields.refused(name, "must be an array of volume ids")
-    return ids
-
-
-def _moment(body: Mapping[str, Any], name: str) -> float | None:
-    """Seconds since the epoch, `machine.YEAR_ONE_S` for year 1. Raises Refusal for others before 1970."""
-    text = fields.text(body, name)
-    if text is None:
-        return None
-    if text.startswith("0001-"):
-        return machine.YEAR_ONE_S
-    moment = parse_time(text)
-    if moment is None or moment.timestamp() < 0:
-        raise fields.refused(name, "must be a date and time since 1970, or in year 1")
-    return moment.timestamp()
-
-
 def _positive(body: Mapping[str, Any], name: str) -> int | None:
     return fields.whole(body, name, 1)
-
-
-def _plain(name: str, field: str) -> str:
-    if not re.fullmatch(NAME, name):
-        raise fields.refused(field, "must be letters, digits, dots, dashes and underscores, at most 200")
-    return name
 
 
 def _world_volume(world: World, thing: volume.Volume) -> dict[str, Any]:
@@ -323,8 +243,8 @@ ROUTES = (
         PREFIX + "apps",
         post_app,
         "Register an app",
-        body=AppRegistration,
-        replies={200: AppRegistered},
+        body=registration.AppRegistration,
+        replies={200: registration.AppRegistered},
         errors=(400, 422),
         gives={"app_name": "/name", "app": "/name", "org_slug": "/org_slug"},
         example={"name": "shop", "org_slug": "acme", "primary_region": "ams"},
@@ -334,7 +254,7 @@ ROUTES = (
         PREFIX + "machines",
         post_machine,
         "Register a machine",
-        body=MachineRegistration,
+        body=registration.MachineRegistration,
         replies={200: wires.Machine},
         errors=(400, 404, 422),
         gives={"machine_id": "/id", "app_name": "/app"},

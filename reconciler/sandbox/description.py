@@ -7,7 +7,7 @@ examples from the world as it is. Source: platform API, 9: OpenAPI 3.1, descript
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
@@ -16,15 +16,13 @@ from pydantic.json_schema import models_json_schema
 
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.cluster import RESTORE_PATH, Cluster
+from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.machine import Machine
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.secret import Secret
 from reconciler.sandbox.volume import Volume
 from reconciler.sandbox.world import App, World
 from reconciler.services.wire import Wire
-
-if TYPE_CHECKING:
-    from reconciler.sandbox.core import Sandbox
 
 VERSION = "1.0"
 _REFERENCE = "#/components/schemas/{model}"
@@ -38,7 +36,7 @@ class Error(Wire):
     details: dict[str, Any] | None = None
 
 
-def complete(app: FastAPI, routes: Sequence[Route], sandbox: "Sandbox") -> None:
+def complete(app: FastAPI, routes: Sequence[Route], sandbox: Sandbox) -> None:
     """Add what FastAPI cannot know: models of bodies that it does not read, the token, live examples."""
     describe = app.openapi
 

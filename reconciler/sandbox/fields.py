@@ -6,6 +6,8 @@ from typing import Any
 
 from reconciler.sandbox.exchange import Refusal
 
+# What every client can put into a path.
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$"
 INVALID = "invalid_argument"
 _MOST = 2**53 - 1  # what numbers of every client hold
 NOT_BLANK = re.compile(r"[^\x00-\x20]")  # the same as in the description, whatever counts as a space

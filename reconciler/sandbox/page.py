@@ -1,16 +1,13 @@
 """The page at `/`: the world, the last requests and the clock, for a person. It needs no script."""
 
 from collections.abc import Iterable, Sequence
-from functools import cache
-from importlib import resources
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from jinja2 import Environment, Template
-
-from reconciler.sandbox import switches
+from reconciler.sandbox import html, switches
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.cluster import Cluster
+from reconciler.sandbox.controlled import Controlled
 from reconciler.sandbox.delivery import Delivery
 from reconciler.sandbox.exchange import Response
 from reconciler.sandbox.machine import Machine, shown_state
@@ -18,9 +15,6 @@ from reconciler.sandbox.provider import Provider, Resource, User
 from reconciler.sandbox.secret import Secret
 from reconciler.sandbox.volume import Snapshot, Volume
 from reconciler.sandbox.world import App, Thing
-
-if TYPE_CHECKING:
-    from reconciler.sandbox.core import Sandbox
 
 MOST_ROWS = 100
 _HEADERS = {
@@ -41,25 +35,20 @@ class Section(NamedTuple):
     total: int
 
 
-def show(sandbox: "Sandbox") -> Response:
+def show(sandbox: Controlled) -> Response:
     world = sandbox.world
-    text = _template().render(
+    return html.page(
+        "page.html",
+        _HEADERS,
         now=rfc3339(world.now),
         clock=sandbox.clock.setting,
         profile="extended" if sandbox.extended else "documented",
         strict=sandbox.strict,
         sections=[*_world(sandbox), _switches(sandbox), _faults(sandbox), _requests(sandbox)],
     )
-    return Response(200, text.encode("utf-8", "replace"), "text/html; charset=utf-8", dict(_HEADERS))
 
 
-@cache
-def _template() -> Template:
-    source = resources.files("reconciler.sandbox").joinpath("page.html").read_text(encoding="utf-8")
-    return Environment(autoescape=True, trim_blocks=True).from_string(source)
-
-
-def _world(sandbox: "Sandbox") -> Iterable[Section]:
+def _world(sandbox: Controlled) -> Iterable[Section]:
     world = sandbox.world
 
     def section(name: str, titles: Sequence[str], cls: type[Any], cells: Any) -> Section:
@@ -146,7 +135,7 @@ def _app(app: App) -> Sequence[Any]:
     return app.id, app.org_slug, app.primary_region
 
 
-def _switches(sandbox: "Sandbox") -> Section:
+def _switches(sandbox: Controlled) -> Section:
     """Those that do not stand at their default."""
     moved = [
         Row((name, value, switches.default_of(switches.SWITCHES[name])))
@@ -156,7 +145,7 @@ def _switches(sandbox: "Sandbox") -> Section:
     return Section("Switches moved", ("name", "value", "default"), moved, len(moved))
 
 
-def _faults(sandbox: "Sandbox") -> Section:
+def _faults(sandbox: Controlled) -> Section:
     pending = sandbox.faults.pending
     rows = [
         Row(
@@ -173,7 +162,7 @@ def _faults(sandbox: "Sandbox") -> Section:
     return Section("Faults to come", ("action", "method", "path", "times", "probability"), rows, len(pending))
 
 
-def _requests(sandbox: "Sandbox") -> Section:
+def _requests(sandbox: Controlled) -> Section:
     """The newest first; those that changed the world are marked."""
     total, last = sandbox.database.tail(MOST_ROWS)
     rows = [

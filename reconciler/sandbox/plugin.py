@@ -126,6 +126,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def reconcile_sandbox(request: pytest.FixtureRequest) -> Iterator[RunningSandbox]:
     """A platform of this test's own. The mark of the same name says how it is started, the nearest first."""
+    from reconciler.core.errors import ReconcilerError
+    from reconciler.core.extras import require_extra
+
+    try:
+        require_extra("sandbox", f"the fixture {MARK}")
+    except ReconcilerError as missing:
+        pytest.fail(f"{missing}\n{missing.help}", pytrace=False)
     from reconciler.sandbox import serving
 
     options: dict[str, Any] = dict(_DEFAULTS)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from reconciler.core.errors import StoreError
-from reconciler.sandbox import control, provider
+from reconciler.sandbox import provider, registration
 from reconciler.sandbox.app import DEFAULT_REGION, PERSONAL, register, register_organization
 from reconciler.sandbox.clock import YEAR_ONE
 from reconciler.sandbox.cluster import Cluster
@@ -56,9 +56,9 @@ def plant(
             raise StoreError(listed(found, name))
     try:
         for body in apps:
-            control.register_app(world, body)
+            registration.register_app(world, body)
         for body in machines:
-            control.register_machine(world, body)
+            registration.register_machine(world, body)
     except Refusal as refusal:
         raise StoreError(f"the sandbox cannot hold this: {refusal.message}") from None
 
@@ -263,7 +263,7 @@ def _machine(world: World, item: MachineItem) -> None:
     held = [each.id for each in world.children(Volume, item.app) if each.attached_machine_id == body["id"]]
     if not set(named) <= set(held):
         body["volumes"] = list(dict.fromkeys([*held, *named]))
-    control.register_machine(world, body)
+    registration.register_machine(world, body)
     machine = world.find(Machine, body["id"])
     assert machine is not None
     machine.instance_id = item.instance_id or machine.instance_id
@@ -275,7 +275,7 @@ def _machine(world: World, item: MachineItem) -> None:
 
 
 def _provider(world: World, item: Mapping[str, Any]) -> None:
-    control.register_provider(world, _said(item))
+    registration.register_provider(world, _said(item))
 
 
 def _user(world: World, item: Mapping[str, Any]) -> None:

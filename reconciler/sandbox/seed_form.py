@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from reconciler.sandbox.clock import LATEST_S, YEAR_ONE
-from reconciler.sandbox.fields import NOT_BLANK
-from reconciler.sandbox.registration import NAME
+from reconciler.sandbox.fields import NAME, NOT_BLANK
 from reconciler.services.machines.wire.cluster import PLANS
 from reconciler.services.machines.wire.volume import LARGEST_GB
 from reconciler.services.wire import parse_time

@@ -1,11 +1,8 @@
 """The page where a person picks the user who signs in, and the one that says why there is none. No script."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import resources
 
-from jinja2 import Environment, Template
-
+from reconciler.sandbox import html
 from reconciler.sandbox.exchange import Response
 from reconciler.sandbox.provider import Provider, User
 
@@ -32,11 +29,4 @@ def show_error(problem: str) -> Response:
 
 
 def _page(status: int, **values: object) -> Response:
-    text = _template().render(**values)
-    return Response(status, text.encode("utf-8", "replace"), "text/html; charset=utf-8", dict(_HEADERS))
-
-
-@cache
-def _template() -> Template:
-    source = resources.files("reconciler.sandbox").joinpath("sign_in.html").read_text(encoding="utf-8")
-    return Environment(autoescape=True, trim_blocks=True).from_string(source)
+    return html.page("sign_in.html", _HEADERS, status, **values)

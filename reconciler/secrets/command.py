@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,11 +83,14 @@ class Programs:
             process.stdout.close()
 
 
-def side_by_side(jobs: Sequence[Callable[[Programs], T]]) -> list[T]:
-    """What `jobs` return, in their order. A signal meanwhile ends their programs before it does its work."""
+def side_by_side(jobs: Sequence[Callable[[Programs], T]], *, take_signals: bool = True) -> list[T]:
+    """What `jobs` return, in their order.
+
+    `take_signals`: a signal meanwhile ends their programs before it does its work.
+    """
     programs = Programs()
     with (
-        _stopping_at_signals(programs),
+        _stopping_at_signals(programs) if take_signals else nullcontext(),
         ThreadPoolExecutor(min(len(jobs), MOST_AT_A_TIME) or 1) as pool,
     ):
         try:

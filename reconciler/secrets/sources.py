@@ -43,9 +43,20 @@ class Allowed:
 
 
 class Sources:
-    """All sources of one project, for one run: what was decrypted, or came from a program, stays the same."""
+    """All sources of one project, for one run: what was decrypted, or came from a program, stays the same.
 
-    def __init__(self, root: Path, env: Mapping[str, str], allowed: Allowed | None = None) -> None:
+    `take_signals`: while programs run, signals end them first; False where signals belong to somebody else.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        env: Mapping[str, str],
+        allowed: Allowed | None = None,
+        *,
+        take_signals: bool = True,
+    ) -> None:
+        self._take_signals = take_signals
         self._root = root
         self._env = env
         self._allowed = allowed or Allowed()
@@ -91,7 +102,8 @@ class Sources:
             if ref.source == "age":
                 self._kept[ref] = _caught(partial(self._decrypted, ref))
         if run:
-            found = side_by_side([partial(self._ran, ref) for ref in run])
+            jobs = [partial(self._ran, ref) for ref in run]
+            found = side_by_side(jobs, take_signals=self._take_signals)
             self._kept |= zip(run, found, strict=True)
         return bool(run)
 

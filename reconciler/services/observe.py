@@ -66,8 +66,7 @@ async def _answer(services: Services, read: Read, clock: Clock) -> Observation:
         return Observation((), complete=False, at=clock.now(), problem=problem)
     except NotFound as missing:
         # Of a single object, "not found" is the answer; of a list, it says nothing about its objects.
-        single = read.shape in ("cluster", "volume", "machine", "extension")
-        return Observation((), complete=single, at=clock.now(), problem=missing.message)
+        return Observation((), complete=not read.shape.many, at=clock.now(), problem=missing.message)
     except Unauthorized as refused:
         if refused.status == 401 and services.of(read.service).service.essential:
             raise

@@ -1,40 +1,32 @@
-"""What each GET answers: from the raw body to a list of wire models."""
+"""From the raw body of an answer to its wire models."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
+from types import GenericAlias
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, create_model
 
-from reconciler.services.machines.wire.cluster import ClusterBackupList, ClusterList, ClusterReply
-from reconciler.services.machines.wire.machine import Machine, MachineWaited
-from reconciler.services.machines.wire.secret import SecretList
-from reconciler.services.machines.wire.volume import Snapshot, Volume
-from reconciler.services.providers.wire import Extension, ExtensionCosts
-
-_SHAPES: dict[str, tuple[Any, Callable[[Any], Sequence[Any]]]] = {
-    "cluster": (ClusterReply, lambda reply: [reply.data]),
-    "clusters": (ClusterList, lambda reply: reply.data),
-    "cluster_backups": (ClusterBackupList, lambda reply: reply.data),
-    "volume": (Volume, lambda volume: [volume]),
-    "volumes": (list[Volume], lambda volumes: volumes),
-    "snapshots": (list[Snapshot], lambda snapshots: snapshots),
-    "secrets": (SecretList, lambda reply: reply.secrets),
-    "machine": (Machine, lambda machine: [machine]),
-    "machines": (list[Machine], lambda machines: machines),
-    "machine_wait": (MachineWaited, lambda waited: [waited]),
-    "extension": (Extension, lambda extension: [extension]),
-    "extension_costs": (ExtensionCosts, lambda costs: [costs]),
-}
+from reconciler.services.wire import Shape, Wire
 
 
 @cache
-def _adapter(shape: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_SHAPES[shape][0])
+def _adapter(shape: Shape) -> TypeAdapter[Any]:
+    """Of the whole answer."""
+    held: Any = GenericAlias(list, shape.model) if shape.many else shape.model
+    fields: dict[str, Any] = {_field(shape): (held, ...)}
+    return TypeAdapter(create_model("Answer", __base__=Wire, **fields) if _field(shape) else held)
 
 
-def read_shape(shape: str, body: bytes) -> Sequence[Any]:
+def _field(shape: Shape) -> str:
+    """What of the answer holds the objects; "": all of it."""
+    return shape.model.many_at if shape.many else shape.model.one_at
+
+
+def read_shape(shape: Shape, body: bytes) -> Sequence[Any]:
     """The objects in `body`, one for single answers. Raises pydantic.ValidationError (a ValueError)."""
-    if shape == "machine_wait" and not body.strip():
-        body = b"{}"  # its status says it all
-    return _SHAPES[shape][1](_adapter(shape).validate_json(body))
+    if shape.model.may_be_empty and not body.strip():
+        body = b"{}"
+    answer = _adapter(shape).validate_json(body)
+    found = getattr(answer, _field(shape)) if _field(shape) else answer
+    return found if shape.many else [found]

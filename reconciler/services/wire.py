@@ -1,9 +1,13 @@
-"""What all wire models share: tolerance, and times of every precision."""
+"""What all wire models share: tolerance, how an answer holds them, and times of every precision."""
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 _TIME = re.compile(
     r"(?P<day>\d{4}-\d{2}-\d{2})[Tt ](?P<clock>\d{2}:\d{2}:\d{2})(?:[.,](?P<fraction>\d{1,9}))?"
@@ -12,12 +16,69 @@ _TIME = re.compile(
 
 
 class Wire(BaseModel):
+    """`shape`: the name by which saved plans and the journal call an answer of one such object, for models
+    that a `Read` asks for. Never change one. An answer of several is called so with an `s` behind it.
+
+    `one_at`, `many_at`: the field of the answer that holds the object, or the objects ("": the whole answer).
+    `may_be_empty`: an answer without a body is one without fields.
+    """
+
+    shape: ClassVar[str] = ""
+    one_at: ClassVar[str] = ""
+    many_at: ClassVar[str] = ""
+    may_be_empty: ClassVar[bool] = False
+
     model_config = ConfigDict(extra="allow", populate_by_name=True, coerce_numbers_to_str=True)
 
     @property
     def present(self) -> bool:
         """Whether the object still exists; an unknown state counts as existing."""
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the answer to a GET holds: one object of `model`, or `many`. As text: its lasting name."""
+
+    model: type[Wire]
+    many: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.model.shape}s" if self.many else self.model.shape
+
+    @classmethod
+    def named(cls, name: str) -> "Shape":
+        """The shape of that name among the models imported so far. Raises ValueError for any other name."""
+        for model in cls.models():
+            if name in (model.shape, f"{model.shape}s"):
+                return cls(model, many=name != model.shape)
+        raise ValueError(f"no answer has the shape `{name}`")
+
+    @staticmethod
+    def models() -> Iterator[type[Wire]]:
+        """The models imported so far that a `Read` may ask for."""
+        left = Wire.__subclasses__()
+        while left:
+            model = left.pop()
+            left += model.__subclasses__()
+            if "shape" in vars(model):
+                yield model
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """In JSON, its name."""
+        return core_schema.no_info_plain_validator_function(
+            lambda value: value if isinstance(value, cls) else cls.named(str(value)),
+            serialization=core_schema.to_string_ser_schema(),
+        )
+
+
+def one(model: type[Wire]) -> Shape:
+    return Shape(model)
+
+
+def many(model: type[Wire]) -> Shape:
+    return Shape(model, many=True)
 
 
 def parse_time(text: str | None) -> datetime | None:

@@ -14,7 +14,7 @@ from reconciler.state.store import Event, JournalEntry, State
 
 @dataclass(slots=True)
 class Ingestion:
-    """What to write (`applied` in order, then `notes`), and what is known once it is.
+    """What to write (`applied` in order, each into its scope; then `notes`), and what is known once it is.
 
     `done`: the lines that are then done with; `scopes`: those that the applied lines belong to.
     """
@@ -22,39 +22,39 @@ class Ingestion:
     records: dict[Address, StateRecord]
     view: View[JournalEntry]
     serials: dict[str, int]
-    applied: list[Kept] = field(default_factory=list)
+    applied: list[tuple[str, Kept]] = field(default_factory=list)
     notes: list[JournalEntry] = field(default_factory=list)
     done: list[Line] = field(default_factory=list)
     scopes: set[str] = field(default_factory=set)
 
 
 def ingest(content: Content, state: State, now: datetime, within: Collection[str] | None = None) -> Ingestion:
-    """Apply each line whose intents are open and whose records have not moved, if its scopes are `within`.
+    """Apply each line whose intents are open and whose records have not moved, if its scope is `within`.
 
     None: all. A line that no longer applies is done with; the object that it names and no record
     tracks gets a note.
     """
     opened = {(entry.run, entry.step, entry.attempt): entry for entry in state.open_intents}
     found = Ingestion(dict(state.records), View(opened), dict(state.serials))
-    late: list[Line] = []
+    late: list[tuple[str, Kept]] = []
     for line in content.lines:
-        if not _applies(line.kept, found):
-            late.append(line)
+        scope = _scope(line.kept, found)
+        if within is not None and scope not in within:
             continue
-        scopes = _scopes(line.kept, found)
-        if within is None or scopes <= set(within):
+        found.done.append(line)
+        if _applies(line.kept, found):
             _apply(line.kept, found)
-            found.applied.append(line.kept)
-            found.done.append(line)
-            found.scopes |= scopes
-    found.done += late
+            found.applied.append((scope, line.kept))
+            found.scopes.add(scope)
+        else:
+            late.append((scope, line.kept))
     found.notes += [
         JournalEntry("", Event.DECIDED, now, data={"dropped": f"a half-written outcome, {torn}"})
         for torn in content.torn
     ]
     if late:
         known = tracked(found.records.values())
-        found.notes += [note for line in late for note in _unclaimed(line.kept, known, now)]
+        found.notes += [note for scope, kept in late for note in _unclaimed(scope, kept, known, now)]
     return found
 
 
@@ -101,16 +101,16 @@ def _applies(kept: Kept, found: Ingestion) -> bool:
     )
 
 
-def _scopes(kept: Kept, found: Ingestion) -> set[str]:
-    """Of the records and intents that it is about; all that its lease covered, if those do not tell."""
+def _scope(kept: Kept, found: Ingestion) -> str:
+    """Of the records and intents that it is about; that of its lease, if those do not tell."""
     scopes = {record.scope for record, _ in kept.put}
     scopes |= {found.records[address].scope for address in kept.remove if address in found.records}
     scopes |= {
         found.view.open_intents[key].data["scope"]
         for key in _keys(kept.entries)
-        if "scope" in found.view.open_intents[key].data
+        if key in found.view.open_intents and "scope" in found.view.open_intents[key].data
     }
-    return scopes or set(kept.epochs)
+    return min(scopes or kept.epochs)  # there is one; an older program's lease named several
 
 
 def _apply(kept: Kept, found: Ingestion) -> None:
@@ -123,17 +123,16 @@ def _apply(kept: Kept, found: Ingestion) -> None:
         found.records[record.address] = replace(record, serial=found.serials[record.scope])
 
 
-def _unclaimed(kept: Kept, known: Collection[str], now: datetime) -> Iterator[JournalEntry]:
+def _unclaimed(scope: str, kept: Kept, known: Collection[str], now: datetime) -> Iterator[JournalEntry]:
     for entry in entries_of(kept):
         ids = [record.id for record, _ in kept.put if record.address == entry.address]
         for id in dict.fromkeys([*ids, entry.data.get("id")]):
             if id and id not in known:
                 because = "its outcome came after the call was settled otherwise"
-                data = {"unclaimed": id, "step": entry.step, "because": because}
+                data = {"unclaimed": id, "scope": scope, "step": entry.step, "because": because}
                 yield JournalEntry(entry.run, Event.DECIDED, now, entry.address, data=data)
 
 
 def _keys(entries: Sequence[EntryColumns]) -> Iterator[IntentKey]:
     for run, _, _, _, step, attempt, _ in entries:
-        if step:
-            yield run, step, attempt
+        yield run, step, attempt

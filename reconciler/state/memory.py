@@ -17,7 +17,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.rules import View
-from reconciler.state.store import JournalEntry, Lease, State, ends_too_soon, no_longer_ours
+from reconciler.state.store import JournalEntry, Lease, State, ends_too_soon, no_longer_ours, not_covered
 
 _POLL_S = 0.2  # how often a held lease is asked for again
 
@@ -44,7 +44,7 @@ class MemoryState:
     key: bytes = b""
     records: Mapping[Address, StateRecord] = field(default_factory=dict)
     view: View[JournalEntry] = field(default_factory=View)
-    journal: list[JournalEntry] = field(default_factory=list)
+    journal: dict[str, list[JournalEntry]] = field(default_factory=dict)
     serials: dict[str, int] = field(default_factory=dict)
     holdings: dict[str, _Holding] = field(default_factory=dict)
     version: int = 0
@@ -68,6 +68,7 @@ class MemoryStore:
             unclaimed=tuple(known.view.unclaimed.values()),
             serials=dict(known.serials),
             version=str(known.version),
+            platform=known.view.platform,
         ).of(scopes)
 
     async def fingerprint_key(self) -> bytes:
@@ -117,6 +118,7 @@ class MemoryStore:
         remove: Sequence[Address] = (),
     ) -> Sequence[StateRecord]:
         """As in `Store`. What it keeps went through JSON, so that nobody can change it from outside."""
+        scope = lease.scope
         entries = [_copied(entry) for entry in entries]
         bodies = [(record, encode_record(record).encode()) for record in put]
         await checkpoint()
@@ -125,21 +127,23 @@ class MemoryStore:
         for entry in entries:
             view = rules.after(view, rules.effect(entry), entry)
         for address in remove:
-            records.pop(address, None)
+            gone = records.pop(address, None)
+            if gone is not None and gone.scope != scope:
+                raise not_covered(gone.scope, address)
         stored = []
         for record, body in bodies:
-            if record.scope not in lease.epochs:
-                raise StoreError(f"the lease does not cover `{record.scope}`, the scope of {record.address}")
+            if record.scope != scope:
+                raise not_covered(record.scope, record.address)
             there = records.get(record.address)
             if record.serial != (there.serial if there is not None else 0):
                 raise StoreError(
                     f"the record of {record.address} has changed since it was read", help="run again"
                 )
-            serials[record.scope] = serials.get(record.scope, 0) + 1
-            stored.append(decode_record(record.address, serials[record.scope], body))
+            serials[scope] = serials.get(scope, 0) + 1
+            stored.append(decode_record(record.address, serials[scope], body))
             records[record.address] = stored[-1]
         self._state.view, self._state.records, self._state.serials = view, records, serials
-        self._state.journal += entries
+        self._state.journal.setdefault(scope, []).extend(entries)
         self._state.version += 1
         return tuple(stored)
 

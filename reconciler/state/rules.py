@@ -14,15 +14,18 @@ IntentKey = tuple[str, str, int]  # run, step, attempt
 # PENDING closes too: the call succeeded, and only its wait is not over.
 CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
 
+_DECISIONS = ("unclaimed", "claimed", "platform")
+
 Ref = TypeVar("Ref")
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one entry does. `plan`: the id of one that is run from now on.
+    """What one entry does.
 
-    `unclaimed`: the id of an object that no record tracks; `claimed`: of one about which a person has
-    decided. Of the two, `claimed` comes second.
+    `plan`: the id of one that is run from now on. `platform`: its address, from now on. `unclaimed`: the id
+    of an object that no record tracks; `claimed`: of one about which a person has decided. Of these two,
+    `claimed` comes second.
     """
 
     opens: IntentKey | None = None
@@ -30,6 +33,7 @@ class Effect:
     plan: str = ""
     unclaimed: str = ""
     claimed: str = ""
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class View(Generic[Ref]):
     open_intents: Mapping[IntentKey, Ref] = field(default_factory=dict)
     plans_run: frozenset[str] = frozenset()
     unclaimed: Mapping[str, Ref] = field(default_factory=dict)
+    platform: str = ""
 
 
 def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
@@ -58,6 +63,8 @@ def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
         view = replace(view, unclaimed=_without(view.unclaimed, effect.unclaimed) | {effect.unclaimed: entry})
     if effect.claimed:
         view = replace(view, unclaimed=_without(view.unclaimed, effect.claimed))
+    if effect.platform:
+        view = replace(view, platform=effect.platform)
     return view
 
 
@@ -93,7 +100,7 @@ def _effect(key: IntentKey, event: str, data: Callable[[], Mapping[str, Any]]) -
         return Effect(plan=data().get("plan") or "")
     if event == Event.DECIDED:
         decided = data()
-        return Effect(unclaimed=decided.get("unclaimed") or "", claimed=decided.get("claimed") or "")
+        return Effect(**{name: decided[name] for name in _DECISIONS if decided.get(name)})
     return Effect()
 
 

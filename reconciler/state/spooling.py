@@ -108,6 +108,9 @@ class Spooling:
         return self._lineage
 
     async def _take_in(self, lease: Lease) -> None:
+        """What is spooled for the lease's scopes, each commit into its own."""
+        if not lease.epochs:
+            return
         lineage = await self._known()
         async with self._busy:
             with ExitStack() as stack:
@@ -116,11 +119,12 @@ class Spooling:
                     return
                 state = await self.inner.load()
                 found = ingest.ingest(content, state, self._clock.now(), lease.epochs)
-                for kept in found.applied:
+                for scope, kept in found.applied:
                     put = [record for record, _ in kept.put]
-                    await self.inner.commit(lease, ingest.entries_of(kept), put, kept.remove)
-                if found.notes:
-                    await self.inner.commit(lease, found.notes)
+                    await self.inner.commit(lease.of(scope), ingest.entries_of(kept), put, kept.remove)
+                for note in found.notes:
+                    scope = note.data.get("scope", lease.scopes[0])
+                    await self.inner.commit(lease.of(scope), [note])
                 await self._in_thread(lambda: spool.free(self._place, content, found.done))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

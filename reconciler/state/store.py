@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -29,6 +29,7 @@ class Event(StrEnum):
     UNKNOWN = "step.unknown"
     SETTLED = "step.settled"
     PENDING = "step.pending"
+    RUN_OBSERVED = "run.observed"
     RUN_FINISHED = "run.finished"
     DECIDED = "decided"
 
@@ -38,9 +39,10 @@ class JournalEntry:
     """One line of the journal. `attempt` counts the intents of one step in one run, from 1.
 
     `data` is JSON without secret values. For an INTENT it holds the step as it will be sent, its
-    `scope` and the ids listed before (`baseline`); for RUN_STARTED the plan's id under `plan`. A
-    DECIDED entry may hold the id of an object that a call made and no record tracks under `unclaimed`,
-    and under `claimed` one about which a person has decided since.
+    `scope` and the ids listed before (`baseline`); for RUN_STARTED what `Run` says; for RUN_OBSERVED
+    answers that the run planned with. A DECIDED entry may hold the id of an object that a call made and
+    no record tracks under `unclaimed` (with its `scope`), and under `claimed` one about which a person
+    has decided since; and under `platform` the address of the platform that the state is about.
     """
 
     run: str
@@ -50,6 +52,32 @@ class JournalEntry:
     step: str = ""
     attempt: int = 1
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What RUN_STARTED says of a run. All but `plan` may be "": not known, or written by an older program.
+
+    `plan`: the id of the plan that runs; `resources`: the digest of the resources that it was made from.
+    `actor`: who runs it; `revision`: the git revision of the manifests; `reason`: why, in a person's words.
+    """
+
+    plan: str
+    resources: str = ""
+    actor: str = ""
+    revision: str = ""
+    reason: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        return {name: value for name, value in asdict(self).items() if value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Run":
+        """What is known of the run. Fields of a newer program are left out."""
+        return cls(**{each.name: str(data.get(each.name, "")) for each in fields(cls)})
+
+
+WHOLE_STATE = ""  # the scope of entries that concern no resource, such as who took the state over
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +95,22 @@ class Lease:
     @property
     def scopes(self) -> tuple[str, ...]:
         return tuple(sorted(self.epochs))
+
+    def of(self, scope: str) -> "Lease":
+        """The right to change one scope, as `Store.commit` wants it. Raises StoreError for another's."""
+        if scope not in self.epochs:
+            raise StoreError(f"the lease does not cover `{scope}`")
+        return replace(self, epochs={scope: self.epochs[scope]})
+
+    @property
+    def scope(self) -> str:
+        """The one scope. Raises ValueError for a lease of none or several."""
+        (scope,) = self.epochs
+        return scope
+
+
+def not_covered(scope: str, address: Address) -> StoreError:
+    return StoreError(f"the lease does not cover `{scope}`, the scope of {address}")
 
 
 def no_longer_ours(scope: str) -> StoreError:
@@ -95,6 +139,7 @@ class State:
     record tracks, because its outcome came after the call was settled otherwise.
     `elsewhere`: the ids of the records in scopes that were not asked for.
     `serials`: by scope, the highest serial that a record of it ever had.
+    `platform`: the address of the platform that this state is about; "" while none was recorded.
     `version`: two states of one store with the same version are equal.
     """
 
@@ -107,6 +152,7 @@ class State:
     elsewhere: Mapping[Address, str] = field(default_factory=dict)
     serials: Mapping[str, int] = field(default_factory=dict, compare=False)
     version: str = field(default="", compare=False)
+    platform: str = ""
 
     @property
     def ids(self) -> Mapping[Address, str]:
@@ -200,14 +246,15 @@ class Store(Protocol):
         put: Sequence[StateRecord] = (),
         remove: Sequence[Address] = (),
     ) -> Sequence[StateRecord]:
-        """Append `entries`, store `put` and drop `remove`, durably and all or nothing.
+        """Append `entries`, store `put` and drop `remove`, durably and all or nothing: all of one scope.
 
+        `lease` is that of this scope alone (`Lease.of`), so that no store has to change two at once.
         A put record's `serial` is the one it must replace (0: there must be none); the records
         come back with their new serials, which no record of their scope had before. A removed
         address may have no record. An address that is both removed and put is put last, with serial 0.
-        Raises StoreError, and stores nothing, when the lease is not current or does not cover
-        a put record's scope, when a serial has moved, or when an INTENT's attempt is open already; TypeError
-        or ValueError for data that is not JSON.
+        Raises StoreError, and stores nothing, when the lease is not current or a put or removed record
+        is of another scope, when a serial has moved, or when an INTENT's attempt is open already; TypeError
+        or ValueError for data that is not JSON or a lease of several scopes.
         """
         ...
 

@@ -12,7 +12,6 @@ from click.shell_completion import BashComplete
 
 from reconciler.cli import main
 from reconciler.cli.completion import ASKED
-from reconciler.pipeline import source_texts as sources
 from tests.cli.harness import cluster, environment, volume
 
 Run = Callable[..., tuple[int, str, str]]
@@ -26,7 +25,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "manifests").mkdir()
     (tmp_path / "reconcile.yaml").write_text("manifests: [manifests]\n")
-    sources._lines.cache_clear()
 
     def verb(*arguments: str) -> tuple[int, str, str]:
         code = main.run([*arguments])

@@ -44,7 +44,7 @@ def test_a_new_name_is_refused_and_the_entry_it_offers_makes_the_plan_empty(
     applied.write(textwrap.dedent(entry[0]), "manifests/moved.yaml")
     with sandbox.recording() as requests:
         plan = applied.run("plan", "--detailed-exitcode")
-        assert plan.out == "No changes: 1 resources are as declared.\n"
+        assert plan.out == "No changes: 1 resource is as declared.\n"
         assert (
             f"info[move-pending]: the record of Volume/{app}/data ({made['id']}) becomes that of" in plan.err
         )
@@ -131,7 +131,7 @@ def test_an_apply_of_a_move_alone_tells_its_plan_once(applied: Project, app: str
     applied.write(volume(app, "logs") + moved(f"Volume/{app}/files", f"Volume/{app}/logs"))
     plain = applied.run("apply", "--auto-approve")
     for ended in (saved, plain):
-        assert ended.out == "No changes: 1 resources are as declared.\n"
+        assert ended.out == "No changes: 1 resource is as declared.\n"
         assert ended.err.count("info[move-pending]") == 1
     assert addresses(applied) == [f"Volume/{app}/logs"]
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,23 @@ def test_ci_runs_the_commands_that_the_readme_gives_for_setting_up_and_testing()
     script = (ROOT / ".ci/run").read_text().splitlines()
     first, second = set_up_commands()
     assert first in script
-    assert script[-1] == second
+    (covered,) = re.findall(r"^covered=\((.*)\)$", "\n".join(script), re.MULTILINE)
+    assert all((ROOT / folder).is_dir() for folder in covered.split())
+    assert any(line.endswith('coverage run -m pytest -n0 "${covered[@]}"') for line in script)
+    assert script[-1] == f'{second} "${{covered[@]/#/--ignore=}}"'
+
+
+def test_the_changelog_has_a_section_for_this_version() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    sections = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections[:2] == ["Unreleased", settings["project"]["version"]]
+
+
+def test_the_quick_tier_names_what_exists() -> None:
+    """A path that does not would be left out without a word."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    paths = settings["tool"]["pytest"]["ini_options"]["testpaths"]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -46,8 +46,7 @@ def test_an_advised_command_gets_those_options_of_the_run_that_it_takes(
 
 def test_the_options_of_a_run_are_those_of_its_command_line() -> None:
     with click.Context(cli) as context:
-        context.meta["reconcile.env"] = "prod"
-        context.params |= {"state_url": "sqlite:of prod.db", "sandbox": True}
+        context.params |= {"env": "prod", "state_url": "sqlite:of prod.db", "sandbox": True}
         assert of_this_run() == RunOptions("prod", "sqlite:of prod.db", sandbox=True)
 
 

@@ -86,6 +86,7 @@ def test_what_may_be_a_secret_is_never_repeated(reconcile: Command, overlay: str
             assert "(not shown: it may hold a secret)" in told.err
 
 
+@pytest.mark.slow
 def test_a_plan_does_not_show_such_a_line_either(reconcile: Command) -> None:
     write_shop(reconcile, "Volume/shop/data: {spec: {size_gb: 10}}\n")
     reconcile("apply --sandbox --env prod --auto-approve manifests/volume.yaml")

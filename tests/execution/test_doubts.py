@@ -112,7 +112,7 @@ async def test_what_came_too_late_is_asked_about_before_it_is_made_again(
 
 
 async def told_of(stage: Stage, address: Address, data: Mapping[str, Any]) -> None:
-    lease = await stage.store.lease([], "the test")
+    lease = await stage.store.lease(["shop"], "the test")
     entry = JournalEntry("run", Event.DECIDED, stage.time.now(), address, data=data)
     await stage.store.commit(lease, [entry])
     await stage.store.release(lease)

@@ -11,7 +11,9 @@ from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import run_saved
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.machine import Machine
+from reconciler.services.machines.wire.machine import MachineWaited
 from reconciler.services.shapes import read_shape
+from reconciler.services.wire import one
 from tests.execution.stage import Stage, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +121,7 @@ async def test_a_wait_is_over_with_its_status_whatever_the_body_says(stage: Stag
 
 
 async def test_a_wait_may_be_answered_without_a_body() -> None:
-    (waited,) = read_shape("machine_wait", b"")
+    (waited,) = read_shape(one(MachineWaited), b"")
     assert waited.reached
 
 

@@ -17,6 +17,7 @@ from reconciler.pipeline.desired import read_manifests
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import find_settings
+from reconciler.pipeline.source_texts import SourceTexts
 from tests.drift.stage import Stage
 from tests.environments.case import load_prod
 from tests.importing.scene import Scene, cluster, volume, volumes
@@ -59,8 +60,8 @@ def of_repository(
             (folder / "manifests").mkdir()
             (folder / "manifests/data.yaml").write_text(VOLUME % "data", encoding="utf-8")
             prepare(folder)
-            found = find_settings(Path(), {})
-            read = read_manifests((), found, ref=ref, changed_since=changed_since)
+            found = find_settings(Path(), os.environ)
+            read = read_manifests((), found, SourceTexts(folder), ref=ref, changed_since=changed_since)
             id = git(folder, "rev-parse", "main")[:12]
         told = read.loaded.diagnostics
         return [replace(each, message=each.message.replace(id, "3c1f0e9a72bd")) for each in told]

@@ -10,6 +10,8 @@ from reconciler.manifests.reading.text import LONGEST_LINE, MOST_BYTES
 from reconciler.manifests.validation.problems import MOST_PROBLEMS as MOST_SHOWN
 from tests.manifests.conftest import LoadFiles, codes, volume
 
+pytestmark = pytest.mark.slow  # files as large as the limits let them be
+
 Refusal = tuple[str, int, int]  # code, line, column
 
 

@@ -23,14 +23,14 @@ from tests.planning.plans import only_step, plan_of
 )
 def test_a_lost_reply_is_settled_as_the_call_allows(case: str, if_unknown: str) -> None:
     step = only_step(case)
-    assert step.if_unknown == if_unknown
+    assert step.recovery.how == if_unknown
     assert (step.find is not None) == (if_unknown == "find")
 
 
 def test_a_create_without_an_id_in_its_reply_is_noticed() -> None:
-    assert only_step("kinds/volume/create_with_only_a_name").id_path == "id"
-    assert only_step("kinds/cluster/create_with_the_required_fields").id_path == "data.id"
-    assert only_step("kinds/cluster/restore_a_backup_by_id").id_path == "data.id"
+    assert only_step("kinds/volume/create_with_only_a_name").effect.id_path == "id"
+    assert only_step("kinds/cluster/create_with_the_required_fields").effect.id_path == "data.id"
+    assert only_step("kinds/cluster/restore_a_backup_by_id").effect.id_path == "data.id"
 
 
 def test_a_lost_volume_is_looked_for_by_name_and_region_among_the_unattached() -> None:
@@ -56,10 +56,10 @@ def test_only_deletes_remove_records_and_take_a_missing_object_for_done() -> Non
         "kinds/volume/grow_and_change_retention",
     ):
         for step in plan_of(case).steps:
-            assert step.removes == (step.call.method == "DELETE")
-            assert ("not_found" in step.accepts) == step.removes
+            assert step.effect.removes == (step.call.method == "DELETE")
+            assert ("not_found" in step.effect.accepts) == step.effect.removes
 
 
 def test_a_snapshot_that_is_running_already_is_accepted() -> None:
     step = only_step("kinds/retention/the_snapshot_objective_is_missed")
-    assert step.accepts == ("snapshot_scheduled",)
+    assert step.effect.accepts == ("snapshot_scheduled",)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from reconciler.core.model import Address, Lifecycle, Reference, Resource
 from reconciler.core.steps import Call, Find, Read, Step
 from reconciler.planning.order import order_steps, referenced_first
+from reconciler.services.machines.wire.volume import Volume
+from reconciler.services.wire import many
 
 Groups = list[list[Step]]
 References = dict[Address, list[Address]]
@@ -61,9 +63,11 @@ def test_a_resource_follows_all_steps_of_what_it_refers_to(plan: tuple[Groups, R
 
 
 def create(number: int, name: str) -> list[Step]:
-    find = Find(Read("/v1/apps/shop/volumes", "volumes"), {"name": name})
+    find = Find(Read("/v1/apps/shop/volumes", many(Volume)), {"name": name})
     return [
-        Step(f"{address(number)}#create", address(number), Call("POST", "/v1/apps/shop/volumes"), find=find)
+        Step(
+            f"{address(number)}#create", address(number), Call("POST", "/v1/apps/shop/volumes"), recovery=find
+        )
     ]
 
 

@@ -52,11 +52,41 @@ def test_a_plan_of_the_format_without_addresses_of_providers_is_refused() -> Non
     assert "reconcile plan --out" in refused.value.help
 
 
+def _flat(plan: Any) -> Any:
+    """The plan as earlier versions wrote it: all that a step means stood side by side."""
+    return {**plan, "steps": [_flat_step(step) for step in plan["steps"]]}
+
+
+def _flat_step(step: Any) -> Any:
+    guard, recovery, effect = step.pop("guard") or {}, step.pop("recovery"), step.pop("effect")
+    how, own_id = recovery.pop("how"), recovery.pop("own_id", "")
+    return {
+        **step,
+        **effect,
+        "if_owed": guard.get("addresses", []),
+        "settles": guard.get("settles", False),
+        "unless_recorded": guard.get("field", ""),
+        "already": guard.get("wait"),
+        "if_unknown": how,
+        "find": recovery if how == "find" else None,
+        "own_id": own_id,
+    }
+
+
+@pytest.mark.parametrize("case", RICH)
+def test_a_plan_of_the_format_without_groups_is_read(case: str) -> None:
+    plan = plan_of(case)
+    before = _flat(json.loads(dump_plan(plan))["plan"])
+    assert not any("effect" in step for step in before["steps"])
+    former = {"format": "reconciler-plan-3", "digest": sha256(to_json(before)).hexdigest(), "plan": before}
+    assert load_plan(json.dumps(former).encode()) == plan
+
+
 def test_a_plan_of_the_format_with_fewer_secret_sources_is_read() -> None:
     plan = plan_of(RICH[0])
     text = json.dumps(json.loads(dump_plan(plan))["plan"])
     assert ", 0]}" in text
-    before = json.loads(text.replace(", 0]}", "]}"))  # secrets had no time of their own
+    before = _flat(json.loads(text.replace(", 0]}", "]}")))  # secrets had no time of their own
     former = {"format": "reconciler-plan-2", "digest": sha256(to_json(before)).hexdigest(), "plan": before}
     assert load_plan(json.dumps(former).encode()) == plan
 
@@ -80,7 +110,7 @@ def _as_earlier_versions_wrote_it(value: Any) -> Any:
 )
 def test_a_plan_that_does_not_say_what_is_sensitive_is_read_by_its_paths(case: str) -> None:
     plan = plan_of(case)
-    before = _as_earlier_versions_wrote_it(json.loads(dump_plan(plan))["plan"])
+    before = _flat(_as_earlier_versions_wrote_it(json.loads(dump_plan(plan))["plan"]))
     former = {"format": "reconciler-plan-3", "digest": sha256(to_json(before)).hexdigest(), "plan": before}
     assert load_plan(json.dumps(former).encode()) == plan
 
@@ -89,11 +119,12 @@ def test_a_line_that_an_earlier_version_hid_stays_hidden() -> None:
     plan = plan_of("kinds/secret/programs_that_the_settings_do_not_name_warn")
     assert plan.diagnostics
     assert all(problem.hidden for problem in plan.diagnostics)
-    before = json.loads(dump_plan(plan))["plan"]
+    document = json.loads(dump_plan(plan))
+    before = document["plan"]
     for problem in before["diagnostics"]:
         problem["hide_source"], problem["span"][4] = True, False
-    former = {"format": "reconciler-plan-3", "digest": sha256(to_json(before)).hexdigest(), "plan": before}
-    assert load_plan(json.dumps(former).encode()) == plan
+    document["digest"] = sha256(to_json(before)).hexdigest()
+    assert load_plan(json.dumps(document).encode()) == plan
 
 
 def test_the_addresses_of_providers_come_back() -> None:

@@ -185,7 +185,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a lost create is sent again without settling it",
         EXECUTOR,
-        '        if step.if_unknown == "repeat":\n            await',
+        "        if isinstance(step.recovery, Repeat):\n            await",
         "        if True:\n            await",
     ),
     _mutant(
@@ -376,7 +376,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "one restart is done for one of its volumes only",
         RECORDER,
-        "put = self._settled(put[0], step.if_owed)",
+        "put = self._settled(put[0], step.if_owed.addresses)",
         "put = self._settled(put[0], ())",
     ),
     _mutant(
@@ -431,8 +431,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an inferred object may be deleted",
         DECIDE,
-        "    if record.inferred:\n        problem",
-        "    if False:\n        problem",
+        "    if record.inferred:\n        adopt",
+        "    if False:\n        adopt",
     ),
     _mutant(
         "what is missing is made again",

@@ -287,14 +287,15 @@ async def sound_state(folder: Path) -> tuple[Path, State]:
     """A state with some of everything, compact, and with a backup."""
     path = folder / "state.db"
     _, store = opened(path, backups=True)
-    lease = await store.lease([SCOPE, "blog"], "holder")
+    both = await store.lease([SCOPE, "blog"], "holder")
+    lease = both.of(SCOPE)
     await store.commit(lease, [JournalEntry("r1", Event.RUN_STARTED, NOON, data={"plan": "plan-1"})])
     for number in range(8):
         await store.commit(lease, [entry(Event.INTENT, f"s{number}")])
         await store.commit(lease, [entry(Event.DONE, f"s{number}")], [record(volume(f"s{number}"))])
     stray = JournalEntry("r1", Event.DECIDED, NOON, volume("s9"), data={"unclaimed": "vol_stray"})
     await store.commit(lease, [stray, entry(Event.INTENT, "open", baseline=["vol_1"])])
-    await store.release(lease)
+    await store.release(both)
     await store.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("VACUUM")

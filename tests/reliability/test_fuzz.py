@@ -23,6 +23,7 @@ from reconciler.pipeline.project import Project
 from reconciler.services import client, outcome
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
+from reconciler.services.wire import Shape
 from tests.reliability.fuzz import campaign, manifests
 from tests.reliability.fuzz.campaign import Report, run
 from tests.reliability.fuzz.mutation import Files
@@ -215,7 +216,7 @@ def _sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def _unreadable_means_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     honest: Any = vars(client)["read_shape"]
 
-    def read(shape: str, body: bytes) -> Any:
+    def read(shape: Shape, body: bytes) -> Any:
         try:
             return honest(shape, body)
         except ValueError:

@@ -4,8 +4,19 @@ from datetime import UTC, datetime
 
 from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Span, error, warning
-from reconciler.core.model import SENSITIVE, Action, Address, Change, Effect, FieldChange, Impact, Owed
+from reconciler.core.model import (
+    SENSITIVE,
+    Action,
+    Address,
+    Change,
+    Effect,
+    FieldChange,
+    Impact,
+    Lifecycle,
+    Owed,
+)
 from reconciler.core.steps import (
+    Binding,
     Call,
     Condition,
     OutputRef,
@@ -15,9 +26,14 @@ from reconciler.core.steps import (
     Result,
     SecretRef,
     Step,
+    StepEffect,
     Template,
     Wait,
 )
+from reconciler.moves.compare import LEFT
+from reconciler.services.machines.wire.cluster import Cluster
+from reconciler.services.machines.wire.volume import Volume
+from reconciler.services.wire import one
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -66,6 +82,15 @@ CHANGES = (
     ),
     Change(volume("gone"), Action.FORGET, reason="the platform shows it as destroyed", id="vol_8"),
     Change(volume("kept"), Action.RETAIN, reason="left the manifests; kept on the platform", id="vol_7"),
+    Change(volume("kept-for-long"), Action.RETAIN, reason="left the manifests; kept on the platform"),
+    Change(
+        volume("to-delete-by-hand"),
+        Action.RETAIN,
+        reason="the platform API documents no delete: delete it by hand, then run "
+        "`reconcile state forget Volume/shop/to-delete-by-hand`",
+        id="vol_5",
+        advice=(command("state", "forget", volume("to-delete-by-hand")),),
+    ),
     Change(
         volume("shrunk"),
         Action.REFUSED,
@@ -86,7 +111,7 @@ STEPS = (
         ORDERS,
         Call("POST", "/v1/postgres", {"org_slug": "acme", "plan": "basic", "name": "orders"}),
         wait=Wait(
-            Read(Template(("/v1/postgres/", OutputRef(str(ORDERS), "id"))), "cluster"),
+            Read(Template(("/v1/postgres/", OutputRef(str(ORDERS), "id"))), one(Cluster)),
             Condition("status", any_of=("ready",), fails=("failed",)),
             1800,
         ),
@@ -105,8 +130,8 @@ STEPS = (
         f"{volume('data', 1)}#extend",
         volume("data", 1),
         Call("PUT", "/v1/apps/shop/volumes/vol_1/extend", {"size_gb": 20}),
-        owes=RESTART,
-        wait=Wait(Read("/v1/apps/shop/volumes/vol_1", "volume"), Condition("size_gb", at_least=20), 600),
+        effect=StepEffect(owes=RESTART),
+        wait=Wait(Read("/v1/apps/shop/volumes/vol_1", one(Volume)), Condition("size_gb", at_least=20), 600),
     ),
     Step(
         f"{KEY}#set",
@@ -138,7 +163,8 @@ DIAGNOSTICS = (
     warning("note", "something without a place"),
 )
 
-PLAN = Plan("plan-1", "lineage-1", NOW, CHANGES, STEPS, (), (), OWED, DIAGNOSTICS, unchanged=4)
+LEFT_NOW = Binding(volume("kept"), "shop", Lifecycle(), "main.yaml", applied={LEFT: True})
+PLAN = Plan("plan-1", "lineage-1", NOW, CHANGES, STEPS, (), (LEFT_NOW,), OWED, DIAGNOSTICS, unchanged=4)
 DRIFT = Plan(
     "plan-3",
     "lineage-1",

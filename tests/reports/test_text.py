@@ -8,7 +8,7 @@ import pytest
 from reconciler.core.diagnostics import error, warning
 from reconciler.core.model import Action
 from reconciler.reports.formats.text import render_drift, render_plan, render_results
-from tests.reports.plans import DRIFT, EMPTY, OWED, PLAN, RESULTS
+from tests.reports.plans import CHANGES, DRIFT, EMPTY, OWED, PLAN, RESULTS, volume
 
 HERE = Path(__file__).parent
 
@@ -61,5 +61,33 @@ def test_a_report_ends_with_one_newline_and_no_line_with_a_space(text: str) -> N
 
 
 def test_every_address_of_a_plan_is_shown_uncut() -> None:
-    text = render_plan(PLAN)
+    text = render_plan(PLAN, unchanged=())
     assert [str(change.address) for change in PLAN.changes if str(change.address) not in text] == []
+
+
+def test_what_left_the_manifests_before_is_counted_until_somebody_asks() -> None:
+    text = render_plan(PLAN)
+    assert "kept-for-long" not in text
+    assert text.endswith("2 retained, 1 refused; 4 unchanged, 1 retained as before.\n")
+    asked = render_plan(PLAN, unchanged=(volume("same"),))
+    assert "  o Volume/shop/kept-for-long: retained  # left the manifests; kept on the platform\n" in asked
+    assert "    Volume/shop/same: unchanged\n" in asked
+    assert asked.splitlines()[-1] == text.splitlines()[-1]
+
+
+def test_what_leaves_the_manifests_now_and_what_waits_for_a_person_is_named() -> None:
+    text = render_plan(PLAN)
+    assert "  o Volume/shop/kept (vol_7): retained" in text
+    assert "`reconcile state forget Volume/shop/to-delete-by-hand`" in text
+
+
+def test_a_plan_that_only_retains_as_before_is_one_line() -> None:
+    before = tuple(change for change in CHANGES if change.address == volume("kept-for-long"))
+    assert len(before) == 1
+    assert render_plan(replace(EMPTY, changes=before)) == (
+        "No changes: 3 resources are as declared, 1 retained as before.\n"
+    )
+
+
+def test_one_resource_is_no_plural() -> None:
+    assert render_plan(replace(EMPTY, unchanged=1)) == "No changes: 1 resource is as declared.\n"

@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.services.machines.wire.machine import Machine
 from reconciler.services.shapes import read_shape
+from reconciler.services.wire import many, one
 from tests.sandbox.platform import Platform
 
 MACHINES = "/v1/apps/shop/machines"
@@ -156,17 +157,17 @@ def test_only_the_documented_operations_exist_in_the_documented_profile() -> Non
 
 def test_the_clients_shapes_read_what_is_answered(platform: Platform) -> None:
     register(platform, schedule="daily")
-    (one,) = read_shape("machine", platform.call("GET", f"{MACHINES}/m1").body)
-    (listed,) = read_shape("machines", platform.call("GET", MACHINES).body)
-    assert one == listed
-    assert (one.id, one.state, one.present) == ("m1", "started", True)
-    assert (one.config.guest.memory_mb, one.config.schedule, one.config.mounts) == (256, "daily", [])
+    (single,) = read_shape(one(Machine), platform.call("GET", f"{MACHINES}/m1").body)
+    (listed,) = read_shape(many(Machine), platform.call("GET", MACHINES).body)
+    assert single == listed
+    assert (single.id, single.state, single.present) == ("m1", "started", True)
+    assert (single.config.guest.memory_mb, single.config.schedule, single.config.mounts) == (256, "daily", [])
 
 
 def test_the_clients_shape_tolerates_what_is_missing_and_what_is_new() -> None:
-    (machine,) = read_shape("machine", b'{"id": "m1", "state": "hibernating", "config": {"guest": null}}')
+    (machine,) = read_shape(one(Machine), b'{"id": "m1", "state": "hibernating", "config": {"guest": null}}')
     assert (machine.state, machine.present, machine.config.guest) == ("hibernating", True, None)
-    (gone,) = read_shape("machines", b'[{"id": "m1", "state": "destroyed", "incomplete": {}}]')
+    (gone,) = read_shape(many(Machine), b'[{"id": "m1", "state": "destroyed", "incomplete": {}}]')
     assert not gone.present
 
 

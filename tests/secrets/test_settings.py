@@ -1,5 +1,6 @@
 """What reconcile.yaml says of secrets."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,7 @@ def test_no_program_gets_a_variable_that_holds_a_secret_of_ours(
     for name in (*own, "VAULT_TOKEN"):
         monkeypatch.setenv(name, "hunter2")
     (tmp_path / "reconcile.yaml").write_text(OWN)
-    found = find_settings(tmp_path, {}, environment)
+    found = find_settings(tmp_path, os.environ, environment)
     got = secret_sources(found).value(SecretRef("exec", parts=("env",)), lambda ref: None).reveal()
     assert [line for line in got.splitlines() if line.endswith("=hunter2")] == ["VAULT_TOKEN=hunter2"]
 

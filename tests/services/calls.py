@@ -8,7 +8,10 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.steps import Call, Read
 from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
+from reconciler.services.machines.wire.cluster import Cluster
+from reconciler.services.machines.wire.volume import Snapshot, Volume
 from reconciler.services.transport import Transport
+from reconciler.services.wire import many, one
 
 CASSETTES = Path(__file__).parents[2] / "cassettes"
 
@@ -40,7 +43,7 @@ _VOLUME = {"name": "logs", "region": "ams", "size_gb": 5, "snapshot_retention": 
 
 CALLS: Mapping[str, Callable[[Client], Awaitable[Any]]] = {
     "cluster_create": lambda api: api.send(Call("POST", "/v1/postgres", _CLUSTER), id_path="data.id"),
-    "cluster_get": lambda api: api.read(Read("/v1/postgres/cluster1recorded", "cluster")),
+    "cluster_get": lambda api: api.read(Read("/v1/postgres/cluster1recorded", one(Cluster))),
     "cluster_restore": lambda api: api.send(
         Call(
             "POST",
@@ -49,10 +52,10 @@ CALLS: Mapping[str, Callable[[Client], Awaitable[Any]]] = {
         ),
         id_path="data.id",
     ),
-    "volume_list": lambda api: api.read(Read(_VOLUMES, "volumes")),
-    "volume_list_without_app": lambda api: api.read(Read("/v1/apps/nowhere/volumes", "volumes")),
+    "volume_list": lambda api: api.read(Read(_VOLUMES, many(Volume))),
+    "volume_list_without_app": lambda api: api.read(Read("/v1/apps/nowhere/volumes", many(Volume))),
     "volume_create": lambda api: api.send(Call("POST", _VOLUMES, _VOLUME), id_path="id"),
-    "volume_get": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded", "volume")),
+    "volume_get": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded", one(Volume))),
     "volume_update": lambda api: api.send(
         Call("PUT", f"{_VOLUMES}/vol_recorded", {"snapshot_retention": 30}), id_path="id"
     ),
@@ -63,7 +66,7 @@ CALLS: Mapping[str, Callable[[Client], Awaitable[Any]]] = {
     "volume_delete_refused": lambda api: api.send(
         Call("DELETE", f"{_VOLUMES}/vol_attached", None), id_path="id", accepts=("not_found", "gone")
     ),
-    "snapshot_list": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded/snapshots", "snapshots")),
+    "snapshot_list": lambda api: api.read(Read(f"{_VOLUMES}/vol_recorded/snapshots", many(Snapshot))),
     "snapshot_create": lambda api: api.send(
         Call("POST", f"{_VOLUMES}/vol_recorded/snapshots", None), id_path="Msg.backup.graph_id"
     ),

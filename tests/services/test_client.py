@@ -21,9 +21,12 @@ from reconciler.core.errors import (
     Unreadable,
 )
 from reconciler.core.steps import Call, Method, Read
+from reconciler.services.machines.wire.cluster import Cluster
+from reconciler.services.machines.wire.secret import Secret
+from reconciler.services.machines.wire.volume import Snapshot, Volume
 from reconciler.services.outcome import Verdict
 from reconciler.services.transport import Answer
-from reconciler.services.wire import parse_time
+from reconciler.services.wire import many, parse_time
 from tests.services.script import START, Script, platform, reply
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +46,7 @@ def pauses(script: Script) -> list[float]:
 
 async def test_a_read_gives_the_objects_and_the_platforms_own_time() -> None:
     client, script = platform(reply('[{"id": "vol_1", "size_gb": 10}]', date="Tue, 02 Jan 2024 03:04:05 GMT"))
-    seen = await client.read(Read(VOLUMES, "volumes"))
+    seen = await client.read(Read(VOLUMES, many(Volume)))
     assert [(volume.id, volume.size_gb) for volume in seen.objects] == [("vol_1", 10)]
     assert seen.complete
     assert seen.at == datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -58,12 +61,12 @@ async def test_a_read_gives_the_objects_and_the_platforms_own_time() -> None:
 @pytest.mark.parametrize("date", ["", "yesterday", "Tue, 99 Jan 2024 03:04:05 GMT"])
 async def test_without_a_readable_date_our_own_clock_tells_the_time(date: str) -> None:
     client, _ = platform(reply("[]", date=date))
-    assert (await client.read(Read(VOLUMES, "volumes"))).at == START
+    assert (await client.read(Read(VOLUMES, many(Volume)))).at == START
 
 
 async def test_unknown_fields_are_kept_and_missing_ones_are_told_from_null() -> None:
     client, _ = platform(reply('[{"id": "v", "host_status": "ok", "zone": null, "state": "brand_new"}]'))
-    volume = (await client.read(Read(VOLUMES, "volumes"))).objects[0]
+    volume = (await client.read(Read(VOLUMES, many(Volume)))).objects[0]
     assert volume.host_status == "ok"
     assert volume.state == "brand_new"
     assert "zone" in volume.model_fields_set
@@ -83,7 +86,7 @@ async def test_unknown_fields_are_kept_and_missing_ones_are_told_from_null() -> 
 )
 async def test_times_of_every_precision_are_read(text: str, moment: datetime | None) -> None:
     client, _ = platform(reply(json.dumps([{"id": "vs_1", "created_at": text}])))
-    snapshot = (await client.read(Read(f"{VOLUMES}/vol_1/snapshots", "snapshots"))).objects[0]
+    snapshot = (await client.read(Read(f"{VOLUMES}/vol_1/snapshots", many(Snapshot)))).objects[0]
     assert parse_time(snapshot.created_at) == moment
 
 
@@ -107,7 +110,7 @@ async def test_an_answer_that_is_not_the_documented_one_is_unreadable_and_never_
 ) -> None:
     client, script = platform(answer)
     with pytest.raises(Unreadable) as caught:
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert (caught.value.path, caught.value.status) == (VOLUMES, answer.status)
     assert len(script.sent) == 1
 
@@ -115,7 +118,7 @@ async def test_an_answer_that_is_not_the_documented_one_is_unreadable_and_never_
 async def test_an_unreadable_answer_is_located_and_not_quoted() -> None:
     client, _ = platform(reply('[{"id": "a"}, {"id": {"secret": "hunter2"}}]', x_request_id="r1"))
     with pytest.raises(Unreadable, match=r"`1\.id`: string_type") as caught:
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert caught.value.request_id == "r1"
     assert caught.value.__cause__ is None
     assert VALUE not in str(caught.value)
@@ -140,7 +143,7 @@ async def test_each_refusal_of_a_read_has_its_class_and_is_not_retried(
 ) -> None:
     client, script = platform(answer)
     with pytest.raises(error) as caught:
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert type(caught.value) is error
     assert caught.value.status == answer.status
     assert len(script.sent) == 1
@@ -149,7 +152,7 @@ async def test_each_refusal_of_a_read_has_its_class_and_is_not_retried(
 async def test_a_failed_read_names_path_status_request_and_the_platforms_words() -> None:
     client, _ = platform(reply('{"error": "unauthorized"}', 403, x_request_id="r1"))
     with pytest.raises(Unauthorized) as caught:
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert caught.value.message == "GET /v1/apps/shop/volumes was answered 403: unauthorized"
     assert (caught.value.path, caught.value.request_id) == (VOLUMES, "r1")
 
@@ -162,7 +165,7 @@ async def test_a_failed_read_names_path_status_request_and_the_platforms_words()
 )
 async def test_a_read_is_retried_after_trouble_that_may_pass(trouble: Answer | Exception) -> None:
     client, script = platform(trouble, trouble, reply("[]"))
-    assert (await client.read(Read(VOLUMES, "volumes"))).objects == []
+    assert (await client.read(Read(VOLUMES, many(Volume)))).objects == []
     assert pauses(script) == [0.5, 1.0]
 
 
@@ -180,21 +183,21 @@ async def test_a_read_is_retried_after_trouble_that_may_pass(trouble: Answer | E
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_read_waits_as_long_as_the_platform_asks(status: int, asked: str, pause_s: float) -> None:
     client, script = platform(reply("", status, retry_after=asked), reply("[]"))
-    await client.read(Read(VOLUMES, "volumes"))
+    await client.read(Read(VOLUMES, many(Volume)))
     assert pauses(script) == [pause_s]
 
 
 async def test_a_moment_to_wait_for_is_measured_by_the_platforms_own_clock() -> None:
     date, later = "Mon, 01 Jan 2024 00:00:00 GMT", "Mon, 01 Jan 2024 00:00:04 GMT"
     client, script = platform(reply("", 429, retry_after=later, date=date), reply("[]"))
-    await client.read(Read(VOLUMES, "volumes"))
+    await client.read(Read(VOLUMES, many(Volume)))
     assert pauses(script) == [4.0]
 
 
 async def test_a_read_gives_up_at_once_when_asked_to_wait_longer_than_its_budget() -> None:
     client, script = platform(reply("", 429, retry_after="60"))
     with pytest.raises(PlatformError) as caught:
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert (caught.value.status, len(script.sent)) == (429, 1)
     assert caught.value.help == "the platform asks to wait: retry-after 60"
 
@@ -202,7 +205,7 @@ async def test_a_read_gives_up_at_once_when_asked_to_wait_longer_than_its_budget
 async def test_a_read_gives_up_within_20_seconds() -> None:
     client, script = platform(reply('{"error": "down"}', 503), takes_s=1)
     with pytest.raises(PlatformError, match="answered 503: down"):
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert len(script.sent) > 3
     assert script.clock.elapsed_s <= 20
 
@@ -210,7 +213,7 @@ async def test_a_read_gives_up_within_20_seconds() -> None:
 async def test_a_hung_connection_leaves_time_for_a_second_attempt() -> None:
     client, script = platform(Lost("no complete answer within 10 s"), takes_s=10)
     with pytest.raises(PlatformError, match="got no answer: no complete answer") as caught:
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert (caught.value.status, caught.value.path) == (0, VOLUMES)
     assert [sent.deadline_s for sent in script.sent] == [10.0, 9.5]
 
@@ -255,7 +258,7 @@ async def test_a_mutation_is_never_sent_twice(step: Answer | Exception, kind: Ve
 
 async def test_in_read_only_mode_nothing_but_get_is_sent() -> None:
     client, script = platform(reply("[]"), read_only=True)
-    await client.read(Read(VOLUMES, "volumes"))
+    await client.read(Read(VOLUMES, many(Volume)))
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         with pytest.raises(Refused, match="only reads"):
             await client.send(Call(method, VOLUMES, None), id_path=None)
@@ -297,13 +300,13 @@ async def test_an_unsafe_path_is_refused_before_anything_is_sent(path: str) -> N
         with pytest.raises(Refused, match="not a path"):
             await client.send(Call(method, path, None), id_path=None)
     with pytest.raises(Refused, match="not a path"):
-        await client.read(Read(path, "volumes"))
+        await client.read(Read(path, many(Volume)))
     assert script.sent == []
 
 
 async def test_only_a_get_may_carry_a_query() -> None:
     client, script = platform(reply('{"data": []}'))
-    await client.read(Read("/v1/postgres?org_slug=my%20org&include_deleted=true", "clusters"))
+    await client.read(Read("/v1/postgres?org_slug=my%20org&include_deleted=true", many(Cluster)))
     assert script.sent[0].url.endswith("/v1/postgres?org_slug=my%20org&include_deleted=true")
     with pytest.raises(Refused):
         await client.send(Call("DELETE", "/v1/postgres/c1?force=true", None), id_path=None)
@@ -322,7 +325,7 @@ async def test_ordinary_names_pass_as_they_are(path: str) -> None:
 async def test_a_token_that_cannot_stand_in_a_header_is_refused_without_being_shown(token: str) -> None:
     client, script = platform(reply("[]"), token=token)
     with pytest.raises(ReconcilerError, match="token is empty, or holds") as caught:
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert not token or token not in caught.value.message + caught.value.help
     assert script.sent == []
 
@@ -401,7 +404,7 @@ async def test_a_refused_removal_of_a_secret_shows_the_platforms_words() -> None
 async def test_a_list_of_secrets_is_read_without_values() -> None:
     body = {"secrets": [{"name": "A", "digest": "d", "value": VALUE}], "value": VALUE}
     client, _ = platform(reply(json.dumps(body)))
-    seen = await client.read(Read("/v1/apps/shop/secrets", "secrets", sensitive=True))
+    seen = await client.read(Read("/v1/apps/shop/secrets", many(Secret), sensitive=True))
     assert [secret.model_dump(exclude_none=True) for secret in seen.objects] == [{"name": "A", "digest": "d"}]
 
 
@@ -414,7 +417,7 @@ async def test_an_app_called_secrets_is_an_ordinary_app() -> None:
 async def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
     client, script = platform(TooLarge("the answer is larger than 10485760 bytes"))
     with pytest.raises(PlatformError, match="larger than"):
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert len(script.sent) == 1
 
 
@@ -490,7 +493,7 @@ async def test_a_request_is_logged_with_neither_body_nor_token() -> None:
 async def test_nothing_is_logged_unless_somebody_listens() -> None:
     client, _ = platform(reply("[]"))
     with structlog.testing.capture_logs() as logs:
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert logs == []
 
 
@@ -498,7 +501,7 @@ async def test_nothing_is_logged_unless_somebody_listens() -> None:
 async def test_a_failed_read_of_secrets_does_not_show_the_platforms_words(status: int) -> None:
     client, _ = platform(reply(json.dumps({"error": f"bad value {VALUE}", "status": VALUE}), status))
     with pytest.raises(PlatformError) as caught:
-        await client.read(Read("/v1/apps/shop/secrets", "secrets", sensitive=True))
+        await client.read(Read("/v1/apps/shop/secrets", many(Secret), sensitive=True))
     assert VALUE not in caught.value.message + caught.value.help
     assert str(status) in caught.value.message
 
@@ -519,7 +522,7 @@ TOKEN = 't0k"\\/&en'
 async def test_a_token_that_an_error_repeats_does_not_leave_the_client(status: int, body: str) -> None:
     client, _ = platform(reply(body, status, x_request_id=f"{TOKEN}-1", retry_after=TOKEN), token=TOKEN)
     with pytest.raises(PlatformError) as caught:
-        await client.read(Read(VOLUMES, "volumes"))
+        await client.read(Read(VOLUMES, many(Volume)))
     assert "bad token (sensitive)" in caught.value.message
     outcome = await client.send(Call("POST", VOLUMES, {"name": "d"}), id_path="id")
     shown = f"{caught.value.message} {caught.value.help} {caught.value.request_id} {outcome.message}"

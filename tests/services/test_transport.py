@@ -154,6 +154,7 @@ async def test_a_compressed_answer_is_read_although_none_was_asked_for(pack: obj
         assert (await get(server.url)).body == b'{"id": 1}'
 
 
+@pytest.mark.slow
 async def test_a_small_body_that_unpacks_to_a_huge_one_is_lost_without_unpacking_it() -> None:
     bomb = gzipped(b"\0" * 200_000_000)
     async with serving(answer(bomb, content_encoding="gzip")) as server:

@@ -17,7 +17,7 @@ import pytest
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
-from reconciler.state.store import Event, JournalEntry, Store
+from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Run, Store
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record
 
 LOGS = Address("Volume", "logs", "shop")
@@ -130,10 +130,24 @@ class StoreContract:
             await store.commit(lease, [entry(Event.DONE, number=float("nan"))])
         assert not await store.commit(lease, [entry(Event.DONE)])
 
-    async def test_a_record_outside_the_leased_scopes_is_refused(self, store: Store) -> None:
-        lease = await store.lease(["shop"], "me")
-        with pytest.raises(StoreError, match="does not cover `blog`"):
-            await store.commit(lease, [], [record(scope="blog")])
+    async def test_a_commit_is_about_one_scope(self, store: Store) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        (posts,) = await store.commit(lease.of("blog"), [], [record(POSTS, scope="blog")])
+        for put, remove in (([record(LOGS, scope="blog")], []), ([], [POSTS])):
+            with pytest.raises(StoreError, match="does not cover `blog`"):
+                await store.commit(lease.of("shop"), [], put, remove)
+        with pytest.raises(ValueError, match="unpack"):
+            await store.commit(lease, [entry(Event.DONE)])
+        with pytest.raises(StoreError, match="does not cover `wiki`"):
+            lease.of("wiki")
+        assert (await store.load()).records == {POSTS: posts}
+
+    async def test_an_intent_is_closed_in_its_own_scope_while_another_is_open(self, store: Store) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        opened = entry(Event.INTENT, "in blog", scope="blog")
+        await store.commit(lease.of("blog"), [opened])
+        await store.commit(lease.of("shop"), [entry(Event.INTENT, scope="shop"), entry(Event.DONE)])
+        assert (await store.load()).open_intents == (opened,)
 
     # --- the journal ---
 
@@ -165,6 +179,23 @@ class StoreContract:
         for run, plan in [("r1", "p1"), ("r2", "p2"), ("r3", "p1")]:
             await store.commit(lease, [JournalEntry(run, Event.RUN_STARTED, NOON, data={"plan": plan})])
         assert (await store.load()).plans_run == {"p1", "p2"}
+
+    async def test_a_plan_has_run_once_it_began_in_one_scope(self, backend: Backend, store: Store) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        for scope, plan in (("blog", "p1"), ("shop", "p1"), ("shop", "p2")):
+            began = JournalEntry("r1", Event.RUN_STARTED, NOON, data=Run(plan, actor="me").to_json())
+            await store.commit(lease.of(scope), [began])
+            assert plan in (await backend.open().load()).plans_run
+        assert (await store.load()).plans_run == {"p1", "p2"}
+
+    async def test_the_platform_is_the_one_that_was_recorded_last(
+        self, backend: Backend, store: Store
+    ) -> None:
+        lease = await store.lease([WHOLE_STATE], "me")
+        assert (await store.load()).platform == ""
+        for url in ("https://a.example", "https://b.example"):
+            await store.commit(lease, [JournalEntry("", Event.DECIDED, NOON, data={"platform": url})])
+        assert (await backend.open().load()).platform == "https://b.example"
 
     async def test_an_object_without_a_record_is_told_until_a_person_decides(self, store: Store) -> None:
         lease = await store.lease(["shop"], "me")
@@ -228,8 +259,9 @@ class StoreContract:
     async def test_some_scopes_are_read_with_the_ids_of_all(self, backend: Backend, store: Store) -> None:
         lease = await store.lease(["blog", "shop"], "me")
         opened = [entry(Event.INTENT, f"in {scope}", scope=scope) for scope in ("blog", "shop")]
-        await store.commit(lease, [JournalEntry("r1", Event.RUN_STARTED, NOON, data={"plan": "p1"}), *opened])
-        await store.commit(lease, [], [record(), record(POSTS, scope="blog")])
+        began = JournalEntry("r1", Event.RUN_STARTED, NOON, data={"plan": "p1"})
+        await store.commit(lease.of("blog"), [began, opened[0]], [record(POSTS, scope="blog")])
+        await store.commit(lease.of("shop"), [opened[1]], [record()])
         whole, part = await store.load(), await backend.open().load(["shop"])
         assert (set(part.records), part.open_intents) == ({DATA}, (opened[1],))
         assert part.ids == whole.ids == {DATA: "vol_data", POSTS: "vol_posts"}
@@ -292,6 +324,15 @@ class StoreContract:
             lambda: store.renew(lease),
             lambda: store.commit(lease, [entry(Event.DONE)]),
         )
+
+    async def test_a_lease_is_lost_scope_by_scope(self, store: Store) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        await store.check(lease)
+        await store.release(lease.of("blog"))
+        for lost in (lease, lease.of("blog")):
+            with pytest.raises(StoreError, match="the lease of `blog` is no longer ours"):
+                await store.check(lost)
+        await store.commit(lease.of("shop"), [entry(Event.INTENT)])
 
     async def test_what_a_dead_process_held_is_taken_at_a_higher_epoch(
         self, backend: Backend, store: Store

@@ -1,19 +1,17 @@
 """Every live row is checked when the state is read, and the way out is named."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
-from reconciler.state.sqlite import checks, schema
+from reconciler.state.sqlite import checks
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import Event, JournalEntry
+from reconciler.state.store import Event
 from tests.state.conftest import OpenStore
 from tests.state.test_files import execute, fill
-from tests.state.worlds import DATA, NOON, entry, record
+from tests.state.worlds import DATA, entry, record
 
 pytestmark = pytest.mark.anyio
 
@@ -139,30 +137,6 @@ async def test_another_history_of_the_same_length_is_not_taken_for_ours(
     await third.close()
     checks.seen_path(path).write_bytes(seen)
     with pytest.raises(StoreError, match="not the one that was stored"):
-        await another().load()
-
-
-async def test_a_state_of_the_first_version_gets_its_check_values(
-    store: SqliteStore, another: OpenStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await fill(store)
-    known = await another().load()
-    with closing(sqlite3.connect(path)) as old:
-        old.execute("DROP TABLE unclaimed")
-        old.execute("DELETE FROM meta WHERE key IN ('checks', 'digest')")
-        old.execute("PRAGMA user_version = 1")
-        old.commit()
-    checks.seen_path(path).unlink()
-    other = another()
-    assert await other.load() == known
-    lease = await other.lease(["shop"], "ben")
-    await other.commit(
-        lease, [JournalEntry("r2", Event.RUN_STARTED, NOON, data={"plan": "p2"})], remove=[DATA]
-    )
-    await other.verify()
-    assert schema.VERSION == 2
-    path.with_name("state.db.key").write_bytes(b"k" * 32)
-    with pytest.raises(StoreError, match="not the one"):
         await another().load()
 
 

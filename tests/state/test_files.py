@@ -191,6 +191,7 @@ async def test_a_changed_record_is_named(
     assert "backup" in damaged.value.help
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [0x01, 0x80, 0xFF])
 async def test_no_flipped_byte_changes_what_is_known(
     store: SqliteStore, another: OpenStore, path: Path, tmp_path: Path, clock: Clock, bits: int

@@ -57,6 +57,7 @@ async def test_reading_checks_the_rows_that_matter(
         ("DELETE FROM open_intents", "the list of open intents"),
         ("DELETE FROM plans_run", "the list of plans run"),
         ("DELETE FROM unclaimed", "the list of unclaimed objects"),
+        ("INSERT INTO facts VALUES ('platform', 'https://x.example')", "the platform's address"),
         ("DELETE FROM journal WHERE seq = 7", "ends with row 6, not 7"),
     ],
 )

@@ -18,7 +18,7 @@ from tests.state.worlds import NOON, entry
 
 names = st.sampled_from(["a", "b"])
 ids = st.sampled_from(["vol_1", "vol_2"])
-decisions = st.dictionaries(st.sampled_from(["claimed", "unclaimed", "forget"]), ids)
+decisions = st.dictionaries(st.sampled_from(["claimed", "unclaimed", "forget", "platform"]), ids)
 entries = st.one_of(
     st.builds(
         JournalEntry,
@@ -63,9 +63,10 @@ def test_the_tables_hold_what_the_fold_over_the_journal_says(wanted: list[Journa
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         schema.initialise(connection, "lineage")
         current = checks.read(connection)
-        journal.append(connection, current, map(encode_entry, legal))
+        journal.append(connection, current, "shop", map(encode_entry, legal))
         assert journal.open_intents(connection, "lineage") == tuple(view.open_intents.values())
         assert journal.plans_run(connection) == view.plans_run
+        assert journal.platform(connection) == view.platform
         assert journal.unclaimed(connection, "lineage") == tuple(view.unclaimed.values())
         journal.verify(connection, current)
 
@@ -76,7 +77,7 @@ def test_an_encoded_entry_has_the_effect_of_the_entry(wanted: list[JournalEntry]
         assert rules.effect_of_row(encode_entry(each)) == rules.effect(each)
 
 
-@pytest.mark.parametrize("event", [Event.UNKNOWN, Event.RUN_FINISHED])
+@pytest.mark.parametrize("event", [Event.UNKNOWN, Event.RUN_OBSERVED, Event.RUN_FINISHED])
 def test_some_entries_change_nothing(event: Event) -> None:
     opened = entry(Event.INTENT)
     view = rules.after(View(), rules.effect(opened), opened)

@@ -271,6 +271,7 @@ async def test_a_torn_line_stands_in_the_journal(
     assert place.read_bytes() == bytes(spool.RESERVE_BYTES)
 
 
+@pytest.mark.slow
 async def test_a_flipped_bit_of_a_kept_outcome_never_makes_another_one_of_it(
     store: Spooling, another: OpenStore, lease: Lease, place: Path
 ) -> None:
@@ -428,3 +429,20 @@ async def test_a_place_that_is_replaced_while_it_is_opened_is_not_written_to(
     monkeypatch.setattr(fcntl, "flock", replacing)
     assert Path(await store.spool(lease, [entry(Event.DONE)])).parent == elsewhere
     assert place.read_bytes() == b""
+
+
+async def test_a_lease_of_no_scope_takes_nothing_in(
+    store: Spooling, another: OpenStore, lease: Lease
+) -> None:
+    await store.spool(lease, [entry(Event.DONE)], [record()])
+    await store.close()
+    other = another()
+    await other.release(await other.lease([], "ben"))
+    assert (await other.load()).spooled == {"shop"}
+
+
+async def test_a_place_that_cannot_be_read_is_named(store: Spooling, lease: Lease, place: Path) -> None:
+    place.unlink()
+    place.mkdir()
+    with pytest.raises(StoreError, match=f"{place} cannot be read or written"):
+        await store.load()

@@ -26,6 +26,7 @@ from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
 from reconciler.kinds.restarts import machine_reads, restart_remarks, restart_steps, settled_by_a_stop
 from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
+from reconciler.kinds.steps import absolute, create, delete, wait_only
 from reconciler.kinds.volume.origins import Origin, check_origin, may_be_from, renamed_origin, why_created
 from reconciler.kinds.volume.snapshots import (
     await_snapshot,
@@ -35,7 +36,8 @@ from reconciler.kinds.volume.snapshots import (
     snapshot_step,
     volume_path,
 )
-from reconciler.services.machines.wire.volume import GONE_STATES
+from reconciler.services.machines.wire.volume import GONE_STATES, Snapshot, Volume
+from reconciler.services.wire import many, one
 
 DEFAULT_SIZE_GB = 3
 MOST_GB = 100_000  # the document names no largest size; one in bytes is a mistake
@@ -247,7 +249,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         return self.listing(address.app or "", capabilities)
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
-        return {"snapshots": Read(volume_path(address, id, "/snapshots"), "snapshots")}
+        return {"snapshots": Read(volume_path(address, id, "/snapshots"), many(Snapshot))}
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
         """The snapshots, where an objective or a snapshot that we took before depends on them.
@@ -260,7 +262,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         else:
             again = took and "extend" in subject.lifecycle.snapshot_before
             needed = again or "snapshot_max_age_h" in subject.resource.objectives
-        reads = [Read(volume_path(subject.address, subject.live.id, "/snapshots"), "snapshots")] * needed
+        reads = [Read(volume_path(subject.address, subject.live.id, "/snapshots"), many(Snapshot))] * needed
         if subject.resource is None:
             return reads
         want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
@@ -289,7 +291,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
     # --- importing ---
 
     def listing(self, place: str, capabilities: frozenset[str]) -> Read:
-        return Read(f"/v1/apps/{segment(place)}/volumes", "volumes")
+        return Read(f"/v1/apps/{segment(place)}/volumes", many(Volume))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         names = ("region", "size_gb", *_DEFAULTS)
@@ -326,15 +328,13 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         match = self.match(spec, subject.address)
         listing = self.read(subject.address, None, subject.capabilities)
         assert listing is not None
-        step = Step(
-            id=f"{subject.address}#create",
-            address=subject.address,
-            call=Call("POST", listing.path, body),
+        step = create(
+            subject,
+            Call("POST", listing.path, body),
             id_path="id",
             object_path="",
             applied=applied,
-            if_unknown="find",
-            find=Find(listing, match, unattached=("attached_machine_id", "attached_alloc_id")),
+            recovery=Find(listing, match, unattached=("attached_machine_id", "attached_alloc_id")),
             wait=_settled(subject, reply_path=""),
         )
         return Moves(Action.CREATE, (step,), reason=why_created(origin))
@@ -388,8 +388,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         )
 
     def settled(self, subject: Subject) -> Step:
-        wait = _settled(subject, reply_path=None)
-        return Step(f"{subject.address}#wait", subject.address, Call("GET", wait.read.path), wait=wait)
+        return wait_only(subject, _settled(subject, reply_path=None))
 
     def remove(self, subject: Subject) -> Moves:
         holder = subject.live.attached_machine_id or subject.live.attached_alloc_id
@@ -401,23 +400,15 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
         before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
-        step = Step(
-            id=f"{subject.address}#delete",
-            address=subject.address,
-            call=Call("DELETE", volume_path(subject.address, subject.known_id())),
-            accepts=("not_found", "gone"),
-            if_unknown="repeat",
-            removes=True,
-            # Until then the list may still offer it for adoption. Source: platform notes, "Volumes".
-            wait=Wait(
-                Read(volume_path(subject.address, subject.known_id()), "volume"),
-                Condition("present", any_of=(False,)),
-                DELETE_LAG_S,
-                or_gone=True,
-            ),
+        path = volume_path(subject.address, subject.known_id())
+        # Until then the list may still offer it for adoption. Source: platform notes, "Volumes".
+        gone = Wait(
+            Read(path, one(Volume)), Condition("present", any_of=(False,)), DELETE_LAG_S, or_gone=True
         )
         reason = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
-        return Moves(Action.DELETE, (*before, step), impact=Impact.DATA_LOSS, reason=reason)
+        return Moves(
+            Action.DELETE, (*before, delete(subject, path, gone)), impact=Impact.DATA_LOSS, reason=reason
+        )
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         if change.path != "size_gb":
@@ -440,7 +431,7 @@ def _size_change(subject: Subject) -> FieldChange:
 
 def _settled(subject: Subject, reply_path: str | None) -> Wait:
     return Wait(
-        Read(volume_path(subject.address, subject.known_id()), "volume"),
+        Read(volume_path(subject.address, subject.known_id()), one(Volume)),
         Condition("state", any_of=("created",), fails=tuple(sorted(GONE_STATES))),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
@@ -448,28 +439,21 @@ def _settled(subject: Subject, reply_path: str | None) -> Wait:
 
 
 def _update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
-    return Step(
-        id=f"{subject.address}#update",
-        address=subject.address,
-        call=Call("PUT", volume_path(subject.address, subject.known_id()), fields),
-        applied=fields,
-        if_unknown="repeat",
-    )
+    path = volume_path(subject.address, subject.known_id())
+    return absolute(subject, "update", Call("PUT", path, fields), applied=fields)
 
 
 def _extend_step(subject: Subject, grow: FieldChange) -> Step:
     path = volume_path(subject.address, subject.known_id())
-    return Step(
-        id=f"{subject.address}#extend",
-        address=subject.address,
-        call=Call(
-            "PUT", volume_path(subject.address, subject.known_id(), "/extend"), {"size_gb": grow.after}
-        ),
+    extend = volume_path(subject.address, subject.known_id(), "/extend")
+    return absolute(
+        subject,
+        "extend",
+        Call("PUT", extend, {"size_gb": grow.after}),
         applied={"size_gb": grow.after, "snapshot": None},
         owes=Owes("restart", "needs_restart", f"extended from {grow.before} to {grow.after} GB"),
-        if_unknown="repeat",
         wait=Wait(
-            Read(path, "volume"), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
+            Read(path, one(Volume)), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
         ),
     )
 

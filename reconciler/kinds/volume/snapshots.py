@@ -10,7 +10,9 @@ from typing import Any
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
 from reconciler.kinds.base import Subject, path_of, segment
-from reconciler.services.wire import parse_time
+from reconciler.kinds.steps import answer_of, create, wait_only
+from reconciler.services.machines.wire.volume import Snapshot
+from reconciler.services.wire import many, parse_time
 
 SNAPSHOT_SERVES = timedelta(hours=1)  # so long one taken before a call serves when the call is tried again
 
@@ -35,7 +37,7 @@ def snapshot_due(subject: Subject) -> str | None:
 
 def listed_snapshots(subject: Subject) -> Sequence[Any]:
     """The snapshots that `extra_reads` asked for, if it did."""
-    return subject.extra.get("snapshots", ())
+    return subject.extra.get(many(Snapshot), ())
 
 
 def snapshot_before(subject: Subject) -> Step:
@@ -55,13 +57,12 @@ def snapshot_before(subject: Subject) -> Step:
 
 
 def await_snapshot(subject: Subject, id: str) -> Step:
-    wait = _usable(subject, id)
-    return Step(f"{subject.address}#wait-snapshot", subject.address, Call("GET", wait.read.path), wait=wait)
+    return wait_only(subject, _usable(subject, id), "wait-snapshot")
 
 
 def _usable(subject: Subject, item: str | OutputRef) -> Wait:
     return Wait(
-        Read(volume_path(subject.address, subject.known_id(), "/snapshots"), "snapshots"),
+        Read(volume_path(subject.address, subject.known_id(), "/snapshots"), many(Snapshot)),
         Condition("progress", any_of=("usable",), fails=("failed",)),
         subject.lifecycle.timeout_s,
         item=item,
@@ -70,15 +71,16 @@ def _usable(subject: Subject, item: str | OutputRef) -> Wait:
 
 def snapshot_step(subject: Subject) -> Step:
     """A running snapshot counts: the platform takes one at a time, and refuses a second one meanwhile."""
-    step_id = f"{subject.address}#snapshot"
-    wait = _usable(subject, OutputRef(step_id, "Msg.backup.graph_id"))
-    return Step(
-        id=step_id,
-        address=subject.address,
-        call=Call("POST", wait.read.path),
+    id = answer_of(subject, "snapshot", "Msg.backup.graph_id")
+    wait = _usable(subject, id)
+    return create(
+        subject,
+        Call("POST", wait.read.path),
+        name="snapshot",
+        id_path=None,
+        object_path=None,
         accepts=("snapshot_scheduled",),
-        applied={"snapshot": OutputRef(step_id, "Msg.backup.graph_id")},
-        if_unknown="find",
-        find=Find(wait.read, keep="snapshot"),
+        applied={"snapshot": id},
+        recovery=Find(wait.read, keep="snapshot"),
         wait=wait,
     )

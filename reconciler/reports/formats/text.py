@@ -1,13 +1,21 @@
-"""Plans, drift and results as text for people: one line a change, its fields and its calls below."""
+"""Plans, drift and results as text for people: an app a group, and in it a line a change, with its reason,
+its fields and its calls below.
+
+A report of more than one line has its summary first and last. It looks as its `Look` says: by default as
+plain text that is the same everywhere.
+"""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.diagnostics import Severity, has_errors
-from reconciler.core.model import Action, Change, Effect, Owed
+from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import PLATFORM, Plan, Result, Step
+from reconciler.moves.compare import LEFT
 from reconciler.reports.documents import shown, summarise
+from reconciler.reports.graph import NO_APP
+from reconciler.reports.look import PLAIN, Look, Part, Tone
 from reconciler.reports.visible import visible
 
 _MARKS = {
@@ -27,109 +35,203 @@ _MARKS = {
     Action.REFUSED: "!",
     Action.NOOP: " ",
 }
+_TONES = {
+    Action.CREATE: Tone.NEW,
+    Action.RESTORE: Tone.NEW,
+    Action.ADOPT: Tone.NEW,
+    Action.EXTEND: Tone.CHANGE,
+    Action.UPDATE: Tone.CHANGE,
+    Action.SET: Tone.CHANGE,
+    Action.SUSPEND: Tone.PAUSE,
+    Action.START: Tone.CHANGE,
+    Action.SNAPSHOT: Tone.NEW,
+    Action.RESTART: Tone.PAUSE,
+    Action.DELETE: Tone.LOSS,
+    Action.REFUSED: Tone.REFUSED,
+}
+_IMPACT_TONES = {Impact.DATA_LOSS: Tone.LOSS, Impact.DOWNTIME: Tone.PAUSE, Impact.RESTART: Tone.PAUSE}
+_EFFECT_TONES = {Effect.RESTART: Tone.PAUSE, Effect.REFUSED: Tone.REFUSED}
+_OUTCOME_TONES = {"failed": Tone.LOSS, "unknown": Tone.REFUSED, "pending": Tone.PAUSE, "skipped": Tone.PAUSE}
 _VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
 # What touches an object that somebody may be using: its impact is always said.
 _TOUCHING = (Action.DELETE, Action.EXTEND, Action.UPDATE, Action.SUSPEND, Action.START, Action.RESTART)
 _WORTH_SAYING = tuple(action for action in Action if action is not Action.NOOP)
 
+Group = dict[str, list[str]]  # the lines of each app; "" is no app
 
-def render_plan(plan: Plan) -> str:
-    """The whole plan; one line when there is nothing to do."""
-    lines: list[str] = []
+
+def render_plan(plan: Plan, look: Look = PLAIN, *, unchanged: Iterable[Address] | None = None) -> str:
+    """The whole plan; one line when there is nothing to do.
+
+    `unchanged`: those resources, to be named, and with them what is retained as it was before this plan.
+    None: both are only counted.
+    """
     calls: dict[str, list[Step]] = {}
     for step in plan.steps:
         calls.setdefault(str(step.address), []).append(step)
+    before = _retained_before(plan)
+    groups: Group = {}
     for change in plan.changes:
-        lines += _change_lines(change, calls.get(str(change.address), []), plan.providers)
-    if lines:
-        lines.append("")
-    lines += _owed_lines(plan.owed)
-    lines.append(summary_line(plan))
-    return _joined(lines)
+        if unchanged is not None or change.address not in before:
+            lines = _change_lines(look, change, calls.get(str(change.address), []), plan.providers)
+            _group_of(groups, change.address).extend(lines)
+    for address in unchanged or ():
+        _group_of(groups, address).append(look.line(4, f"{address}: unchanged"))
+    return _framed(look, tuple(_summary(plan, len(before))), groups, plan.owed)
 
 
-def render_drift(plan: Plan, *, only_new: bool = False) -> str:
+def render_drift(plan: Plan, look: Look = PLAIN, *, only_new: bool = False) -> str:
     """`only_new`: what is known was left out of the plan."""
-    lines: list[str] = []
+    groups: Group = {}
     for change in plan.changes:
-        lines.append(f"  ! {change.address}  {change.reason}")
-        lines += [
-            f"      {field.path}: {_json(field.before)} -> {_json(field.after)}" for field in change.fields
-        ]
-    if lines:
-        lines.append("")
-    lines += _owed_lines(plan.owed)
+        gone = any(field.path == "id" and field.after is None for field in change.fields)
+        tone = Tone.LOSS if gone else Tone.CHANGE
+        head: tuple[Part, ...] = (("!", tone), " ", (str(change.address), Tone.STRONG))
+        lines = _group_of(groups, change.address)
+        lines += _with_reason(look, head, change.reason, "  ", tone)
+        lines += [look.line(6, *_field(field, shows_effect=False)) for field in change.fields]
     compared = plan.unchanged + len(plan.changes)
     if plan.changes:
         drift = "New drift" if only_new else "Drift"
-        lines.append(f"{drift} in {len(plan.changes)} of {compared} objects.")
+        summary = f"{drift} in {len(plan.changes)} of {compared} objects."
     elif has_errors(plan.diagnostics):
-        lines.append("Drift: not complete, see the errors.")
+        summary = "Drift: not complete, see the errors."
     elif only_new:
-        lines.append(f"No new drift in {compared} objects.")
+        summary = f"No new drift in {compared} objects."
     else:
-        lines.append(f"No drift: {compared} objects are as recorded.")
-    return _joined(lines)
+        summary = f"No drift: {compared} objects are as recorded."
+    return _framed(look, ((summary, Tone.STRONG),), groups, plan.owed)
 
 
-def render_results(results: Sequence[Result], owed: Sequence[Owed]) -> str:
+def render_results(results: Sequence[Result], owed: Sequence[Owed], look: Look = PLAIN) -> str:
     """What became of the steps: by name what was not done, or needs a word; then counts."""
     lines: list[str] = []
     for result in results:
         if result.outcome != "done" or result.note:
-            lines.append(f"  {result.outcome}: {result.step}  {result.error}".rstrip())
+            outcome = (f"{result.outcome}:", _OUTCOME_TONES.get(result.outcome, Tone.NEW))
+            why = f"  {result.error}" if result.error else ""
+            lines.append(look.line(2, outcome, f" {result.step}{why}"))
         if result.note:
-            lines.append(f"      note: {result.note}")
+            lines.append(look.line(6, f"note: {result.note}"))
     if lines:
         lines.append("")
-    lines += _owed_lines(owed)
+    lines += _owed_lines(look, owed)
     counts: dict[str, int] = {}
     for result in results:
         counts[result.outcome] = counts.get(result.outcome, 0) + 1
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     converged = all(result.outcome == "done" for result in results)
-    lines.append(f"{'Applied' if converged else 'Not converged'}: {told or 'records only'}.")
-    return _joined(lines)
+    summary = f"{'Applied' if converged else 'Not converged'}: {told or 'records only'}."
+    return _joined([*lines, look.line(0, (summary, Tone.STRONG))])
+
+
+def _group_of(groups: Group, address: Address) -> list[str]:
+    return groups.setdefault(address.app or "", [])
+
+
+def _framed(look: Look, summary: tuple[Part, ...], groups: Group, owed: Sequence[Owed]) -> str:
+    """Groups in the order of their names between two summaries; without any, the last one alone."""
+    body: list[str] = []
+    for app in sorted(groups):
+        body += [look.line(0, (f"{app or NO_APP}:", Tone.STRONG)), *groups[app], ""]
+    body += _owed_lines(look, owed)
+    told = look.line(0, *summary)
+    return _joined([told, "", *body, told] if body else [told])
 
 
 def _joined(lines: Sequence[str]) -> str:
-    """One text of all lines. What came from the platform may hold control characters."""
-    return "".join(f"{visible(line)}\n" for line in lines)
+    return "".join(f"{line}\n" for line in lines)
 
 
-def summary_line(plan: Plan) -> str:
+def _retained_before(plan: Plan) -> set[Address]:
+    """What was retained before this plan, too, and waits for nobody.
+
+    The plan binds what it is the first one to see without a manifest; a reason with a command asks a person.
+    """
+    left = {binding.address for binding in plan.bindings if binding.applied.get(LEFT)}
+    return {
+        change.address
+        for change in plan.changes
+        if change.action is Action.RETAIN and change.address not in left and not change.advice
+    }
+
+
+def _summary(plan: Plan, before: int) -> Iterator[Part]:
+    """`before`: how many of the retained ones are only counted."""
     counts = summarise(plan)
-    told = [f"{counts[action]} {_plan_verb(action)}" for action in _WORTH_SAYING if counts.get(action)]
+    counts[Action.RETAIN] -= before
+    told = [action for action in _WORTH_SAYING if counts[action]]
+    retained = f"{before} retained as before" if before else ""
     unchanged = f"{plan.unchanged} unchanged" if plan.unchanged else ""
-    if not told and has_errors(plan.diagnostics):
-        return "Plan: not complete, see the errors."
-    if not told and not plan.steps:
-        warnings = any(item.severity is Severity.WARNING for item in plan.diagnostics)
-        warned = "; see the warnings" if warnings else ""
-        return f"No changes: {plan.unchanged} resources are as declared{warned}."
-    if not told:
-        return f"No changes, but {len(plan.steps)} still in progress; {unchanged}".rstrip("; ") + "."
-    return "Plan: " + "; ".join(part for part in (", ".join(told), unchanged) if part) + "."
+    rest = ", ".join(part for part in (unchanged, retained) if part)
+    if told:
+        yield "Plan:", Tone.STRONG
+        for action in told:
+            yield " " if action is told[0] else ", "
+            yield f"{counts[action]} {_plan_verb(action)}", _TONES.get(action, Tone.PLAIN)
+        yield f"; {rest}." if rest else "."
+    elif has_errors(plan.diagnostics):
+        yield "Plan: not complete, see the errors.", Tone.STRONG
+    elif plan.steps:
+        yield f"No changes, but {len(plan.steps)} still in progress", Tone.STRONG
+        yield f"; {rest}." if rest else "."
+    else:
+        warned = any(item.severity is Severity.WARNING for item in plan.diagnostics)
+        yield f"No changes: {_resources(plan.unchanged)} as declared", Tone.STRONG
+        yield f"{f', {retained}' if retained else ''}{'; see the warnings' if warned else ''}."
+
+
+def _resources(count: int) -> str:
+    return f"{count} resource is" if count == 1 else f"{count} resources are"
 
 
 def _plan_verb(action: Action) -> str:
     return _VERBS.get(action, f"to {action.value}")
 
 
-def _change_lines(change: Change, steps: Sequence[Step], providers: Mapping[str, str]) -> Iterator[str]:
-    id = f" ({change.id})" if change.id and change.id != change.address.name else ""
-    impact = f", impact: {change.impact.value}" if change.action in _TOUCHING else ""
-    reason = f"  # {change.reason}" if change.reason else ""
-    mark = _MARKS.get(change.action, "~")
-    yield f"  {mark} {change.address}{id}: {_VERBS.get(change.action, change.action.value)}{impact}{reason}"
+def _change_lines(
+    look: Look, change: Change, steps: Sequence[Step], providers: Mapping[str, str]
+) -> Iterator[str]:
+    tone = _tone(change)
+    head: list[Part] = [(_MARKS.get(change.action, "~"), tone), " ", (str(change.address), Tone.STRONG)]
+    if change.id and change.id != change.address.name:
+        head.append(f" ({change.id})")
+    head += [": ", (_VERBS.get(change.action, change.action.value), tone)]
+    if change.action in _TOUCHING:
+        head += [", ", (f"impact: {change.impact.value}", _IMPACT_TONES.get(change.impact, Tone.PLAIN))]
+    yield from _with_reason(look, head, change.reason, "  # ", Tone.PLAIN)
     for field in change.fields:
-        effect = "" if field.effect in (Effect.IN_PLACE, Effect.WRITE_ONLY) else f"  [{field.effect.value}]"
-        yield f"      {field.path}: {_json(field.before)} -> {_json(field.after)}{effect}"
+        yield look.line(6, *_field(field))
     for step in steps:
         body = f" {_json(step.call.body)}" if step.call.body is not None else ""
         to = _place(step.call.service, providers)
         often = f"  # one for each key of {step.for_each.over}: the answer tells" if step.for_each else ""
-        yield f"      {step.call.method} {step.call.path}{to}{body}{often}"
+        yield look.line(6, (f"{step.call.method} {step.call.path}{to}{body}{often}", Tone.FAINT))
+
+
+def _tone(change: Change) -> Tone:
+    """The colour of the worst that the change may do."""
+    if change.action in _TOUCHING and change.impact in _IMPACT_TONES:
+        return _IMPACT_TONES[change.impact]
+    return _TONES.get(change.action, Tone.PLAIN)
+
+
+def _with_reason(look: Look, head: Sequence[Part], reason: str, between: str, tone: Tone) -> Iterator[str]:
+    """The reason behind `head` where that is short enough, else on lines of its own."""
+    if not reason:
+        yield look.line(2, *head)
+    elif look.fits(2, *head, f"{between}{reason}"):
+        yield look.line(2, *head, between, (reason, tone))
+    else:
+        yield look.line(2, *head)
+        yield look.line(6, between.lstrip(), (reason, tone), hang=len(between.lstrip()))
+
+
+def _field(field: FieldChange, *, shows_effect: bool = True) -> Iterator[Part]:
+    yield f"{field.path}: {_json(field.before)} -> {_json(field.after)}"
+    if shows_effect and field.effect not in (Effect.IN_PLACE, Effect.WRITE_ONLY):
+        yield "  "
+        yield f"[{field.effect.value}]", _EFFECT_TONES.get(field.effect, Tone.PLAIN)
 
 
 def _place(service: str, providers: Mapping[str, str]) -> str:
@@ -139,14 +241,15 @@ def _place(service: str, providers: Mapping[str, str]) -> str:
     return f" at {service} ({providers[service]})" if service in providers else f" at {service}"
 
 
-def _owed_lines(owed: Sequence[Owed]) -> list[str]:
+def _owed_lines(look: Look, owed: Sequence[Owed]) -> list[str]:
     if not owed:
         return []
-    lines = ["Owed:"]
+    lines = [look.line(0, ("Owed:", Tone.PAUSE))]
     for item in owed:
         certainty = "" if item.certainty == "owed" else f" ({item.certainty} whether needed)"
-        lines.append(f"  * {item.address}: {item.work}{certainty}, because {item.because}")
-        lines += [f"      once done: {each}" for each in item.advice]
+        what = (f"{item.work}{certainty}", Tone.PAUSE)
+        lines.append(look.line(2, ("*", Tone.PAUSE), f" {item.address}: ", what, f", because {item.because}"))
+        lines += [f"      once done: {visible(str(each))}" for each in item.advice]
     return [*lines, ""]
 
 

@@ -19,6 +19,7 @@ from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.answers import cleaned, parsed
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.providers.wire import SETTLED_STATUSES, Extension
+from reconciler.services.wire import one
 
 _WITH_VALUES = ("POST", "PATCH")  # their answers hold `config`, and their refusals may repeat it
 _TEXTS = ("name", "platform_app_name")
@@ -30,7 +31,7 @@ def content(read: Read, body: bytes) -> bytes:
     reply = parsed(body)
     if not isinstance(reply, dict):
         return b"null"
-    kept = _resource(reply, str(read.path)) if read.shape == "extension" else redact(reply, _COST_FIELDS)
+    kept = _resource(reply, str(read.path)) if read.shape == one(Extension) else redact(reply, _COST_FIELDS)
     return to_json(kept)
 
 

@@ -5,7 +5,7 @@ parameters (`url`, `nonce`, `timestamp`) belong to `signing`, not to these bodie
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -20,6 +20,8 @@ ACTIONS = ("resource.created", "resource.updated", "resource.deleted")
 
 class Extension(Wire):
     """The answer to GET, whose body is not shown: all but the id may be missing. It holds no `config`."""
+
+    shape: ClassVar = "extension"
 
     id: str
     name: str | None = None
@@ -39,6 +41,8 @@ class Extension(Wire):
 
 class ExtensionCosts(Wire):
     """The answer of the billing API, whose path and payload are not shown: whatever it says."""
+
+    shape: ClassVar = "extension_costs"
 
 
 class ExtensionWebhook(Wire):

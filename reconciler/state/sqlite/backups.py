@@ -68,6 +68,12 @@ def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path 
             return target  # nothing happened since
     if target.exists():
         raise StoreError(f"{target} exists already", help="name a file that does not exist")
+    _copy(connection, path, target)
+    return target
+
+
+def _copy(connection: sqlite3.Connection, path: Path, target: Path) -> None:
+    """All of it, verified, or nothing; with the key of the state at `path` beside it."""
     descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.new-", dir=target.parent)  # mode 0600
     os.close(descriptor)
     new = Path(name)
@@ -85,6 +91,17 @@ def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path 
         sync_directory(target.parent)
     finally:
         new.unlink()
+
+
+def make_before_migration(connection: sqlite3.Connection, path: Path, at: datetime, version: int) -> Path:
+    """Copy the state as its older `version` has it, for a program that knows no other. It is never pruned.
+
+    Raises StoreError, OSError or sqlite3.Error, and leaves nothing behind.
+    """
+    folder(path).mkdir(mode=0o700, exist_ok=True)
+    target = folder(path) / f"version-{version}-{at:{_AT}}.db"
+    if not target.exists():
+        _copy(connection, path, target)
     return target
 
 
@@ -98,8 +115,14 @@ def prune(path: Path) -> None:
 def verify(file: Path) -> None:
     """Read all of a backup. Raises Damaged, StoreError or sqlite3.Error when it is not good."""
     with closing(connect_read_only(file)) as connection:
-        schema.require(connection, file)
-        verify_all(connection)
+        if schema.require(connection, file) == schema.VERSION:
+            verify_all(connection)
+            return
+        # Of an older version: what it becomes is verified, beside the file.
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+            connection.backup(copy)
+            schema.migrate(copy)
+            verify_all(copy)
 
 
 def verify_all(connection: sqlite3.Connection) -> checks.Checks:

@@ -1,8 +1,9 @@
 """The journal in SQLite: a chain of rows, each hashed together with the hash before it.
 
-The first row continues from the state's lineage, so that no journal passes for another's.
-The tables `open_intents`, `plans_run` and `unclaimed` are what the chain amounts to, kept in the same
-transaction; `verify` derives them again.
+The first row continues from the state's lineage, so that no journal passes for another's. There is one chain
+for all scopes, since one file has one writer at a time, and one end shows that nothing of it is missing.
+The tables `open_intents`, `plans_run`, `unclaimed` and `facts` are what the chain amounts to, kept in the
+same transaction; `verify` derives them again.
 """
 
 import hashlib
@@ -19,17 +20,22 @@ from reconciler.state.sqlite.database import Damaged
 from reconciler.state.store import Event, JournalEntry
 
 # The data as bytes: what a flipped bit made of the text need not be UTF-8.
-READ = "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq FROM journal"
+READ = "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq, scope FROM journal"
 _OPEN_INTENTS = "SELECT run, step, attempt, seq FROM open_intents ORDER BY seq"
 
 
-def append(connection: sqlite3.Connection, checks: Checks, entries: Iterable[EntryColumns]) -> None:
-    """Add rows to the chain, in the caller's transaction. Raises StoreError for an intent that is open."""
+def append(
+    connection: sqlite3.Connection, checks: Checks, scope: str, entries: Iterable[EntryColumns]
+) -> None:
+    """Add rows of `scope` to the chain, in the caller's transaction.
+
+    Raises StoreError for an intent that is open.
+    """
     seq, hash = checks.head_seq, checks.head_hash
     for columns in entries:
         seq += 1
-        hash = chain(hash, seq, columns[:-1], columns[-1].encode())
-        connection.execute("INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?)", (seq, *columns, hash))
+        hash = chain(hash, seq, columns[:-1], columns[-1].encode(), scope)
+        connection.execute("INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?,?)", (seq, *columns, hash, scope))
         _keep_up(connection, rules.effect_of_row(columns), seq)
     checks.head_seq, checks.head_hash = seq, hash
 
@@ -60,6 +66,12 @@ def unclaimed(connection: sqlite3.Connection, lineage: str) -> tuple[JournalEntr
     return entries
 
 
+def platform(connection: sqlite3.Connection) -> str:
+    """The platform's address; "" while none was recorded."""
+    found = connection.execute("SELECT value FROM facts WHERE name = 'platform'").fetchone()
+    return found[0] if found is not None else ""
+
+
 def verify_newest(connection: sqlite3.Connection, checks: Checks) -> None:
     """Raises Damaged when the newest row was changed, is missing, or does not follow the one before."""
     (newest,) = connection.execute("SELECT max(seq) FROM journal").fetchone()
@@ -76,10 +88,10 @@ def verify(connection: sqlite3.Connection, checks: Checks) -> None:
     """Raises Damaged naming the first row that was changed, or is missing, in the whole journal."""
     previous, expected = checks.lineage, 1
     view: View[int] = View()
-    for *columns, data, hash, seq in connection.execute(f"{READ} ORDER BY seq"):
+    for *columns, data, hash, seq, scope in connection.execute(f"{READ} ORDER BY seq"):
         if seq != expected:
             raise Damaged(f"journal row {expected} is missing")
-        _check(previous, seq, columns, data, hash)
+        _check(previous, seq, columns, data, scope, hash)
         previous, expected = hash, seq + 1
         view = rules.after(view, rules.effect_of_row((*columns, data)), seq)
     if (expected - 1, previous) != (checks.head_seq, checks.head_hash):
@@ -91,6 +103,8 @@ def verify(connection: sqlite3.Connection, checks: Checks) -> None:
         raise Damaged("the list of plans run is not what the journal says")
     if view.unclaimed != dict(connection.execute("SELECT id, seq FROM unclaimed")):
         raise Damaged("the list of unclaimed objects is not what the journal says")
+    if view.platform != platform(connection):
+        raise Damaged("the platform's address is not what the journal says")
 
 
 def _keep_up(connection: sqlite3.Connection, effect: Effect, seq: int) -> None:
@@ -110,6 +124,8 @@ def _keep_up(connection: sqlite3.Connection, effect: Effect, seq: int) -> None:
         connection.execute("INSERT OR REPLACE INTO unclaimed VALUES (?,?)", (effect.unclaimed, seq))
     if effect.claimed:
         connection.execute("DELETE FROM unclaimed WHERE id = ?", (effect.claimed,))
+    if effect.platform:
+        connection.execute("INSERT OR REPLACE INTO facts VALUES ('platform', ?)", (effect.platform,))
 
 
 def _read(connection: sqlite3.Connection, lineage: str, seq: int) -> JournalEntry:
@@ -118,16 +134,19 @@ def _read(connection: sqlite3.Connection, lineage: str, seq: int) -> JournalEntr
     if row is None:
         raise Damaged(f"journal row {seq} is missing")
     before = connection.execute("SELECT hash FROM journal WHERE seq = ?", (seq - 1,)).fetchone()
-    _check(before[0] if before else lineage, seq, row[:6], row[6], row[7])
+    _check(before[0] if before else lineage, seq, row[:6], row[6], row[9], row[7])
     return decode_entry(*row[:7])
 
 
-def _check(previous: str, seq: int, columns: Sequence[Any], data: bytes, hash: str) -> None:
-    if chain(previous, seq, columns, data) != hash:
+def _check(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope: str, hash: str) -> None:
+    if chain(previous, seq, columns, data, scope) != hash:
         raise Damaged(f"journal row {seq} is not what was written")
 
 
-def chain(previous: str, seq: int, columns: Sequence[Any], data: bytes) -> str:
-    """SHA-256 over the hash before and the row; JSON keeps the columns apart."""
-    head = json.dumps([previous, seq, *columns], separators=(",", ":"))
+def chain(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope: str) -> str:
+    """SHA-256 over the hash before and the row; JSON keeps the columns apart.
+
+    Rows of the whole state are hashed like those of versions that knew no scopes.
+    """
+    head = json.dumps([previous, seq, *columns, *filter(None, [scope])], separators=(",", ":"))
     return hashlib.sha256(head.encode() + b"\n" + data).hexdigest()

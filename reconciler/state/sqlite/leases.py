@@ -37,7 +37,11 @@ def take(
 
 def check(connection: sqlite3.Connection, lease: Lease) -> None:
     """Raises StoreError when one of the lease's scopes was released or taken by another."""
-    current = dict(connection.execute("SELECT scope, epoch FROM leases WHERE released = 0"))
+    query = "SELECT scope, epoch FROM leases WHERE released = 0"
+    if len(lease.epochs) == 1:
+        current = dict(connection.execute(f"{query} AND scope = ?", lease.scopes))
+    else:
+        current = dict(connection.execute(query))
     for scope, epoch in lease.epochs.items():
         if current.get(scope) != epoch:
             raise no_longer_ours(scope)

@@ -12,6 +12,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import decode_record
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
+from reconciler.state.store import not_covered
 
 # The text as bytes: what a flipped bit made of it need not be UTF-8.
 SELECT = "SELECT kind, name, app, ordinal, serial, CAST(body AS BLOB), digest FROM records"
@@ -97,11 +98,17 @@ def clear(connection: sqlite3.Connection, checks: Checks) -> None:
     checks.records = 0
 
 
-def remove(connection: sqlite3.Connection, checks: Checks, address: Address) -> None:
-    """Drop the record, if there is one."""
-    checks.records -= connection.execute(
-        "DELETE FROM records WHERE kind = ? AND app = ? AND name = ? AND ordinal = ?", _key(address)
-    ).rowcount
+def remove(connection: sqlite3.Connection, checks: Checks, address: Address, scope: str) -> None:
+    """Drop the record, if there is one. Raises StoreError when it is of another scope."""
+    removed = connection.execute(
+        """DELETE FROM records WHERE kind = ? AND app = ? AND name = ? AND ordinal = ?
+        RETURNING json_extract(body, '$.scope')""",
+        _key(address),
+    ).fetchall()
+    for (found,) in removed:
+        if found != scope:
+            raise not_covered(found, address)
+    checks.records -= len(removed)
 
 
 def _key(address: Address) -> tuple[str, str, str, int]:

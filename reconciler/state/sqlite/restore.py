@@ -25,7 +25,7 @@ from reconciler.state.sqlite import backups, checks, files, journal, leases, loc
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
 from reconciler.state.sqlite.salvage import Salvage, salvage
-from reconciler.state.store import LOST_ROWS, Event, JournalEntry, Restored
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored
 
 
 def way_out(path: Path) -> tuple[str, Command]:
@@ -128,7 +128,7 @@ def _restore_key(path: Path, now: datetime, by: str, randomness: Callable[[int],
         key = files.create_key(files.key_path(path), randomness(files.KEY_BYTES))
         with checks.writing(connection, path) as current:
             current.key = backups.key_digest(key)
-            journal.append(connection, current, [_decided(now, {"new_key": True, "by": by})])
+            journal.append(connection, current, WHOLE_STATE, [_decided(now, {"new_key": True, "by": by})])
         return Restored("", None, str(aside), 0, (), "", "new")
 
 
@@ -191,8 +191,9 @@ def _rebuild(
     merged = _merge(kept, found)
     lost = _lost(found, base, seen, at, now)
     with checks.writing(connection, path, ["plans_run"]) as current:
-        rows = [row for row in found.rows.values() if not _closes_one_of(row, unreadable)]
-        journal.append(connection, current, rows)
+        for seq, row in found.rows.items():
+            if not _closes_one_of(row, unreadable):
+                journal.append(connection, current, found.scopes[seq], [row])
         records.clear(connection, current)
         for record, body in merged.values():
             records.put_as_it_was(connection, current, record, body)
@@ -203,7 +204,7 @@ def _rebuild(
         if lost:
             # Told by every plan, until a person has looked what the platform has.
             data |= {"unclaimed": LOST_ROWS, "because": lost}
-        journal.append(connection, current, [_decided(now, data)])
+        journal.append(connection, current, WHOLE_STATE, [_decided(now, data)])
     return tuple(sorted(unreadable, key=str)), lost
 
 

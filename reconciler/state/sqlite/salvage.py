@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ Row = tuple[Any, ...]
 class Salvage:
     """`rows` of the journal after a backup's head, oldest first, by seq; `records` with their bodies.
 
-    `end`: the newest row that is known to have existed. `all_records`: none is missing.
+    `scopes`: of each of these rows. `end`: the newest row that is known to have existed. `all_records`: none
+    is missing.
     """
 
     rows: dict[int, EntryColumns] = field(default_factory=dict)
+    scopes: dict[int, str] = field(default_factory=dict)
     records: dict[Address, tuple[StateRecord, str]] = field(default_factory=dict)
     end: int = 0
     serial: int = 0
@@ -38,6 +40,8 @@ def salvage(file: Path, head_seq: int, head_hash: str) -> Salvage:
     try:
         with closing(sqlite3.connect(file)) as connection:
             connection.text_factory = lambda text: text.decode(errors="replace")
+            with suppress(sqlite3.Error):  # a file of an earlier version, whose rows name no scope
+                connection.execute("ALTER TABLE journal ADD COLUMN scope TEXT NOT NULL DEFAULT ''")
             _checks(connection, found)
             _journal(connection, found, head_seq, head_hash)
             _records(connection, found)
@@ -61,9 +65,9 @@ def _journal(connection: sqlite3.Connection, found: Salvage, head_seq: int, head
     rows = {row[8]: row for order in ("ASC", "DESC") for row in _readable(connection, f"{query} {order}")}
     hashes = {head_seq: head_hash} | {seq: row[7] for seq, row in rows.items()}
     for seq in sorted(rows):
-        *columns, data, hash, _ = rows[seq]
-        if seq - 1 in hashes and journal.chain(hashes[seq - 1], seq, columns, data) == hash:
-            found.rows[seq] = (*columns, data.decode())
+        *columns, data, hash, _, scope = rows[seq]
+        if seq - 1 in hashes and journal.chain(hashes[seq - 1], seq, columns, data, scope) == hash:
+            found.rows[seq], found.scopes[seq] = (*columns, data.decode()), scope
     found.end = max(found.end, *rows) if rows else found.end
 
 

@@ -46,6 +46,11 @@ MIGRATIONS: tuple[tuple[Statement, ...], ...] = (
         "CREATE TABLE unclaimed (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID",
         checks.first,
     ),
+    (
+        "ALTER TABLE journal ADD COLUMN scope TEXT NOT NULL DEFAULT ''",
+        "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        checks.cover_facts,
+    ),
 )
 
 VERSION = len(MIGRATIONS)

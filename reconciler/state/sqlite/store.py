@@ -24,7 +24,7 @@ from reconciler.state.codec import EntryColumns, encode_entry, encode_record
 from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, restore, schema
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged, check_pages, connect, explained, transaction, use_wal
-from reconciler.state.store import Event, JournalEntry, Lease, Restored, State
+from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, Restored, State, not_covered
 
 _POLL_S = 0.2  # how often a held lease is asked for again
 # Whoever has just locked a scope writes its name a moment later, over that of one that died.
@@ -38,6 +38,7 @@ class _Request:
     """One call of `commit`, on its way to the worker thread and back."""
 
     lease: Lease
+    scope: str
     entries: Sequence[EntryColumns]
     put: Sequence[tuple[StateRecord, str]]
     remove: Sequence[Address]
@@ -129,6 +130,7 @@ class SqliteStore:
         """
         request = _Request(
             lease,
+            lease.scope,
             [encode_entry(entry) for entry in entries],
             [(record, encode_record(record)) for record in put],
             remove,
@@ -207,6 +209,7 @@ class SqliteStore:
                 unclaimed=journal.unclaimed(connection, self._lineage),
                 serials=dict.fromkeys(leases.scopes(connection), current.serial),
                 version=current.content,
+                platform=journal.platform(connection),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise Damaged("a row holds what was never written there") from error
@@ -245,8 +248,9 @@ class SqliteStore:
         A lease of a thousand scopes is checked thousands of times, and reads a thousand rows each time.
         """
         (version,) = connection.execute("PRAGMA data_version").fetchone()  # moved by others' commits only
-        if self._checked != (lease, version):
+        if len(lease.epochs) == 1 or self._checked != (lease, version):
             leases.check(connection, lease)
+        if len(lease.epochs) > 1:
             self._checked = (lease, version)
 
     def _take(self, scopes: Sequence[str], holder: str) -> Lease:
@@ -276,7 +280,7 @@ class SqliteStore:
         with checks.writing(connection, self._path) as current:
             data = {"environment": environment, "by": by}
             entry = JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
-            _write(connection, current, [encode_entry(entry)])
+            _write(connection, current, WHOLE_STATE, [encode_entry(entry)])
             environments.write(connection, self._lineage, environment)
         self._environment = environment
         return True
@@ -320,7 +324,7 @@ class SqliteStore:
                 leases.replace(connection, scope)
                 data = {"unlock": scope, "holder": holder, "since": since, "alive": alive, "by": by}
                 entry = JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
-                _write(connection, current, [encode_entry(entry)])
+                _write(connection, current, scope, [encode_entry(entry)])
         finally:
             if not alive:
                 locks.unlock(lock_file, number)
@@ -359,9 +363,9 @@ class SqliteStore:
     ) -> Sequence[StateRecord]:
         self._check(connection, request.lease)
         for record, _ in request.put:
-            if record.scope not in request.lease.epochs:
-                raise StoreError(f"the lease does not cover `{record.scope}`, the scope of {record.address}")
-        return _write(connection, current, request.entries, request.put, request.remove)
+            if record.scope != request.scope:
+                raise not_covered(record.scope, record.address)
+        return _write(connection, current, request.scope, request.entries, request.put, request.remove)
 
     def _holds(self, scope: str, epoch: int) -> bool:
         return scope in self._held and self._held[scope][0] == epoch
@@ -408,6 +412,7 @@ class SqliteStore:
         try:
             version = schema.require(connection, self._path)
             if version < schema.VERSION:
+                backups.make_before_migration(connection, self._path, self._clock.now(), version)
                 schema.migrate(connection)
             use_wal(connection)
             self._lineage = checks.read(connection).lineage
@@ -424,13 +429,14 @@ class SqliteStore:
 def _write(
     connection: sqlite3.Connection,
     current: Checks,
+    scope: str,
     entries: Sequence[EntryColumns],
     put: Sequence[tuple[StateRecord, str]] = (),
     remove: Sequence[Address] = (),
 ) -> Sequence[StateRecord]:
-    journal.append(connection, current, entries)
+    journal.append(connection, current, scope, entries)
     for address in remove:
-        records.remove(connection, current, address)
+        records.remove(connection, current, address, scope)
     return records.put(connection, current, put)
 
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from reconciler.cli import main
-from reconciler.pipeline import source_texts as sources
 from tests.manifests.broken.making import MADE, SETTINGS, VOLUME, nobody, vanishing
 
 HERE = Path(__file__).parent
@@ -63,7 +62,6 @@ def run(case: str, root: Path, *arguments: str) -> Ran:
             )  # what is imported late, others may not be able to read
     out, err = io.StringIO(), io.StringIO()
     settings = {name: "" for name in os.environ if name.startswith("RECONCILE_")}
-    sources._lines.cache_clear()
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, settings))
         stack.enter_context(chdir(root))

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.core.steps import Plan, Read
+from reconciler.services.providers.wire import Extension
 from reconciler.services.registry import providers_of
+from reconciler.services.wire import one
 from tests.providers.provisioning.conftest import Scene
 from tests.providers.provisioning.provider import FakeProvider, serving_provider
 
@@ -100,7 +102,7 @@ def test_a_changed_address_in_the_file_is_refused(scene: Scene, elsewhere: FakeP
 
 
 def test_a_provider_that_is_only_read_is_one_of_the_plan() -> None:
-    read = Read("/extensions/res_1", "extension", "acme")
+    read = Read("/extensions/res_1", one(Extension), "acme")
     plan = Plan(
         "plan",
         "lineage",

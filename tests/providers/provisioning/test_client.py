@@ -25,9 +25,11 @@ from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.client import Client
 from reconciler.services.outcome import Verdict
 from reconciler.services.providers.service import provider_client
+from reconciler.services.providers.wire import Extension, ExtensionCosts
 from reconciler.services.registry import Services
 from reconciler.services.signing import Signed, verify
 from reconciler.services.transport import Answer
+from reconciler.services.wire import one
 from tests.services.script import Script, SimulatedClock, platform, reply
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +72,7 @@ def verified(script: Script) -> Iterator[dict[str, Any]]:
 
 async def test_each_attempt_is_signed_anew() -> None:
     asked, script = client(reply(status=503), Lost("reset"), reply('{"status": "ready"}'))
-    await asked.read(Read(PATH, "extension"))
+    await asked.read(Read(PATH, one(Extension)))
     fields = list(verified(script))
     assert [each["nonce"] for each in fields] == ["nonce-1", "nonce-2", "nonce-3"]
     assert [each["url"] for each in fields] == ["https://acme.example/api/extensions/res_1"] * 3
@@ -81,7 +83,7 @@ async def test_each_attempt_is_signed_anew() -> None:
 async def test_reads_are_given_up_within_the_budget() -> None:
     asked, script = client(reply(status=503))
     with pytest.raises(PlatformError, match="answered 503 by provider acme"):
-        await asked.read(Read(PATH, "extension"))
+        await asked.read(Read(PATH, one(Extension)))
     assert script.clock.elapsed_s < 20
 
 
@@ -155,14 +157,14 @@ async def test_one_that_is_gone_is_deleted(status: int) -> None:
 async def test_of_a_resource_only_known_fields_are_kept() -> None:
     body = {"id": "other", "status": "ready", "config": {"URL": VALUE}, "connection": VALUE}
     asked, _ = client(reply(json.dumps(body)))
-    (found,) = (await asked.read(Read(PATH, "extension"))).objects
+    (found,) = (await asked.read(Read(PATH, one(Extension)))).objects
     assert (found.id, found.status) == ("res_1", "ready")
     assert VALUE not in repr(found) + repr(found.model_dump())
 
 
 async def test_of_costs_secret_fields_are_hidden_and_amounts_are_not() -> None:
     asked, _ = client(reply(json.dumps({"total": {"value": 3}, "password": VALUE})))
-    (found,) = (await asked.read(Read("/costs", "extension_costs"))).objects
+    (found,) = (await asked.read(Read("/costs", one(ExtensionCosts)))).objects
     assert found.model_dump() == {"total": {"value": 3}, "password": "(sensitive)"}
 
 
@@ -185,7 +187,7 @@ async def test_of_costs_secret_fields_are_hidden_and_amounts_are_not() -> None:
 async def test_reads_that_fail(answer: Answer, failure: type[PlatformError]) -> None:
     asked, _ = client(answer)
     with pytest.raises(failure) as raised:
-        await asked.read(Read(PATH, "extension"))
+        await asked.read(Read(PATH, one(Extension)))
     assert type(raised.value) is failure
     assert VALUE not in str(raised.value)
 
@@ -202,7 +204,7 @@ async def test_reading_only_refuses_everything_else_before_it_is_sent() -> None:
 async def test_a_path_that_may_lead_elsewhere_is_refused(path: str) -> None:
     asked, script = client(reply("{}"))
     with pytest.raises(Refused):
-        await asked.read(Read(path, "extension"))
+        await asked.read(Read(path, one(Extension)))
     with pytest.raises(Refused):
         await asked.send(Call("DELETE", path, None), id_path=None)
     assert script.sent == []
@@ -214,7 +216,7 @@ async def test_without_the_signing_secret_nothing_is_sent() -> None:
 
     asked, script = client(reply("{}"), secret=missing)
     with pytest.raises(NoSuchService, match="signing secret of ExtensionProvider/acme"):
-        await asked.read(Read(PATH, "extension"))
+        await asked.read(Read(PATH, one(Extension)))
     with pytest.raises(SecretUnavailable):
         await asked.send(Call("POST", "/extensions", {}), id_path="id")
     with pytest.raises(SecretUnavailable):
@@ -235,7 +237,7 @@ async def test_logs_tell_the_provider_and_no_signature() -> None:
     logger.setLevel(logging.DEBUG)
     try:
         with structlog.testing.capture_logs() as logs:
-            await asked.read(Read(PATH, "extension"))
+            await asked.read(Read(PATH, one(Extension)))
     finally:
         logger.setLevel(logging.NOTSET)
     (event,) = logs

@@ -130,7 +130,7 @@ def _snapshot_not_taken() -> None:
 
     def remove(self: VolumeKind, subject: Any) -> Any:
         moves = removing(self, subject)
-        return replace(moves, steps=tuple(step for step in moves.steps if step.removes))
+        return replace(moves, steps=tuple(step for step in moves.steps if step.effect.removes))
 
     VolumeKind.remove = remove  # type: ignore[method-assign]
 

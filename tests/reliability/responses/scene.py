@@ -16,7 +16,7 @@ from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.project import Desired, Project
-from reconciler.pipeline.settings import EXTENDED
+from reconciler.pipeline.settings import known_capabilities
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
@@ -151,8 +151,8 @@ def open_scene(
     ids = count(1)
     project = Project(
         store=store,
+        capabilities=known_capabilities() if extended else frozenset(),
         platform=platform_client(transport, BASE_URL, lambda: TOKEN, time, jitter=lambda: 1.0),
-        capabilities=EXTENDED if extended else frozenset(),
         limits=Limits(settle_s=SETTLE_S),
         clock=time,
         reporter=Reporter(),

@@ -110,7 +110,7 @@ class Ghost:
     touched: dict[str, list[Touch]] = field(default_factory=dict)
     attached_at: dict[str, float] = field(default_factory=dict)
     born_at: dict[str, float] = field(default_factory=dict)
-    plans_run: set[str] = field(default_factory=set)
+    plans_run: dict[str, str] = field(default_factory=dict)  # by plan: its run
     in_flight: int = 0
     last_disturbance_s: float = 0.0
     highest_serial: int = 0

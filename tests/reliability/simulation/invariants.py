@@ -253,9 +253,9 @@ def a_plan_runs_once(
 ) -> Problems:
     for entry in entries:
         if entry.event is Event.RUN_STARTED:
-            if process.plan and process.plan in ghost.plans_run:
+            if process.plan and ghost.plans_run.get(process.plan, entry.run) != entry.run:
                 yield f"plan {process.plan} ran a second time"
-            ghost.plans_run.add(process.plan)
+            ghost.plans_run[process.plan] = entry.run
 
 
 def what_is_done_was_carried_out(

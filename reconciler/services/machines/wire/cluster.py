@@ -1,6 +1,6 @@
 """Postgres clusters as the platform sends them. Source: platform API, 2.1 and 4.1."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -31,6 +31,10 @@ class AttachedApp(Wire):
 
 
 class Cluster(Wire):
+    shape: ClassVar = "cluster"
+    one_at: ClassVar = "data"
+    many_at: ClassVar = "data"
+
     id: str
     name: str | None = None
     organization: Organization | None = None
@@ -67,6 +71,9 @@ class ClusterList(Wire):
 
 class ClusterBackup(Wire):
     """Capability `postgres.backups`."""
+
+    shape: ClassVar = "cluster_backup"
+    many_at: ClassVar = "data"
 
     id: str
     type: str | None = None

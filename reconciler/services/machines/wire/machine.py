@@ -1,6 +1,6 @@
 """Machines as the platform sends them. Source: platform API, 2.6 and 4.4; platform notes, "Machines"."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -44,6 +44,8 @@ class MachineConfig(Wire):
 class Machine(Wire):
     """Capabilities `machine.get` and `machine.list`. The state `running` is another word for `started`."""
 
+    shape: ClassVar = "machine"
+
     id: str
     name: str | None = None
     state: str | None = None
@@ -80,6 +82,9 @@ class MachineStarted(Wire):
 
 class MachineWaited(Wire):
     """The answer to a wait that ended in the wanted state; its body is not shown, so it may hold nothing."""
+
+    shape: ClassVar = "machine_wait"
+    may_be_empty: ClassVar = True
 
     ok: bool | None = None
     state: str | None = None

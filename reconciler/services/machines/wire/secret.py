@@ -1,5 +1,7 @@
 """App secrets as the platform sends them. Source: platform API, 2.5 and 4.3."""
 
+from typing import ClassVar
+
 from reconciler.services.wire import Wire
 
 
@@ -21,6 +23,9 @@ class SecretReply(Wire):
 
 class Secret(Wire):
     """Capability `secrets.list`."""
+
+    shape: ClassVar = "secret"
+    many_at: ClassVar = "secrets"
 
     name: str
     digest: str | None = None

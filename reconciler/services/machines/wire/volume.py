@@ -1,6 +1,6 @@
 """Volumes and their snapshots as the platform sends them. Source: platform API, 2.2 to 2.4 and 4.2."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,8 @@ GONE_STATES = frozenset(
 
 
 class Volume(Wire):
+    shape: ClassVar = "volume"
+
     id: str
     name: str | None = None
     state: str | None = None
@@ -87,6 +89,8 @@ class VolumeExtend(Wire):
 
 
 class Snapshot(Wire):
+    shape: ClassVar = "snapshot"
+
     id: str
     size: int | None = None
     digest: str | None = None

@@ -1,0 +1,136 @@
+"""The reconciler in a Python program: what the verbs of the command line do, as functions that return values.
+
+    async with open_project("infra", env="prod") as project:
+        proposed = await plan(project)
+        applied = await apply(project, approve=lambda plan: True)
+
+Nothing is printed, no signal is handled, and click is not imported. Several projects may be open in one
+process and one event loop. What a person has to know is raised: `ManifestError` and `Refused` carry all
+`diagnostics`, every other failure is a `ReconcilerError`. Manifests and settings are read when a project is
+opened; open it again to see what changed in them since.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Plan
+from reconciler.drift.find import Drift, look_for_drift
+from reconciler.pipeline import apply as applying
+from reconciler.pipeline import open as opening
+from reconciler.pipeline.apply import Applied
+from reconciler.pipeline.desired import load_desired
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.settings import ProjectSettings, find_settings
+from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.planning.saved import dump_plan, load_plan
+
+__all__ = [
+    "Applied",
+    "Drift",
+    "Locked",
+    "ManifestError",
+    "OpenProject",
+    "Plan",
+    "ReconcilerError",
+    "Refused",
+    "Reporter",
+    "apply",
+    "apply_saved",
+    "drift",
+    "dump_plan",
+    "load_plan",
+    "open_project",
+    "plan",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProject:
+    """A project between `open_project` and its end.
+
+    `desired`: its manifests. `project`: its state, platform and providers, as the pipeline takes them.
+    """
+
+    desired: Desired
+    project: Project
+
+
+@asynccontextmanager
+async def open_project(
+    path: str | Path = ".",
+    *,
+    env: str = "",
+    sandbox: bool = False,
+    state: str | None = None,
+    manifests: Sequence[str | Path] = (),
+    variables: Mapping[str, str] | None = None,
+    reporter: Reporter | None = None,
+    lock_timeout_s: float = 0.0,
+    read_only: bool = False,
+) -> AsyncIterator[OpenProject]:
+    """The project whose `reconcile.yaml` stands in `path` or a folder above it, until the `async with` ends.
+
+    `env`, `sandbox`, `state`, `lock_timeout_s` (seconds): as the options of the command line. `manifests`:
+    files and folders instead of the configured ones. `variables`: in the place of the process's environment
+    variables, for settings, the token and the sources of secrets. `reporter`: is called with progress.
+    `read_only`: every call but GET is refused.
+
+    Raises ManifestError when settings or manifests hold errors, ReconcilerError when the environment, the
+    platform or the state cannot be had.
+    """
+    reporter = reporter or Reporter()
+    found = _settings(path, os.environ if variables is None else variables, env)
+    desired = load_desired([str(each) for each in manifests], found, SourceTexts(found.root), reporter)
+    options = opening.Options(sandbox, state, lock_timeout_s, read_only, take_signals=False)
+    async with opening.open_project(found, options, reporter, desired.resources, desired.policies) as project:
+        yield OpenProject(desired, project)
+
+
+def _settings(path: str | Path, variables: Mapping[str, str], env: str) -> ProjectSettings:
+    found = find_settings(Path(path).absolute(), variables, env)
+    found.refuse_unknown_environment()
+    return found
+
+
+async def plan(project: OpenProject) -> Plan:
+    """What `apply` would do. Sends nothing but GET, and takes no lock.
+
+    Errors stand in the plan's `diagnostics`: such a plan cannot be applied.
+    """
+    return await make_plan(project.project, project.desired)
+
+
+async def apply(
+    project: OpenProject, *, approve: Callable[[Plan], bool], approved_deletes: Collection[str] = ()
+) -> Applied:
+    """Settle what earlier runs left open, plan, ask `approve`, and carry the plan out.
+
+    `approve` gets the plan when there is anything to send or to adopt; its False ends the apply with
+    `Applied.declined`. `approved_deletes`: the addresses that may be deleted, such as Volume/shop/old.
+
+    Raises Refused, before any call, when the plan holds errors or deletes what is not approved, or is not
+    true any more; Locked when somebody else applies. What became of each call stands in `Applied.results`.
+    """
+    return await applying.apply(
+        project.project, project.desired, approve=approve, approved_deletes=approved_deletes
+    )
+
+
+async def apply_saved(project: OpenProject, plan: Plan, *, approved_deletes: Collection[str] = ()) -> Applied:
+    """Carry out exactly `plan`, which was reviewed, as `apply --plan` does. A plan runs once.
+
+    `dump_plan` and `load_plan` keep it between processes. Raises Refused, before any call, when anything
+    that the plan is about moved since it was made; otherwise as `apply`.
+    """
+    return await applying.run_saved(project.project, plan, approved_deletes)
+
+
+async def drift(project: OpenProject) -> Drift:
+    """What changed on the platform since the last apply. Sends nothing but GET; `Drift.plan` has no steps."""
+    return await look_for_drift(project.project, project.desired)

@@ -1,0 +1,38 @@
+"""The extras of this package, such as `reconciler[sandbox]`.
+
+What one brings is written in pyproject.toml alone.
+"""
+
+import re
+from importlib.metadata import PackageNotFoundError, distribution, requires
+
+from reconciler.core.errors import ReconcilerError
+
+_PACKAGE = "reconciler"
+
+
+def require_extra(extra: str, what: str) -> None:
+    """Return when every package of `extra` is installed. `what` begins the message: it needs them.
+
+    Raises ReconcilerError, with the command that installs them.
+    """
+    missing = [name for name in _packages(extra) if not _installed(name)]
+    if missing:
+        raise ReconcilerError(
+            f"{what} needs packages that are not installed: {', '.join(missing)}",
+            help=f"pip install '{_PACKAGE}[{extra}]'",
+        )
+
+
+def _packages(extra: str) -> list[str]:
+    """Their names, from the metadata of the installed package: `fastapi>=0.115; extra == 'sandbox'`."""
+    line = re.compile(rf"([\w.-]+)[^;]*;.*\bextra == ['\"]{re.escape(extra)}['\"].*")
+    return sorted(found[1] for each in requires(_PACKAGE) or () if (found := line.fullmatch(each)))
+
+
+def _installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True

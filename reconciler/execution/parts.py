@@ -1,0 +1,60 @@
+"""A change of several scopes, in parts: one commit for each scope, since no store changes two at once."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, StateRecord
+from reconciler.state.store import JournalEntry, Lease, Store
+
+
+@dataclass(slots=True)
+class Part:
+    """What one commit brings into one scope. `last`: only after all parts that are not."""
+
+    entries: list[JournalEntry] = field(default_factory=list)
+    put: list[StateRecord] = field(default_factory=list)
+    remove: list[Address] = field(default_factory=list)
+    last: bool = False
+
+
+class Parts:
+    """Parts by scope. A process that dies in between leaves some of them: each must make sense alone."""
+
+    def __init__(self, scopes: Iterable[str] = ()) -> None:
+        self._parts = {scope: Part() for scope in scopes}
+
+    def of(self, scope: str) -> Part:
+        return self._parts.setdefault(scope, Part())
+
+    def move(self, scope: str, entry: JournalEntry, source: Address) -> None:
+        """A record moves within `scope`, away from `source`.
+
+        Last: until then the move can be made again, also in the records of other scopes that name it.
+        """
+        part = self.of(scope)
+        part.entries.append(entry)
+        part.remove.append(source)
+        part.last = True
+
+    async def commit(self, store: Store, lease: Lease) -> Sequence[StateRecord]:
+        """Store all parts; their records come back as stored. Raises the first StoreError, at the end."""
+        stored: list[StateRecord] = []
+        failures: list[StoreError] = []
+
+        async def one(scope: str, part: Part) -> None:
+            try:
+                stored.extend(await store.commit(lease.of(scope), part.entries, part.put, part.remove))
+            except StoreError as failure:
+                failures.append(failure)
+
+        for last in (False, True):
+            async with anyio.create_task_group() as group:  # a store may write them at once
+                for scope, part in self._parts.items():
+                    if part.last is last and not failures:
+                        group.start_soon(one, scope, part)
+        if failures:
+            raise failures[0]
+        return stored

@@ -1,0 +1,106 @@
+"""A run of several scopes: one commit for each of them, and what stands when not all of them were made."""
+
+from collections.abc import Collection, Sequence
+
+import pytest
+
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Action, Address, Change, Lifecycle, StateRecord
+from reconciler.core.steps import Move, Plan
+from reconciler.execution.recorder import Recorder
+from reconciler.moves.carry_out import moved_records
+from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.store import JournalEntry, Lease
+from tests.execution.stage import START, Stage
+from tests.state.doubles import Passing, spooling
+
+pytestmark = pytest.mark.anyio
+
+ORDERS = Address("PostgresCluster", "orders")
+MAIN = Address("PostgresCluster", "main")
+COPY = Address("PostgresCluster", "copy")  # of another organization, restored from `orders`
+LOGS = Address("Volume", "logs", "shop")
+SCOPES = ("org/acme", "org/beta", "shop")
+
+
+class Refusing(Passing):
+    """Takes no commit to these scopes."""
+
+    def __init__(self, inner: MemoryStore, scopes: Collection[str]) -> None:
+        super().__init__(inner)
+        self.scopes = scopes
+        self.committed: list[str] = []
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        if lease.scope in self.scopes:
+            raise StoreError(f"no commit to {lease.scope}")
+        self.committed.append(lease.scope)
+        return await super().commit(lease, entries, put, remove)
+
+
+def record(address: Address, scope: str, **applied: object) -> StateRecord:
+    return StateRecord(address, f"id_{address.name}", scope, applied, Lifecycle(), START)
+
+
+async def prepared(stage: Stage, refused: Collection[str] = ()) -> tuple[Refusing, Recorder, Plan]:
+    """A run that renames a cluster which one of another scope names, and forgets a volume in a third."""
+    inner = MemoryStore(MemoryState(stage.time))
+    lease = await inner.lease(SCOPES, "test")
+    known = [
+        record(ORDERS, "org/acme"),
+        record(COPY, "org/beta", restore={"from": "orders"}),
+        record(LOGS, "shop"),
+    ]
+    records = {}
+    for each in known:
+        (records[each.address],) = await inner.commit(lease.of(each.scope), [], [each])
+    stage.store = spooling(store := Refusing(inner, refused), stage.time, stage.root)
+    forgets = (Change(LOGS, Action.FORGET), Change(Address("Volume", "gone", "shop"), Action.FORGET))
+    moves = (Move(ORDERS, MAIN, "id_orders", records[ORDERS].serial),)
+    plan = Plan("plan-1", "", START, forgets, (), (), (), (), (), moves=moves)
+    return store, Recorder(stage.store, lease, "run", stage.time, records), plan
+
+
+async def test_a_run_begins_and_ends_in_each_of_its_scopes(stage: Stage) -> None:
+    store, recorder, plan = await prepared(stage)
+    await recorder.start(plan)
+    assert store.committed == ["org/beta", "shop", "org/acme"]  # what names a record, before it moves
+    state = await store.load()
+    assert set(state.records) == {MAIN, COPY}
+    assert state.records == recorder.records
+    assert state.records[COPY].applied["restore"] == {"from": "main"}
+    assert state.plans_run == {"plan-1"}
+    await recorder.finish()
+    assert sorted(store.committed[3:]) == sorted(SCOPES)
+
+
+@pytest.mark.parametrize("refused", SCOPES)
+async def test_a_run_that_begins_in_some_scopes_only_has_run_and_can_be_made_again(
+    stage: Stage, refused: str
+) -> None:
+    store, recorder, plan = await prepared(stage, [refused])
+    with pytest.raises(StoreError, match=f"no commit to {refused}"):
+        await recorder.start(plan)
+    state = await store.load()
+    assert state.plans_run == {"plan-1"}
+    assert ORDERS in state.records
+    store.scopes = ()
+    moved, _ = moved_records(plan.moves, state.records)
+    assert moved[MAIN].id == "id_orders"
+    again = Recorder(stage.store, await _lease(store), "run-2", stage.time, state.records)
+    await again.start(plan)
+    state = await store.load()
+    assert set(state.records) == {MAIN, COPY}
+    assert state.records[COPY].applied["restore"] == {"from": "main"}
+
+
+async def _lease(store: Refusing) -> Lease:
+    await store.close()  # the first run's process has ended
+    assert isinstance(store.inner, MemoryStore)
+    return await store.inner.lease(SCOPES, "another")

@@ -1,0 +1,163 @@
+"""States that earlier versions left (`versions/`): migrated whole, and copied first.
+
+`versions/version-N.sql` is the dump of a state as the program of that version wrote it, in three scopes: two
+volumes, a cluster whose create has no outcome, a plan that ran and (from version 2) an unclaimed object.
+"""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address
+from reconciler.state.sqlite import backups, schema
+from reconciler.state.sqlite.salvage import salvage
+from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.store import Event
+from tests.state.conftest import OpenStore
+from tests.state.test_files import execute
+from tests.state.worlds import DATA, NOON, entry, record
+
+pytestmark = pytest.mark.anyio
+
+VERSIONS = Path(__file__).parent / "versions"
+EARLIER = range(1, schema.VERSION)
+KEY = bytes([2]) * 32
+POSTS = Address("Volume", "posts", "blog")
+CREATE = "PostgresCluster/orders#create"
+
+
+def left_by(version: int, path: Path) -> list[str]:
+    """Put the state of `version` at `path`; the hashes of its journal come back."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((VERSIONS / f"version-{version}.sql").read_text(encoding="utf-8"))
+    path.with_name("state.db.key").write_bytes(KEY)
+    seen = VERSIONS / f"version-{version}.seen"
+    if seen.exists():
+        shutil.copy(seen, path.with_name("state.db.seen"))
+    return hashes(path)
+
+
+def hashes(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [hash for (hash,) in connection.execute("SELECT hash FROM journal ORDER BY seq")]
+
+
+def version_of(path: Path) -> int | None:
+    with closing(sqlite3.connect(path)) as connection:
+        return schema.version_of(connection)
+
+
+def test_there_is_a_state_of_each_version() -> None:
+    assert len(list(VERSIONS.glob("*.sql"))) == schema.VERSION
+
+
+@pytest.mark.parametrize("version", [*EARLIER, schema.VERSION])
+async def test_a_state_that_an_earlier_version_left_is_whole(
+    store: SqliteStore, another: OpenStore, path: Path, version: int
+) -> None:
+    chain = left_by(version, path)
+    state = await store.load()
+    assert {address: found.id for address, found in state.records.items()} == {DATA: "vol_1", POSTS: "vol_2"}
+    assert [opened.step for opened in state.open_intents] == [CREATE]
+    assert state.plans_run == {"p1"}
+    assert [told.data["unclaimed"] for told in state.unclaimed] == (["vol_9"] if version > 1 else [])
+    assert (await store.fingerprint_key(), state.platform) == (KEY, "")
+    assert (hashes(path), version_of(path)) == (chain, schema.VERSION)
+    await store.verify()
+    assert await another().load() == state
+
+
+@pytest.mark.parametrize("version", EARLIER)
+async def test_work_goes_on_where_an_earlier_version_ended(
+    store: SqliteStore, another: OpenStore, path: Path, version: int
+) -> None:
+    left_by(version, path)
+    (opened,) = (await store.load()).open_intents
+    lease = await store.lease(["org/personal", "shop"], "ben")
+    closed = entry(Event.SETTLED, opened.step, run=opened.run, landed=False)
+    await store.commit(lease.of("org/personal"), [closed])
+    known = (await store.load()).records[DATA]
+    (stored,) = await store.commit(lease.of("shop"), [], [record(serial=known.serial)])
+    await store.release(lease)
+    state = await another().load()
+    assert (state.open_intents, state.records[DATA]) == ((), stored)
+    await another().verify()
+    with closing(sqlite3.connect(path)) as connection:
+        scopes = connection.execute("SELECT scope FROM journal ORDER BY seq").fetchall()
+    assert {scope for (scope,) in scopes[:-1]} == {""}
+    assert scopes[-1] == ("org/personal",)
+    path.with_name("state.db.key").write_bytes(b"k" * 32)
+    with pytest.raises(StoreError, match="not the one"):
+        await another().load()
+
+
+@pytest.mark.parametrize("version", EARLIER)
+async def test_a_state_is_copied_as_it_is_before_it_is_migrated(
+    store: SqliteStore, another: OpenStore, path: Path, version: int
+) -> None:
+    chain = left_by(version, path)
+    state = await store.load()
+    (copy,) = backups.folder(path).glob("*.db")
+    assert copy.name == f"version-{version}-{NOON:%Y%m%dT%H%M%SZ}.db"
+    assert (version_of(copy), hashes(copy)) == (version, chain)
+    assert copy.with_name(copy.name + ".key").read_bytes() == KEY
+    assert copy.stat().st_mode & 0o777 == 0o600
+    await store.close()
+
+    path.write_bytes(b"lost")
+    await another().restore(copy)
+    restored = await another().load()
+    assert (restored.records, restored.open_intents) == (state.records, state.open_intents)
+    backups.prune(path)
+    assert copy.exists()
+
+
+async def test_a_state_that_cannot_be_copied_is_not_migrated(store: SqliteStore, path: Path) -> None:
+    left_by(2, path)
+    backups.folder(path).write_text("not a directory")
+    with pytest.raises(StoreError, match="cannot be read or written"):
+        await store.load()
+    assert version_of(path) == 2
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE records SET body = '{}'", "UPDATE journal SET data = '{}' WHERE seq = 2"]
+)
+async def test_a_damaged_state_is_not_migrated(store: SqliteStore, path: Path, damage: str) -> None:
+    left_by(2, path)
+    execute(path, damage)
+    with pytest.raises(StoreError, match="is damaged"):
+        await store.load()
+    assert version_of(path) == 2
+    assert list(backups.folder(path).iterdir()) == []
+
+
+async def test_a_backup_of_an_earlier_version_brings_a_state_back(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    left_by(2, path)
+    backups.folder(path).mkdir()
+    good = backups.folder(path) / "20300101T120000Z-00000011.db"
+    shutil.copy(path, good)
+    shutil.copy(path.with_name("state.db.key"), good.with_name(f"{good.name}.key"))
+    path.write_bytes(b"lost")
+    with pytest.raises(StoreError, match="is not a database") as lost:
+        await store.load()
+    assert "the newest good backup is of 2030-01-01" in lost.value.help
+    await another().restore()
+    assert set((await another().load()).records) == {DATA, POSTS}
+
+
+def test_rows_of_an_earlier_version_are_salvaged_where_it_cannot_be_migrated(path: Path) -> None:
+    chain = left_by(2, path)
+    with closing(sqlite3.connect(path)) as connection:
+        (lineage,) = connection.execute("SELECT value FROM meta WHERE key = 'lineage'").fetchone()
+    found = salvage(path, 0, lineage)
+    assert list(found.rows) == list(range(1, len(chain) + 1))
+    assert set(found.scopes.values()) == {""}
+    assert set(found.records) == {DATA, POSTS}

@@ -1,0 +1,197 @@
+"""What is installed with the package alone, and with each extra: it works, and what is missing is named.
+
+Each set of packages is an environment of its own. Its packages are links to those of this environment, so
+that nothing is fetched: the requirements in the metadata say which. A package that is imported but not
+required is missing there, and found.
+"""
+
+import shutil
+import subprocess
+import venv
+from collections.abc import Callable, Iterator
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import reconciler
+from reconciler.sandbox import serving
+
+PACKAGE = "reconciler"
+EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
+MOST_REQUIRED = 12
+
+# What serves: its packages come with an extra. The core of the sandbox, and `provider check`, do not.
+SANDBOX_FRONT = {f"reconciler.sandbox.{name}" for name in ("description", "http", "server")}
+KIT = {"reconciler.providers.kit"}
+
+
+def requirements(package: str, extra: str = "") -> list[Requirement]:
+    """What `package` requires by itself, or what `extra` adds to that."""
+    found = [Requirement(line) for line in distribution(package).requires or ()]
+
+    def applies(each: Requirement, extra: str) -> bool:
+        return each.marker is None or each.marker.evaluate({"extra": extra})
+
+    return [each for each in found if applies(each, extra) and not (extra and applies(each, ""))]
+
+
+def installed_with(package: str, *extras: str) -> dict[str, Distribution]:
+    """`package` and all that comes with it, by name."""
+    found: dict[str, Distribution] = {}
+    ahead = [(package, extra) for extra in ("", *extras)]
+    done = set(ahead)
+    while ahead:
+        name, extra = ahead.pop()
+        found[name] = distribution(name)
+        for each in requirements(name, extra):
+            more = {(canonicalize_name(each.name), one) for one in ("", *each.extras)} - done
+            ahead += more
+            done |= more
+    return found
+
+
+class Installed:
+    """An environment with the package, and with what `extras` bring."""
+
+    def __init__(self, root: Path, *extras: str) -> None:
+        self.python = root / "bin" / "python"
+        venv.create(root, symlinks=True)
+        site = next(root.glob("lib/python*/site-packages"))
+        for name, package in installed_with(PACKAGE, *extras).items():
+            tops = {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}
+            for top in tops:
+                if not (name == PACKAGE and top.endswith(".pth")) and not (site / top).exists():
+                    (site / top).symlink_to(Path(str(package.locate_file(top))))
+        if not (site / PACKAGE).exists():  # an editable installation has no files
+            (site / PACKAGE).symlink_to(Path(reconciler.__file__).parent)
+
+    def run(self, *arguments: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        ran = subprocess.run(
+            [self.python, *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert ran.returncode == code, ran.stdout + ran.stderr
+        assert "Traceback" not in ran.stderr
+        return ran
+
+    def reconcile(self, *arguments: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        return self.run("-m", PACKAGE, *arguments, cwd=cwd, code=code)
+
+
+@pytest.fixture(scope="module")
+def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Installed]:
+    made: dict[tuple[str, ...], Installed] = {}
+
+    def get(*extras: str) -> Installed:
+        if extras not in made:
+            made[extras] = Installed(tmp_path_factory.mktemp("environment"), *extras)
+        return made[extras]
+
+    return get
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.fixture
+def platform() -> Iterator[str]:
+    apps = [{"name": "shop"}, {"org_slug": "personal"}]
+    with serving(clock="x600", profile="extended", apps=apps) as url:
+        yield url
+
+
+def test_the_package_alone_requires_little() -> None:
+    assert len(requirements(PACKAGE)) <= MOST_REQUIRED
+
+
+def test_all_is_every_extra() -> None:
+    extras = set(distribution(PACKAGE).metadata.get_all("Provides-Extra") or ()) - {"all"}
+    assert extras
+    each_alone = {str(each.name) for extra in extras for each in requirements(PACKAGE, extra)}
+    assert {each.name for each in requirements(PACKAGE, "all")} == each_alone
+
+
+def test_plan_and_apply_need_no_extra(
+    install: Callable[..., Installed], project: Path, platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECONCILE_BASE_URL", platform)
+    monkeypatch.setenv("RECONCILE_TOKEN", "sandbox")
+    plain = install()
+    plain.reconcile("validate", ".", cwd=project)
+    assert "to create" in plain.reconcile("plan", "volume.yaml", cwd=project).stdout
+    assert "Applied" in plain.reconcile("apply", "volume.yaml", "--auto-approve", cwd=project).stdout
+    assert "No drift" in plain.reconcile("drift", "volume.yaml", cwd=project).stdout
+    assert plain.reconcile("graph", "--format", "svg", ".", cwd=project).stdout.startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("extras", "missing"),
+    [
+        ((), SANDBOX_FRONT | KIT),
+        (("sandbox",), KIT),
+        (("provider",), SANDBOX_FRONT),
+        (("all",), set()),
+    ],
+    ids=["none", "sandbox", "provider", "all"],
+)
+def test_only_what_serves_needs_an_extra(
+    install: Callable[..., Installed], tmp_path: Path, extras: tuple[str, ...], missing: set[str]
+) -> None:
+    script = """
+        import pkgutil, importlib, reconciler
+        for module in pkgutil.walk_packages(reconciler.__path__, "reconciler.", onerror=lambda name: None):
+            try:
+                module.name == "reconciler.__main__" or importlib.import_module(module.name)
+            except ModuleNotFoundError:
+                print(module.name)
+    """
+    found = set(install(*extras).run("-c", dedent(script), cwd=tmp_path).stdout.split())
+    assert found - {"reconciler.sandbox.plugin"} == missing  # pytest is the tester's own
+
+
+def test_the_emulated_platform_answers_in_process_without_an_extra(
+    install: Callable[..., Installed], tmp_path: Path
+) -> None:
+    script = """
+        from reconciler.sandbox.core import Sandbox
+        from reconciler.sandbox.exchange import Request
+        sandbox = Sandbox(apps=[{"name": "shop"}])
+        token = {"authorization": "Bearer sandbox"}
+        body = b'{"name": "data", "region": "ams", "size_gb": 1}'
+        print(sandbox.handle(Request("POST", "/v1/apps/shop/volumes", headers=token, body=body)).status)
+        sandbox.advance(60)
+        print(sandbox.handle(Request("GET", "/v1/apps/shop/volumes", headers=token)).json()[0]["state"])
+    """
+    answered = install().run("-c", dedent(script), cwd=tmp_path).stdout.split()
+    assert answered == ["200", "created"]
+
+
+def test_the_sandbox_works_with_its_extra(install: Callable[..., Installed], project: Path) -> None:
+    with_sandbox = install("sandbox")
+    applied = with_sandbox.reconcile("apply", ".", "--sandbox", "--auto-approve", cwd=project)
+    assert "Applied" in applied.stdout
+    assert "No changes" in with_sandbox.reconcile("plan", ".", "--sandbox", cwd=project).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "extra"),
+    [
+        (("plan", ".", "--sandbox"), "the embedded sandbox", "sandbox"),
+        (("apply", ".", "--sandbox", "--auto-approve"), "the embedded sandbox", "sandbox"),
+        (("sandbox",), "the emulated platform", "sandbox"),
+        (("provider", "serve", "db", "--postgres-from", "env:DSN"), "the reference provider", "provider"),
+        (("provider", "check", "http://127.0.0.1:9", "-o", "junit"), "`--output junit`", "provider"),
+    ],
+)
+def test_a_missing_extra_is_named(
+    install: Callable[..., Installed], project: Path, arguments: tuple[str, ...], what: str, extra: str
+) -> None:
+    told = install().reconcile(*arguments, cwd=project, code=1).stderr.splitlines()
+    assert told[0].startswith(f"error: {what} needs packages that are not installed: ")
+    assert told[1:] == [f"  = help: pip install 'reconciler[{extra}]'"]
