@@ -68,7 +68,7 @@ def command(
     sandbox: bool,
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
-    from reconciler.cli.pager import look_here
+    from reconciler.cli.pager import echo_report, look_here
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here, texts_here
@@ -99,7 +99,7 @@ def command(
         if output == "text":
             plan = advise_plan(plan, options.of_this_run())
             unchanged = unchanged_in(plan, desired) if show_all else None
-            click.echo(render_plan(plan, look_here(), unchanged=unchanged), nl=False)
+            echo_report(render_plan(plan, look_here(), unchanged=unchanged))
             echo_diagnostics(plan.diagnostics)
 
     async def work(watch: Watch) -> "Applied":
@@ -183,7 +183,7 @@ def _report_refused(refused: "PlanRefused", show: Callable[[Plan], None], output
 
 
 def _report(applied: "Applied", output: str) -> None:
-    from reconciler.cli.pager import look_here
+    from reconciler.cli.pager import echo_report, look_here
     from reconciler.reports.advice import advise, advise_owed, advise_plan
     from reconciler.reports.documents import apply_document
     from reconciler.reports.formats.text import render_results
@@ -196,5 +196,5 @@ def _report(applied: "Applied", output: str) -> None:
     elif applied.declined:
         click.echo("Not applied; nothing was changed.")
     elif applied.results:
-        click.echo(render_results(applied.results, owed, look_here()), nl=False)
+        echo_report(render_results(applied.results, owed, look_here()))
         echo_diagnostics(applied.notices)

@@ -120,7 +120,7 @@ def _report(
     plan: Plan, output: str, told: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
 ) -> int:
     """Print the drift of `plan`; its exit code. `told` (text) or `more` (JSON) goes with it."""
-    from reconciler.cli.pager import echo_paged, look_here
+    from reconciler.cli.pager import echo_report, look_here
     from reconciler.reports.advice import advise_plan
     from reconciler.reports.documents import drift_document
     from reconciler.reports.formats.text import render_drift
@@ -129,7 +129,7 @@ def _report(
     if output == "json":
         echo_json(drift_document(plan) | (more or {}))
     else:
-        echo_paged(render_drift(plan, look_here(), only_new=only_new) + told)
+        echo_report(render_drift(plan, look_here(), only_new=only_new) + told, paged=True)
         echo_diagnostics(plan.diagnostics)
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if plan.changes else DONE)

@@ -108,7 +108,7 @@ environment = click.option(
 
 
 def no_pager(function: Function) -> Function:
-    """`--no-pager`, which `pager.echo_paged` asks for."""
+    """`--no-pager`, which `pager.echo_report` asks for."""
 
     def remember(context: click.Context, option: click.Parameter, value: bool) -> None:
         context.meta[NO_PAGER] = value

@@ -50,7 +50,7 @@ def command(
     sandbox: bool,
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
-    from reconciler.cli.pager import echo_paged, look_here
+    from reconciler.cli.pager import echo_report, look_here
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
@@ -77,7 +77,7 @@ def command(
         echo_json(plan_document(plan))
     else:
         unchanged = unchanged_in(plan, desired) if show_all else None
-        echo_paged(render_plan(plan, look_here(), unchanged=unchanged))
+        echo_report(render_plan(plan, look_here(), unchanged=unchanged), paged=True)
         echo_diagnostics(plan.diagnostics)
     if out is not None:
         run_it = advice.command("apply", "--plan", out).with_options(options.of_this_run())
