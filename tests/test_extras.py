@@ -55,13 +55,14 @@ def installed_with(package: str, *extras: str) -> dict[str, Distribution]:
 
 
 class Installed:
-    """An environment with the package, and with what `extras` bring."""
+    """An environment with the package, with what `extras` bring, and with the package `beside`."""
 
-    def __init__(self, root: Path, *extras: str) -> None:
+    def __init__(self, root: Path, *extras: str, beside: str = "") -> None:
         self.python = root / "bin" / "python"
         venv.create(root, symlinks=True)
         site = next(root.glob("lib/python*/site-packages"))
-        for name, package in installed_with(PACKAGE, *extras).items():
+        packages = installed_with(PACKAGE, *extras) | (installed_with(beside) if beside else {})
+        for name, package in packages.items():
             tops = {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}
             for top in tops:
                 if not (name == PACKAGE and top.endswith(".pth")) and not (site / top).exists():
@@ -195,3 +196,11 @@ def test_a_missing_extra_is_named(
     told = install().reconcile(*arguments, cwd=project, code=1).stderr.splitlines()
     assert told[0].startswith(f"error: {what} needs packages that are not installed: ")
     assert told[1:] == [f"  = help: pip install 'reconciler[{extra}]'"]
+
+
+def test_the_fixture_for_pytest_names_the_missing_extra(tmp_path: Path) -> None:
+    environment = Installed(tmp_path / "environment", beside="pytest")
+    (tmp_path / "test_platform.py").write_text("def test_one(reconcile_sandbox): ...\n", encoding="utf-8")
+    told = environment.run("-m", "pytest", "-q", "test_platform.py", cwd=tmp_path, code=1).stdout
+    assert "pip install 'reconciler[sandbox]'" in told
+    assert "1 error" in told

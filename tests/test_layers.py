@@ -11,6 +11,8 @@ from textwrap import dedent
 
 import pytest
 
+from reconciler.kinds import find_kinds
+
 PACKAGE = "reconciler"
 SOURCE = Path(__file__).parent.parent / PACKAGE
 
@@ -277,6 +279,73 @@ def test_what_the_design_allows_is_no_breach(tmp_path: Path) -> None:
     _plant(tmp_path, "execution/a.py", "from .b import c\nfrom reconciler.planning import match")
     _plant(tmp_path, "services/transport.py", "import httpx\nfrom reconciler.core.errors import Lost")
     assert breaches(tmp_path) == []
+
+
+# What acts on all kinds alike. A feature may know the policy that it is about, never a kind.
+KINDLESS = ("planning", "execution", "state", "pipeline", "moves", "importing", "drift")
+
+
+def kinds_named(root: Path, kinds: Mapping[str, str]) -> list[str]:
+    """Where modules of `KINDLESS` import a kind or have its name as a text, as `file:line: what`.
+
+    `kinds`: the modules of kinds, by name. What a message says to a person may hold a name.
+    """
+    found = []
+    for layer in KINDLESS:
+        for file in sorted((root / layer).rglob("*.py")):
+            relative = file.relative_to(root)
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            for line, name in _imported(tree, relative):
+                module = next((each for each in kinds.values() if f"{name}.".startswith(f"{each}.")), None)
+                if module is not None:
+                    found.append(f"{relative}:{line}: {layer} imports {module}")
+            texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+            found += [
+                f"{relative}:{at.lineno}: {layer} names {at.value!s}" for at in texts if at.value in kinds
+            ]
+    return found
+
+
+def _modules_of_kinds() -> dict[str, str]:
+    """A kind's folder, where it has one."""
+    modules = {name: type(kind).__module__ for name, kind in find_kinds().items()}
+    return {name: module.removesuffix(".kind") for name, module in modules.items()}
+
+
+def test_what_acts_on_all_kinds_names_none() -> None:
+    kinds = _modules_of_kinds()
+    assert {"Volume": "reconciler.kinds.volume", "Secret": "reconciler.kinds.secret"}.items() <= kinds.items()
+    assert kinds_named(SOURCE, kinds) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "problem"),
+    [
+        ("planning/match.py", "if kind == 'Volume':\n    pass", "1: planning names Volume"),
+        ("pipeline/show.py", "KIND = {'sets': 'Secret'}", "1: pipeline names Secret"),
+        (
+            "drift/find.py",
+            "def late():\n    from reconciler.kinds.secret import NAME",
+            "2: drift imports reconciler.kinds.secret",
+        ),
+        (
+            "execution/for_each.py",
+            "from reconciler.kinds.volume.snapshots import snapshot_due",
+            "1: execution imports reconciler.kinds.volume",
+        ),
+        ("importing/run.py", "from ..kinds import machine", "1: importing imports reconciler.kinds.machine"),
+    ],
+)
+def test_a_planted_name_of_a_kind_is_found(tmp_path: Path, file: str, source: str, problem: str) -> None:
+    _plant(tmp_path, file, source)
+    assert kinds_named(tmp_path, _modules_of_kinds()) == [f"{file}:{problem}"]
+
+
+def test_roles_and_what_a_message_says_are_no_names_of_a_kind(tmp_path: Path) -> None:
+    _plant(
+        tmp_path, "drift/find.py", "from reconciler.kinds.roles import SendsSecret\nsaid = 'as Volume/a/b'"
+    )
+    assert kinds_named(tmp_path, _modules_of_kinds()) == []
 
 
 def _plant(root: Path, file: str, source: str) -> None:

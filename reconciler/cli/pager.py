@@ -25,10 +25,16 @@ def look_here() -> Look:
     return Look(shutil.get_terminal_size().columns, colour)
 
 
-def echo_paged(text: str) -> None:
-    """Print `text`: on a terminal, through the pager where it is longer than the screen."""
-    if not sys.stdout.isatty() or not _longer_than_screen(text) or not _page(_pager(), text):
-        click.echo(text, nl=False)
+def echo_report(text: str, *, paged: bool = False) -> None:
+    """Print `text`, escaped where standard output has no such characters.
+
+    `paged`: on a terminal, through the pager where it is longer than the screen.
+    """
+    encoding = sys.stdout.encoding
+    data = text.encode(encoding, "backslashreplace")
+    fits = not paged or not sys.stdout.isatty() or not _longer_than_screen(text)
+    if fits or not _page(_pager(), data):
+        click.echo(data.decode(encoding), nl=False)
 
 
 def _pager() -> str:
@@ -48,7 +54,7 @@ def _longer_than_screen(text: str) -> bool:
     return sum(max(1, -(-columns // size.columns)) for columns in lines) >= size.lines
 
 
-def _page(command: str, text: str) -> bool:
+def _page(command: str, data: bytes) -> bool:
     """Returns whether a pager ran. Ctrl-C is for the pager alone; a signal that ends us ends it too."""
     if not command:
         return False
@@ -58,7 +64,7 @@ def _page(command: str, text: str) -> bool:
             ["/bin/sh", "-c", command], stdin=subprocess.PIPE, env={**_DEFAULTS, **os.environ}
         ) as pager:
             try:
-                pager.communicate(text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
+                pager.communicate(data)
             except BaseException:
                 pager.terminate()
                 raise

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _MARKS = {"done": "✓", "pending": "…", "unknown": "?", "failed": "✗", "skipped": "-"}
+_PLAIN_MARKS = {outcome: f"{outcome}:" for outcome in _MARKS}
 _COLOURS = {"done": "green", "pending": "yellow", "unknown": "magenta", "failed": "red", "skipped": "yellow"}
+_SPINNER = "⠋"  # one of those that rich turns
 _WAITING_EVERY_S = 10.0  # how often a plain log repeats that something is still being waited for
 
 
@@ -34,6 +36,15 @@ def make_reporter() -> Reporter:
 def _says_more(detail: str, step: Step) -> bool:
     """A secret's id is its name, which the step's id holds already."""
     return detail not in ("", step.address.name)
+
+
+def _can_show(encoding: str) -> bool:
+    """Whether text of `encoding` can hold our marks, and the spinner's."""
+    try:
+        "".join([*_MARKS.values(), _SPINNER]).encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class PlainReporter(Reporter):
@@ -72,7 +83,9 @@ class LiveReporter(Reporter):
         from rich.status import Status
 
         self._console = console or Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-        self._status = Status("", console=self._console)
+        self._marks = _MARKS if _can_show(self._console.encoding) else _PLAIN_MARKS
+        spinner = "dots" if self._marks is _MARKS else "line"
+        self._status = Status("", console=self._console, spinner=spinner)
         self._running: dict[str, str] = {}
 
     def observing(self, done: int, total: int) -> None:
@@ -95,7 +108,7 @@ class LiveReporter(Reporter):
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
         self._running.pop(step.id, None)
         told = f"  {detail}" if _says_more(detail, step) else ""
-        text = f"{_MARKS[outcome]} {step.id} {elapsed_s:.1f} s{told}"
+        text = f"{self._marks[outcome]} {step.id} {elapsed_s:.1f} s{told}"
         self._console.print(visible(text), style=_COLOURS[outcome])
         self._show_running()
 

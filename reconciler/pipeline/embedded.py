@@ -15,6 +15,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
+from reconciler.kinds import find_kinds
 from reconciler.services.transport import HttpxTransport
 
 SANDBOX_TOKEN = "sandbox"  # noqa: S105 - the default of `reconcile sandbox`; it protects nothing
@@ -80,7 +81,8 @@ async def furnish(
     """What manifests name and cannot make: a person trying things out should not have to make it by hand."""
     apps = sorted({resource.address.app for resource in resources if resource.address.app})
     slugs = {getattr(resource.spec, "org_slug", None) for resource in resources} - {None}
-    named = {each.spec.id: each.address.app for each in resources if each.address.kind == "Machine"}
+    kinds = find_kinds()
+    named = {each.adopt_id: each.address.app for each in resources if not kinds[each.address.kind].takes_over}
     machines = {}
     if named:
         there = {each["id"] for each in (await _control(transport, base_url, "GET", "world"))["machines"]}

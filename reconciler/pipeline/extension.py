@@ -9,15 +9,13 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import Read
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.kinds.roles import secret_names, service_of
+from reconciler.kinds.roles import OnService, located, secret_names, service_of
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.provider import ID
 from reconciler.services.client import Client
-from reconciler.services.providers.wire import Extension, ExtensionCosts
+from reconciler.services.providers.wire import ExtensionCosts
 from reconciler.services.wire import one
 from reconciler.state.store import Store
-
-KIND = "Extension"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +42,13 @@ async def look_at_extension(
     """`costs_paths`: `costs_path` of each provider. Raises ReconcilerError for what is not recorded."""
     record = await _recorded(store, address)
     client = _client(providers, record)
-    kind = find_kinds()[KIND]
+    kind = find_kinds()[address.kind]
+    read = located(kind, address, record.id, frozenset(), record=record)
     live = None
     try:
-        (found,) = (
-            await client.read(Read(f"/extensions/{segment(record.id)}", one(Extension), client.name))
-        ).objects
-        live = found.model_dump()
+        if read is not None:
+            (found,) = (await client.read(read)).objects
+            live = found.model_dump()
     except NotFound:
         pass
     costs, no_costs = None, ""
@@ -77,7 +75,8 @@ async def sign_in_address(store: Store, providers: Mapping[str, Client], address
 
 
 async def _recorded(store: Store, address: Address) -> StateRecord:
-    if address.kind != KIND:
+    kind = find_kinds().get(address.kind)
+    if kind is None or kind.role(OnService) is None:
         raise ReconcilerError(f"`{address}` is no extension", help="one looks like Extension/shop/db")
     records = (await store.load()).records
     record = records.get(address)
@@ -87,7 +86,7 @@ async def _recorded(store: Store, address: Address) -> StateRecord:
 
 
 def _client(providers: Mapping[str, Client], record: StateRecord) -> Client:
-    name = service_of(find_kinds()[KIND], None, record)
+    name = service_of(find_kinds()[record.address.kind], None, record)
     if name not in providers:
         raise ReconcilerError(
             f"there is no ExtensionProvider `{name}` among the manifests",

@@ -26,6 +26,7 @@ from reconciler.pipeline.embedded import (
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.policies import find_policies
+from reconciler.policies.provider import ExtensionProviderSpec
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.services.client import Client
@@ -133,7 +134,7 @@ async def open_providers(
     providers = {}
     try:
         for resource in policies:
-            if resource.address.kind != "ExtensionProvider":
+            if not isinstance(resource.spec, ExtensionProviderSpec):
                 continue
             spec, name = resource.spec, resource.address.name
             lines.append(HttpxTransport(spec.base_url))

@@ -1,10 +1,14 @@
 """What a terminal gets, and what nothing else gets."""
 
+import fcntl
 import io
 import os
 import pty
 import re
+import shutil
 import subprocess
+import termios
+from collections.abc import Mapping
 
 import pytest
 from rich.console import Console
@@ -37,8 +41,18 @@ def test_an_id_that_is_the_name_is_not_repeated(project: Project, app: str) -> N
     assert "(PASSWORD)" not in line
 
 
-def on_a_terminal(project: Project, *arguments: str, typed: bytes = b"", **env: str) -> tuple[int, str]:
-    """Exit code and all that a terminal of 40 columns gets to see."""
+def on_a_terminal(
+    project: Project,
+    *arguments: str,
+    typed: bytes = b"",
+    answers: Mapping[bytes, bytes] = {},
+    env: Mapping[str, str] = {},
+) -> tuple[int, str]:
+    """Exit code and all that a terminal of 40 columns gets to see.
+
+    `typed` is there from the beginning; each of `answers` is typed once its text has been seen.
+    """
+    unanswered = dict(answers)
     ours, theirs = pty.openpty()
     try:
         process = subprocess.Popen(
@@ -49,6 +63,7 @@ def on_a_terminal(project: Project, *arguments: str, typed: bytes = b"", **env: 
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
         )
     finally:
         os.close(theirs)
@@ -63,6 +78,8 @@ def on_a_terminal(project: Project, *arguments: str, typed: bytes = b"", **env: 
         if not piece:
             break
         shown += piece
+        for text in [text for text in unanswered if text in shown]:
+            os.write(ours, unanswered.pop(text))
     os.close(ours)
     return process.wait(), shown.decode()
 
@@ -94,7 +111,7 @@ def test_the_live_line_wraps_where_the_terminal_is_narrow(monkeypatch: pytest.Mo
 
 def test_no_color_is_honoured_on_a_terminal(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
-    code, shown = on_a_terminal(project, "apply", "--auto-approve", NO_COLOR="1")
+    code, shown = on_a_terminal(project, "apply", "--auto-approve", env={"NO_COLOR": "1"})
     assert code == 0
     assert not COLOUR.search(shown)
 
@@ -140,3 +157,132 @@ def test_a_signal_ends_the_question_at_once(project: Project, sandbox: Sandbox, 
             process.kill()
     os.close(ours)
     assert sandbox.mutations_of(app) == []
+
+
+def test_a_plan_on_a_terminal_is_coloured_and_wrapped_between_words(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app, LONG_NAME) + volume(app, "logs", spec="region: ams, size_gb: 10"))
+    code, shown = on_a_terminal(project, "plan", "--no-pager")
+    assert code == 0
+    assert COLOUR.search(shown)
+    plain = project.run("plan").out
+    assert COLOUR.sub("", shown).replace("\x1b[0m", "").split()[-len(plain.split()) :] == plain.split()
+    assert max(map(len, plain.splitlines())) > 40
+    _, shown = on_a_terminal(project, "plan", "--no-pager", env={"NO_COLOR": "1"})
+    assert not COLOUR.search(shown)
+
+
+SHORT_SCREEN = {"COLUMNS": "80", "LINES": "5", "NO_COLOR": "1"}
+TOLD_PAGER = "sed 's/^/paged: /'"
+
+
+@pytest.fixture
+def long_plan(project: Project, sandbox: Sandbox, app: str) -> str:
+    """An address of a plan that is longer than the short screen."""
+    project.write("".join(volume(app, f"data-{number}") for number in range(3)))
+    return f"Volume/{app}/data-0"
+
+
+def test_a_long_plan_goes_through_the_pager_of_the_person(project: Project, long_plan: str) -> None:
+    code, shown = on_a_terminal(
+        project, "plan", env={"PAGER": "false", "RECONCILE_PAGER": TOLD_PAGER, **SHORT_SCREEN}
+    )
+    assert (code, "paged:   + " + long_plan in shown) == (0, True)
+    code, shown = on_a_terminal(project, "plan", env={"PAGER": TOLD_PAGER, **SHORT_SCREEN})
+    assert (code, "paged:   + " + long_plan in shown) == (0, True)
+
+
+def test_long_drift_goes_through_the_pager(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    sandbox.edit_volume(sandbox.volume(app)["id"], size_gb=20)
+    code, shown = on_a_terminal(project, "drift", env={"PAGER": TOLD_PAGER, **SHORT_SCREEN})
+    assert (code, f"paged:   ! Volume/{app}/data" in shown) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env"),
+    [
+        (["plan", "--no-pager"], {"PAGER": TOLD_PAGER}),
+        (["plan"], {"PAGER": TOLD_PAGER, "RECONCILE_PAGER": ""}),
+        (["plan"], {"PAGER": "cat"}),
+        (["plan"], {"PAGER": TOLD_PAGER, "LINES": "100"}),
+        (["plan"], {"PAGER": TOLD_PAGER, "TERM": "dumb"}),
+        (["plan"], {"PAGER": "no-such-pager"}),
+        (["plan"], {"PAGER": "/dev/null"}),
+        (["apply", "--auto-approve"], {"PAGER": TOLD_PAGER}),
+    ],
+    ids=["option", "empty", "cat", "short", "dumb", "missing", "no-program", "apply"],
+)
+def test_without_a_pager_the_plan_is_printed_once(
+    project: Project, long_plan: str, arguments: list[str], env: dict[str, str]
+) -> None:
+    code, shown = on_a_terminal(project, *arguments, env=SHORT_SCREEN | env)
+    assert code == 0
+    assert "paged:" not in shown
+    assert shown.count(f"  + {long_plan}: create") == 1
+
+
+def test_a_pager_that_was_left_early_changes_nothing(project: Project, long_plan: str) -> None:
+    code, shown = on_a_terminal(
+        project, "plan", "--detailed-exitcode", env={"PAGER": "head -n 1", **SHORT_SCREEN}
+    )
+    assert code == 2
+    assert long_plan not in shown
+    assert "rror" not in shown
+
+
+def test_ctrl_c_in_the_pager_ends_the_pager_alone(project: Project, long_plan: str) -> None:
+    code, shown = on_a_terminal(
+        project,
+        "plan",
+        "--detailed-exitcode",
+        answers={b"Plan: ": b"\x03"},
+        env={"PAGER": "cat; exec sleep 60", **SHORT_SCREEN},
+    )
+    assert code == 2
+    assert "nterrupt" not in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
+def test_less_is_the_pager_of_who_names_none(project: Project, long_plan: str) -> None:
+    project.env.pop("PAGER", None)
+    code, shown = on_a_terminal(
+        project, "plan", "--detailed-exitcode", answers={b":": b"q"}, env={"COLUMNS": "80", "LINES": "5"}
+    )
+    assert code == 2
+    assert COLOUR.search(shown)
+    assert shown.count("Plan:") == 1
+
+
+def test_plain_marks_stand_where_the_encoding_has_no_others(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    code, shown = on_a_terminal(project, "apply", "--auto-approve", env={"PYTHONIOENCODING": "ascii"})
+    assert code == 0
+    assert shown.isascii()
+    assert "\\u" not in shown
+    assert f"done: Volume/{app}/data#create" in shown
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_plan_is_printed_in_any_encoding(
+    project: Project, sandbox: Sandbox, app: str, encoding: str
+) -> None:
+    project.write(volume(app), "manifests/資.yaml")
+    project.apply()
+    project.write(volume(app, "logs"), "other.yaml")
+    for paged in (["--no-pager"], []):
+        code, shown = on_a_terminal(
+            project,
+            "plan",
+            "--show-all",
+            "other.yaml",
+            *paged,
+            env={"PAGER": "cat -u", "PYTHONIOENCODING": encoding, **SHORT_SCREEN},
+        )
+        assert code == 0
+        assert ("資.yaml" if encoding == "utf-8" else "\\u8cc7.yaml") in shown

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright import sync_api
 
 from reconciler.sandbox.plugin import RunningSandbox
 
@@ -16,6 +15,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None and "CI" not in os.environ, rea
 
 @pytest.fixture(params=[True, False], ids=["", "without script"])
 def page(request: pytest.FixtureRequest) -> Iterator[Any]:
+    from playwright import sync_api  # late: each worker that collects this file would import it
+
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         context = browser.new_context(
