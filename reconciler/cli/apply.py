@@ -16,13 +16,13 @@ from reconciler.cli.failures import (
     FAILED,
     PENDING,
     code_of,
-    echo_diagnostics,
-    echo_json,
+    echo_error,
     first_of,
     report_failure,
     report_interrupted,
     reports_failures,
 )
+from reconciler.cli.output import emit, emit_part, reports
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.steps import Plan
@@ -54,6 +54,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
 @options.lock_timeout
 @options.show_all
 @options.platform
+@reports("apply")
 @reports_failures
 def command(
     paths: Sequence[str],
@@ -63,12 +64,10 @@ def command(
     lock_timeout: float,
     env: str,
     show_all: bool,
-    output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
-    from reconciler.cli.pager import echo_report, look_here
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here, texts_here
@@ -77,8 +76,7 @@ def command(
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
     from reconciler.pipeline.project import Desired
-    from reconciler.reports.advice import advise_plan
-    from reconciler.reports.formats.text import render_plan
+    from reconciler.reports.report import PlanReport
     from reconciler.services.registry import providers_of
 
     if plan_file is not None and paths:
@@ -95,12 +93,11 @@ def command(
             (), policies=load_policies(found, texts_here(), reporter) if providers_of(saved) else ()
         )
 
+    def unchanged_of(plan: Plan) -> Sequence[Address] | None:
+        return unchanged_in(plan, desired) if show_all else None
+
     def show(plan: Plan) -> None:
-        if output == "text":
-            plan = advise_plan(plan, options.of_this_run())
-            unchanged = unchanged_in(plan, desired) if show_all else None
-            echo_report(render_plan(plan, look_here(), unchanged=unchanged))
-            echo_diagnostics(plan.diagnostics)
+        emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))
 
     async def work(watch: Watch) -> "Applied":
         chosen = Options(sandbox, state_url, lock_timeout)
@@ -121,13 +118,12 @@ def command(
     try:
         applied = run_watched(work, watch)
     except PlanRefused as refused:
-        return watch.code(_report_refused(refused, show, output))
+        return watch.code(_report_refused(refused, unchanged_of(refused.plan)))
     except Interrupted as interrupted:
-        told = "interrupted; nothing was changed"
-        return report_interrupted(interrupted, told, as_json=output == "json")
+        return report_interrupted(interrupted, "interrupted; nothing was changed")
     except ReconcilerError as failure:
-        return watch.code(report_failure(failure, as_json=output == "json"))
-    _report(applied, output)
+        return watch.code(report_failure(failure))
+    _report(applied, unchanged_of(applied.plan))
     return watch.code(exit_code(applied))
 
 
@@ -169,32 +165,27 @@ def _confirmed() -> bool:
         return False
 
 
-def _report_refused(refused: "PlanRefused", show: Callable[[Plan], None], output: str) -> int:
-    from reconciler.reports.advice import advise, advise_plan
-    from reconciler.reports.documents import apply_document
+def _report_refused(refused: "PlanRefused", unchanged: Sequence[Address] | None) -> int:
+    from reconciler.reports.report import ApplyReport
 
-    if output == "json":
-        run = options.of_this_run()
-        plan = advise_plan(refused.plan, run)
-        echo_json(apply_document(plan, (), plan.owed, diagnostics=advise(refused.diagnostics, run)))
-    show(replace(refused.plan, diagnostics=refused.diagnostics))
-    click.echo(f"error: {refused.message}", err=True)
+    plan = replace(refused.plan, diagnostics=refused.diagnostics)
+    report = ApplyReport(
+        plan=plan, unchanged=unchanged, owed=plan.owed, ended="refused", diagnostics=plan.diagnostics
+    )
+    emit(report)
+    echo_error(refused)
     return code_of(refused.diagnostics, FAILED)
 
 
-def _report(applied: "Applied", output: str) -> None:
-    from reconciler.cli.pager import echo_report, look_here
-    from reconciler.reports.advice import advise, advise_owed, advise_plan
-    from reconciler.reports.documents import apply_document
-    from reconciler.reports.formats.text import render_results
+def _report(applied: "Applied", unchanged: Sequence[Address] | None) -> None:
+    from reconciler.reports.report import ApplyReport
 
-    run = options.of_this_run()
-    owed = advise_owed(applied.owed, run)
-    if output == "json":
-        told = advise((*applied.plan.diagnostics, *applied.notices), run)
-        echo_json(apply_document(advise_plan(applied.plan, run), applied.results, owed, diagnostics=told))
-    elif applied.declined:
-        click.echo("Not applied; nothing was changed.")
-    elif applied.results:
-        echo_report(render_results(applied.results, owed, look_here()))
-        echo_diagnostics(applied.notices)
+    whole = ApplyReport(
+        plan=applied.plan,
+        unchanged=unchanged,
+        results=tuple(applied.results),
+        owed=applied.owed,
+        ended="declined" if applied.declined else "done",
+        diagnostics=(*applied.plan.diagnostics, *applied.notices),
+    )
+    emit(whole, unseen=replace(whole, plan_shown=True, diagnostics=applied.notices))

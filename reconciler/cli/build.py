@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import click
 
 from reconciler.cli import options
-from reconciler.cli.failures import DONE, echo_diagnostics, echo_json, reports_failures
+from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.output import echo_diagnostics, emit, output
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ManifestError
 
@@ -15,16 +16,17 @@ from reconciler.core.errors import ManifestError
 @options.ref
 @options.changed_since
 @options.environment
-@options.output
+@output()
 @reports_failures
-def command(paths: Sequence[str], ref: str | None, changed_since: str | None, env: str, output: str) -> int:
+def command(paths: Sequence[str], ref: str | None, changed_since: str | None, env: str) -> int:
     """Print the effective manifests, as YAML that can be validated again, or as one JSON document.
 
     With --env, the overlay is laid over them. With --changed-since, only what differs, and its dependants.
     """
     from reconciler.cli.sources import settings_here, texts_here
+    from reconciler.manifests.overlays.build import build
     from reconciler.pipeline.desired import read_manifests
-    from reconciler.reports.documents import FORMAT_VERSION
+    from reconciler.reports.report import Page
 
     manifests = read_manifests(
         paths, settings_here(env, ref=ref), texts_here(), ref=ref, changed_since=changed_since, keep=True
@@ -32,11 +34,6 @@ def command(paths: Sequence[str], ref: str | None, changed_since: str | None, en
     if has_errors(manifests.loaded.diagnostics):
         raise ManifestError("the manifests hold errors; nothing is printed", manifests.loaded.diagnostics)
     echo_diagnostics(manifests.loaded.diagnostics)
-    if output == "json":
-        shown = [each.value for each in manifests.effective]
-        echo_json({"format_version": FORMAT_VERSION, "manifests": shown})
-    else:
-        from reconciler.manifests.overlays.build import build
-
-        click.echo(build(manifests.effective), nl=False)
+    shown = [each.value for each in manifests.effective]
+    emit(Page(document={"manifests": shown}, text=build(manifests.effective)))
     return DONE

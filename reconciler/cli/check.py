@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 
@@ -149,9 +149,11 @@ def _run(subject: "Subject", checks: Sequence["Check"], report: "Report", output
 
 def _tell(report: "Report", output: str) -> None:
     from reconciler.providers.check.report import document, junit, summary
+    from reconciler.reports.formats import find_formats
+    from reconciler.reports.report import Page
 
     if output == "json":
-        echo_json(document(report))
+        click.echo(find_formats()["json"].render(Page(document=document(report))), nl=False)
     elif output == "junit":
         click.echo(junit(report), nl=False)
     click.echo(summary(report), err=output != "text")

@@ -12,11 +12,10 @@ from reconciler.cli.failures import (
     CHANGES,
     DONE,
     FAILED,
-    echo_diagnostics,
-    echo_json,
     first_of,
     reports_failures,
 )
+from reconciler.cli.output import emit, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
 from reconciler.core.diagnostics import Diagnostic, has_errors
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 @click.option("--save-baseline", is_flag=True, help="Save what drifts now as known, for --only-new.")
 @options.no_pager
 @options.platform
+@reports("drift")
 @reports_failures
 def command(
     arguments: Sequence[str],
@@ -48,7 +48,6 @@ def command(
     only_new: bool,
     save_baseline: bool,
     env: str,
-    output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
@@ -68,12 +67,12 @@ def command(
     desired = load_desired(paths, found, texts_here(), reporter)
     drift = _look(found, reporter, desired, sandbox, state_url)
     if accept:
-        return _accept(drift, desired, found, paths, addresses, output)
+        return _accept(drift, desired, found, paths, addresses)
     if save_baseline:
-        return _save(drift.plan, desired if paths else None, found, output)
+        return _save(drift.plan, desired if paths else None, found)
     if only_new:
-        return _only_new(drift, found, output)
-    return _report(drift.plan, output)
+        return _only_new(drift, found)
+    return _report(drift.plan)
 
 
 def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
@@ -116,21 +115,14 @@ def _look(
     return run(work)
 
 
-def _report(
-    plan: Plan, output: str, told: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
-) -> int:
-    """Print the drift of `plan`; its exit code. `told` (text) or `more` (JSON) goes with it."""
-    from reconciler.cli.pager import echo_report, look_here
-    from reconciler.reports.advice import advise_plan
-    from reconciler.reports.documents import drift_document
-    from reconciler.reports.formats.text import render_drift
+def _report(plan: Plan, note: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False) -> int:
+    """Show the drift of `plan`; its exit code. `note` (for people) or `more` (JSON) goes with it."""
+    from reconciler.reports.report import DriftReport
 
-    plan = advise_plan(plan, options.of_this_run())
-    if output == "json":
-        echo_json(drift_document(plan) | (more or {}))
-    else:
-        echo_report(render_drift(plan, look_here(), only_new=only_new) + told, paged=True)
-        echo_diagnostics(plan.diagnostics)
+    report = DriftReport(
+        plan=plan, only_new=only_new, note=note, more=more or {}, diagnostics=plan.diagnostics
+    )
+    emit(report, paged=True)
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if plan.changes else DONE)
 
@@ -141,7 +133,6 @@ def _accept(
     found: ProjectSettings,
     paths: Sequence[str],
     addresses: Sequence[Address],
-    output: str,
 ) -> int:
     from dataclasses import replace
 
@@ -159,12 +150,12 @@ def _accept(
         if each.span is None or (each.span.file, each.span.line, each.span.column) not in replaced
     ]
     plan = replace(drift.plan, diagnostics=(*told, *refusals, *done.remarks))
-    _report(plan, output, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
+    _report(plan, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)
 
 
-def _save(plan: Plan, part: "Desired | None", found: ProjectSettings, output: str) -> int:
+def _save(plan: Plan, part: "Desired | None", found: ProjectSettings) -> int:
     """`part`: the manifests given, if those are not all: what is known of others stays known."""
     from reconciler.drift.baseline import FILE_NAME, load_baseline, save_baseline
 
@@ -173,11 +164,11 @@ def _save(plan: Plan, part: "Desired | None", found: ProjectSettings, output: st
     ours = [resource.address for resource in part.resources] if part is not None else []
     known = save_baseline(file, plan, before.about_others(ours) if before is not None else ())
     saved = {"baseline": {"file": str(file), "saved_at": plan.created_at.isoformat(), "known": known}}
-    _report(plan, output, f"Saved {known} drifted values as known: see --only-new.\n", saved)
+    _report(plan, f"Saved {known} drifted values as known: see --only-new.\n", saved)
     return DONE
 
 
-def _only_new(drift: "Drift", found: ProjectSettings, output: str) -> int:
+def _only_new(drift: "Drift", found: ProjectSettings) -> int:
     from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 
     file = found.private / FILE_NAME
@@ -186,9 +177,9 @@ def _only_new(drift: "Drift", found: ProjectSettings, output: str) -> int:
         more = {"baseline": {"file": str(file), "saved_at": None, "known": 0}}
         save = advice.command("drift", "--save-baseline").with_options(options.of_this_run())
         told = f"No baseline yet: all of it is new. To make one: {save}\n"
-        return _report(drift.plan, output, told, more)
+        return _report(drift.plan, told, more)
     plan, known = only_new(drift, baseline)
     saved_at = baseline.saved_at
     more = {"baseline": {"file": str(file), "saved_at": saved_at.isoformat(), "known": known}}
     told = f"Left out: {known} known since {saved_at:%Y-%m-%d %H:%M} UTC.\n" if known else ""
-    return _report(plan, output, told, more, only_new=True)
+    return _report(plan, told, more, only_new=True)

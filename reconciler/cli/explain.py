@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli import options
+from reconciler.cli.output import emit, output
 
 
 def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -18,8 +18,8 @@ def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @click.command("explain", short_help="Explain a kind, a field of it, or the code of an error.")
 @click.argument("topic", required=False, shell_complete=complete_topic)
 @click.option("--codes", is_flag=True, help="List the codes of all errors, warnings and remarks.")
-@options.output
-def command(topic: str | None, codes: bool, output: str) -> None:
+@output()
+def command(topic: str | None, codes: bool) -> None:
     """Explain a kind, a field of it, or the code of an error, a warning or a remark.
 
     TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, or a
@@ -28,12 +28,9 @@ def command(topic: str | None, codes: bool, output: str) -> None:
     if codes and topic is not None:
         raise click.UsageError("--codes lists all codes, and takes no topic")
     document, text = _about(topic) if topic is not None else _codes() if codes else _kinds()
-    if output == "json":
-        from reconciler.cli.failures import echo_json
+    from reconciler.reports.report import Page
 
-        echo_json(document)
-    else:
-        click.echo(text, nl=False)
+    emit(Page(document=document, text=text))
 
 
 def _about(topic: str) -> tuple[Any, str]:

@@ -9,9 +9,11 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import AddressType
-from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.cli.failures import DONE, FAILED, reports_failures
+from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
 from reconciler.core.model import Address
+from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
@@ -30,10 +32,10 @@ def command() -> None:
 
 @command.command("show")
 @click.argument("address", type=EXTENSION)
-@options.output
+@output()
 @options.state
 @reports_failures
-def show(address: Address, env: str, output: str, state_url: str | None) -> int:
+def show(address: Address, env: str, state_url: str | None) -> int:
     """Show one extension: status, plan, names, the secrets that it sets, costs."""
     from reconciler.pipeline.extension import look_at_extension
 
@@ -41,16 +43,14 @@ def show(address: Address, env: str, output: str, state_url: str | None) -> int:
         env, state_url, lambda store, clients, costs: look_at_extension(store, clients, costs, address)
     )
     found = _document(shown)
-    if output == "json":
-        echo_json({"format_version": "1", **found})
-    else:
-        for name, value in found.items():
-            if name != "no_costs" and value is not None:
-                click.echo(visible(f"{name}: {value if isinstance(value, str) else json.dumps(value)}"))
-        if shown.no_costs:
-            click.echo(f"costs: not known ({shown.no_costs})")
-        if shown.live is None:
-            click.echo(f"not at provider {shown.provider} any more", err=True)
+    lines = [
+        visible(f"{name}: {value if isinstance(value, str) else json.dumps(value)}\n".rstrip("\n"))
+        for name, value in found.items()
+        if name != "no_costs" and value is not None
+    ]
+    lines += [f"costs: not known ({shown.no_costs})"] if shown.no_costs else []
+    notices = f"not at provider {shown.provider} any more\n" if shown.live is None else ""
+    emit(Page(document=found, text="".join(f"{line}\n" for line in lines), notices=notices))
     return FAILED if shown.live is None else DONE
 
 

@@ -1,7 +1,5 @@
-"""From failures to messages on stderr (or one JSON document on stdout) and exit codes."""
+"""From failures to messages on stderr, reports and exit codes."""
 
-import json
-import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -9,17 +7,16 @@ from typing import Any
 import click
 
 from reconciler.cli.options import of_this_run, refuse_empty_options
+from reconciler.cli.output import emit, lost
 from reconciler.cli.signals import Interrupted
-from reconciler.cli.sources import texts_here
 from reconciler.core.advice import spell
-from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
-from reconciler.reports.advice import advise
-from reconciler.reports.diagnostics import pointer, render
-from reconciler.reports.documents import failure_document
+from reconciler.reports.report import Failure
 from reconciler.reports.visible import visible_lines
 
 DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
+FIRST_OF_SIGNALS = 129
 
 
 def first_of(*codes: int) -> int:
@@ -27,25 +24,12 @@ def first_of(*codes: int) -> int:
     return next((code for code in (LOCKED, DECIDE, FAILED, PENDING, CHANGES) if code in codes), DONE)
 
 
-def echo_json(document: Any) -> None:
-    text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
-    # A file's name may be no text; half a surrogate pair is written as JSON escapes it.
-    click.echo(text.encode("utf-8", "backslashreplace").decode())
-
-
-def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
-    if diagnostics:
-        click.echo(render(advise(diagnostics, of_this_run()), texts_here().line), err=True, nl=False)
-        if sys.stderr.isatty():
-            click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
-
-
 def code_of(diagnostics: Sequence[Diagnostic], otherwise: int) -> int:
     return DECIDE if any(item.code == UNKNOWN_OUTCOME for item in diagnostics) else otherwise
 
 
 def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
-    """Wrap a verb: known failures become messages. With `--output json`, stdout still gets one document."""
+    """Wrap a verb: known failures become messages, and reports in the formats that were asked for."""
 
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> int:
@@ -53,35 +37,36 @@ def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
         if context is not None:
             refuse_empty_options(context)
         try:
-            return function(*args, **kwargs)
+            code = function(*args, **kwargs)
         except ReconcilerError as failure:
-            return report_failure(failure, as_json=kwargs.get("output") == "json")
+            code = report_failure(failure)
         except Interrupted as interrupted:
-            return report_interrupted(interrupted, "interrupted", as_json=kwargs.get("output") == "json")
+            code = report_interrupted(interrupted, "interrupted")
+        return first_of(code, FAILED) if lost() and code < FIRST_OF_SIGNALS else code
 
     return wrapped
 
 
-def report_interrupted(interrupted: Interrupted, told: str, *, as_json: bool) -> int:
-    """Tell that a signal ended a verb; returns its exit code."""
-    if as_json:
-        echo_json(failure_document(told, [error("interrupted", told)]))
-    click.echo(told, err=True)
+def report_interrupted(interrupted: Interrupted, message: str) -> int:
+    """Say that a signal ended a verb; returns its exit code."""
+    emit(Failure(message=message, code="interrupted"))
+    click.echo(message, err=True)
     return interrupted.code
 
 
-def report_failure(failure: ReconcilerError, *, as_json: bool) -> int:
-    """Tell of `failure`; returns the exit code."""
-    run = of_this_run()
+def report_failure(failure: ReconcilerError) -> int:
+    """Say what failed; returns the exit code."""
     diagnostics = failure.diagnostics if isinstance(failure, ManifestError | Refused) else ()
-    if as_json:
-        told = diagnostics or (error("failed", failure.message, help=failure.help, advice=failure.advice),)
-        echo_json(failure_document(failure.message, advise(told, run)))
-    else:
-        echo_diagnostics(diagnostics)
-    click.echo(f"error: {visible_lines(spell(failure.message, failure.advice, run))}", err=True)
-    if failure.help:
-        click.echo(f"  = help: {visible_lines(spell(failure.help, failure.advice, run))}", err=True)
+    emit(Failure(diagnostics=diagnostics, message=failure.message, help=failure.help, advice=failure.advice))
+    echo_error(failure)
     if isinstance(failure, Locked):
         return LOCKED
     return code_of(diagnostics, FAILED)
+
+
+def echo_error(failure: ReconcilerError) -> None:
+    """What failed and the way out, on stderr."""
+    run = of_this_run()
+    click.echo(f"error: {visible_lines(spell(failure.message, failure.advice, run))}", err=True)
+    if failure.help:
+        click.echo(f"  = help: {visible_lines(spell(failure.help, failure.advice, run))}", err=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import options
-from reconciler.cli.failures import DONE, echo_diagnostics, echo_json, reports_failures
+from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.output import echo_diagnostics, emit, in_parts, output
 
 if TYPE_CHECKING:
     from reconciler.planning.graph import Graph
@@ -30,19 +31,21 @@ if TYPE_CHECKING:
     help="Draw the steps of a plan saved by `plan --out`, not the manifests.",
 )
 @options.environment
-@options.output
+@output()
 @reports_failures
-def command(paths: Sequence[str], form: str, plan_file: Path | None, env: str, output: str) -> int:
+def command(paths: Sequence[str], form: str, plan_file: Path | None, env: str) -> int:
     """Draw what the manifests declare: an arrow leads from a resource to those that refer to it.
 
     Reads manifests alone, no platform and no state.
     """
     from reconciler.planning.graph import plan_graph, resource_graph
+    from reconciler.reports.graph import graph_document
+    from reconciler.reports.report import Page
 
     if plan_file is not None and paths:
         raise click.UsageError("--plan draws a saved plan; it takes no PATH")
-    if output == "json" and form != "text":
-        raise click.UsageError("--output json is a format of its own; leave --format out")
+    if form != "text" and not in_parts():
+        raise click.UsageError("--output is a format of its own; leave --format out")
 
     def graph() -> "Graph":
         from reconciler.cli.apply import load_saved
@@ -57,12 +60,7 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, env: str, o
         return resource_graph(desired.resources, desired.policies)
 
     drawn = graph()
-    if output == "json":
-        from reconciler.reports.graph import graph_document
-
-        echo_json(graph_document(drawn))
-    else:
-        click.echo(_rendered(drawn, form), nl=False)
+    emit(Page(document=graph_document(drawn), text=_rendered(drawn, form)))
     return DONE
 
 

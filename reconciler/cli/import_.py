@@ -15,11 +15,10 @@ from reconciler.cli.failures import (
     DONE,
     FAILED,
     code_of,
-    echo_diagnostics,
-    echo_json,
     report_failure,
     reports_failures,
 )
+from reconciler.cli.output import emit, output
 from reconciler.core.advice import spell
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
@@ -50,6 +49,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 @options.platform
+@output()
 @reports_failures
 def command(
     words: Sequence[str],
@@ -60,7 +60,6 @@ def command(
     out: Path | None,
     dry_run: bool,
     env: str,
-    output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
@@ -94,9 +93,9 @@ def command(
         unmanaged, planned = run_watched(work, watch)
     except Interrupted as interrupted:
         failure = ReconcilerError("interrupted", help="files that were written are complete; run it again")
-        report_failure(failure, as_json=output == "json")
+        report_failure(failure)
         return interrupted.code
-    _report(unmanaged, planned, found, output, dry_run=dry_run)
+    _report(unmanaged, planned, found, dry_run=dry_run)
     if planned and not _is_configured(folder, found):
         click.echo(f"note: `{folder}` is not among the configured manifests: name it to `plan`", err=True)
     elif planned and found.env and not _is_below(folder, found.root / found.overlay):
@@ -228,13 +227,13 @@ def _report(
     unmanaged: "Unmanaged",
     planned: "Sequence[Planned]",
     found: "ProjectSettings",
-    output: str,
     *,
     dry_run: bool,
 ) -> None:
     from reconciler.manifests.files import name_of
     from reconciler.reports.advice import advise
     from reconciler.reports.importing import File, import_document, render_import
+    from reconciler.reports.report import Page
 
     files = [
         File(
@@ -247,10 +246,11 @@ def _report(
     ]
     run = options.of_this_run()
     skipped = [replace(each, reason=spell(each.reason, each.advice, run)) for each in unmanaged.skipped]
-    if output == "json":
-        problems = advise(unmanaged.diagnostics, run)
-        echo_json(import_document(files, skipped, problems, dry_run=dry_run))
-    else:
-        told = unmanaged.told
-        click.echo(render_import(files, skipped, told=told, dry_run=dry_run), nl=False)
-        echo_diagnostics(unmanaged.diagnostics)
+    problems = advise(unmanaged.diagnostics, run)
+    emit(
+        Page(
+            document=import_document(files, skipped, problems, dry_run=dry_run),
+            text=render_import(files, skipped, told=unmanaged.told, dry_run=dry_run),
+            diagnostics=tuple(unmanaged.diagnostics),
+        )
+    )

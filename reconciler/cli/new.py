@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli import options
 from reconciler.cli.addresses import KIND
-from reconciler.cli.failures import DONE, echo_json, reports_failures
+from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.output import emit, output
 
 
 @click.command("new", short_help="Print a commented manifest of a kind, to be filled in.")
@@ -15,9 +15,9 @@ from reconciler.cli.failures import DONE, echo_json, reports_failures
 @click.option("--name", default="NAME", show_default=True, help="The resource's name.")
 @click.option("--app", default="APP", show_default=True, help="The app it belongs to.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write a new file instead.")
-@options.output
+@output()
 @reports_failures
-def command(kind: str, name: str, app: str, out: Path | None, output: str) -> int:
+def command(kind: str, name: str, app: str, out: Path | None) -> int:
     """Print a manifest of KIND: required fields with placeholders, all others commented out."""
     from reconciler.cli.sources import settings_here
     from reconciler.kinds.manifest import ManifestKind
@@ -25,6 +25,7 @@ def command(kind: str, name: str, app: str, out: Path | None, output: str) -> in
     from reconciler.manifests.suggestions import pattern_help
     from reconciler.manifests.writing.modeline import modeline
     from reconciler.policies import find_manifest_kinds
+    from reconciler.reports.report import Page
 
     chosen = find_manifest_kinds()[kind]
     for option, text, pattern in (
@@ -38,12 +39,9 @@ def command(kind: str, name: str, app: str, out: Path | None, output: str) -> in
     text = f"# {modeline((out or likely).parent, found.root)}\n" + skeleton(chosen, name=name, app=app)
     if out is not None:
         _write(out, text)
-    if output == "json":
-        written = str(out) if out is not None else None
-        echo_json({"format_version": "1", "kind": kind, "file": written, "manifest": text})
-    else:
-        told = f"Wrote {out}: replace what stands in capitals.\n" if out is not None else text
-        click.echo(told, nl=False)
+    message = f"Wrote {out}: replace what stands in capitals.\n"
+    document = {"kind": kind, "file": str(out) if out is not None else None, "manifest": text}
+    emit(Page(document=document, text=message if out is not None else text))
     return DONE
 
 

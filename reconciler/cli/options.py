@@ -10,9 +10,6 @@ from reconciler.core.advice import NO_OPTIONS, RunOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-output = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Format."
-)
 show_all = click.option(
     "--show-all",
     is_flag=True,
@@ -56,7 +53,7 @@ def refuse_empty_options(context: click.Context) -> None:
         if not isinstance(each, click.Option):
             continue
         given: Any = context.params.get(each.name or "")
-        if given != "" and not (each.multiple and "" in given):
+        if given != "" and not (each.multiple and "" in (given or ())):
             continue
         if context.get_parameter_source(each.name or "") is click.core.ParameterSource.COMMANDLINE:
             raise empty_option(each)
@@ -135,4 +132,4 @@ def paths(function: Function) -> Function:
 
 def platform(function: Function) -> Function:
     """What every verb that reads the platform takes."""
-    return sandbox(state(output(function)))
+    return sandbox(state(function))

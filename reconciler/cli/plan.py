@@ -13,11 +13,10 @@ from reconciler.cli.failures import (
     FAILED,
     PENDING,
     code_of,
-    echo_diagnostics,
-    echo_json,
     first_of,
     reports_failures,
 )
+from reconciler.cli.output import emit, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
@@ -36,6 +35,7 @@ from reconciler.core.steps import Plan
 @options.show_all
 @options.no_pager
 @options.platform
+@reports("plan")
 @reports_failures
 def command(
     paths: Sequence[str],
@@ -45,20 +45,16 @@ def command(
     changed_since: str | None,
     env: str,
     show_all: bool,
-    output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
-    from reconciler.cli.pager import echo_report, look_here
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
-    from reconciler.reports.advice import advise_plan
-    from reconciler.reports.documents import plan_document
-    from reconciler.reports.formats.text import render_plan
+    from reconciler.reports.report import PlanReport
 
     found, reporter = settings_here(env, ref=ref), make_reporter()
     desired = load_desired(paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since)
@@ -72,13 +68,8 @@ def command(
     savable = not has_errors(plan.diagnostics)
     if out is not None and savable:
         _save(plan, out)
-    plan = advise_plan(plan, options.of_this_run())
-    if output == "json":
-        echo_json(plan_document(plan))
-    else:
-        unchanged = unchanged_in(plan, desired) if show_all else None
-        echo_report(render_plan(plan, look_here(), unchanged=unchanged), paged=True)
-        echo_diagnostics(plan.diagnostics)
+    unchanged = unchanged_in(plan, desired) if show_all else None
+    emit(PlanReport(plan=plan, unchanged=unchanged, diagnostics=plan.diagnostics), paged=True)
     if out is not None:
         run_it = advice.command("apply", "--plan", out).with_options(options.of_this_run())
         click.echo(

@@ -5,6 +5,7 @@ import click
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
 from reconciler.core.model import Address
 
@@ -16,6 +17,7 @@ from reconciler.core.model import Address
 @click.option("--restarted", is_flag=True, help="The restart that was owed is done.")
 @options.lock_timeout
 @options.platform
+@output()
 @reports_failures
 def command(
     address: Address,
@@ -24,7 +26,6 @@ def command(
     restarted: bool,
     lock_timeout: float,
     env: str,
-    output: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
@@ -34,6 +35,7 @@ def command(
     from reconciler.pipeline.desired import load_policies
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.resolve import resolve_unknown, settle_restart
+    from reconciler.reports.report import Page
 
     if (adopt is not None) + not_created + restarted != 1:
         raise click.UsageError("give exactly one of --adopt ID, --not-created and --restarted")
@@ -49,11 +51,6 @@ def command(
                 return await settle_restart(project, address)
             return await resolve_unknown(project, address, adopt=adopt)
 
-    told = run(work)
-    if output == "json":
-        from reconciler.cli.failures import echo_json
-
-        echo_json({"format_version": "1", "address": str(address), "resolved": told})
-    else:
-        click.echo(f"{address}: {told}")
+    resolved = run(work)
+    emit(Page(document={"address": str(address), "resolved": resolved}, text=f"{address}: {resolved}\n"))
     return DONE

@@ -120,7 +120,7 @@ def _read(file: Path) -> Any:
             raise ReconcilerError(f"{file} is not JSON: {problem}") from problem
     composed = compose(data, str(file))
     if composed.diagnostics:
-        raise ManifestError(f"{file} cannot be read", composed.diagnostics)
+        raise ManifestError(f"{file} cannot be read", composed.shown())
     if len(composed.documents) != 1:
         raise ReconcilerError(f"{file} holds {len(composed.documents)} documents instead of one")
     return composed.documents[0].value

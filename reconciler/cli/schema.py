@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.failures import DONE, echo_json, reports_failures
+from reconciler.cli.failures import DONE, reports_failures
 
 
 @click.command("schema", short_help="Print the JSON Schema of the manifests.")
@@ -23,7 +23,7 @@ def command(out: Path | None) -> int:
 
     schema = json_schema()
     if out is None:
-        echo_json(schema)
+        click.echo(json.dumps(schema, ensure_ascii=False, indent=2))
     else:
         _write(out, schema)
         click.echo(f"Wrote {out}")

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +12,14 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
-from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.cli.failures import DONE, FAILED, reports_failures
+from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
 from reconciler.core import advice
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
+from reconciler.reports.report import Page
 
 if TYPE_CHECKING:
     from reconciler.pipeline.secret import Fingerprinted
@@ -54,9 +57,9 @@ def command() -> None:
     help="age1…, ssh-ed25519 … or ssh-rsa …; repeatable",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE instead of stdout.")
-@options.output
+@output()
 @reports_failures
-def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None, output: str) -> int:
+def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None) -> int:
     """Encrypt a value with age, for `value_from: {age: FILE}`.
 
     The value is read from standard input; on a terminal it is asked for, without echo. One final newline
@@ -79,23 +82,19 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None,
     armored = age.encrypt(_read_value(), chosen)
     if out is not None:
         _write(out, armored)
-    if output == "json":
-        echo_json(
-            {"format_version": "1", "file": str(out) if out else None, "recipients": chosen}
-            | ({} if out else {"armored": armored})
-        )
-    elif out is None:
-        click.echo(armored, nl=False)
+    document = {"file": str(out) if out else None, "recipients": chosen}
+    if out is not None:
+        emit(Page(document=document, text=f"{out}: encrypted to {', '.join(chosen)}\n"))
     else:
-        click.echo(f"{out}: encrypted to {', '.join(chosen)}")
+        emit(Page(document=document | {"armored": armored}, text=armored))
     return DONE
 
 
 @command.command("keygen")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@options.output
+@output()
 @reports_failures
-def keygen(file: Path, output: str) -> int:
+def keygen(file: Path) -> int:
     """Make an age identity in FILE, which must not exist, and print its recipient.
 
     The identity decrypts: it stays out of git, and gets to wherever plan and apply run. The recipient is
@@ -117,26 +116,23 @@ def keygen(file: Path, output: str) -> int:
         ) from None
     except OSError as failure:
         raise ReconcilerError(f"cannot write {file}: {failure.strerror}") from None
-    if output == "json":
-        echo_json({"format_version": "1", "file": str(file), "recipient": recipient})
-        return DONE
-    click.echo(recipient)
     named = os.path.relpath(file, project_root(Path.cwd()))
-    click.echo(
+    notices = (
         f"The identity is in {file}: keep it out of git, and keep a copy. In reconcile.yaml:\n"
         f"secrets:\n  age_identity_from: {{file: {named}}}   # elsewhere: RECONCILE_AGE_IDENTITY or …_FILE\n"
-        f"  age_recipients: [{recipient}]",
-        err=True,
+        f"  age_recipients: [{recipient}]\n"
     )
+    document = {"file": str(file), "recipient": recipient}
+    emit(Page(document=document, text=f"{recipient}\n", notices=notices))
     return DONE
 
 
 @command.command("fingerprint")
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...", type=ADDRESS)
-@options.output
+@output()
 @options.state
 @reports_failures
-def fingerprint(addresses: Sequence[Address], env: str, output: str, state_url: str | None) -> int:
+def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None) -> int:
     """Compare the values that the sources give now with those that were set, without showing either.
 
     Fingerprints are made with the project's own key, which is kept beside the state. Two runs with the same
@@ -159,15 +155,15 @@ def fingerprint(addresses: Sequence[Address], env: str, output: str, state_url: 
             )
 
     shown = run(work)
-    if output == "json":
-        echo_json({"format_version": "1", "secrets": [_document(each) for each in shown]})
-    else:
-        for each in shown:
-            problem = spell(each.problem, each.advice, options.of_this_run())
-            why = f" ({problem})" if problem else ""
-            click.echo(f"{each.address}  {each.fingerprint or '-'}  {_WORDS[each.comparison]}{why}")
-        if not shown:
-            click.echo("the manifests hold no secret", err=True)
+    advised = options.of_this_run()
+    shown = [replace(each, problem=spell(each.problem, each.advice, advised)) for each in shown]
+    lines = []
+    for each in shown:
+        why = f" ({each.problem})" if each.problem else ""
+        lines.append(f"{each.address}  {each.fingerprint or '-'}  {_WORDS[each.comparison]}{why}\n")
+    notices = "" if shown else "the manifests hold no secret\n"
+    document = {"secrets": [_document(each) for each in shown]}
+    emit(Page(document=document, text="".join(lines), notices=notices))
     return FAILED if any(each.comparison == "not_readable" for each in shown) else DONE
 
 

@@ -9,13 +9,16 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
-from reconciler.cli.failures import DONE, FAILED, echo_json, reports_failures
+from reconciler.cli.failures import DONE, FAILED, reports_failures
+from reconciler.cli.output import emit, output
 from reconciler.cli.signals import prompting, run
 from reconciler.core import advice
 from reconciler.core.model import Address, StateRecord, owed_work
-from reconciler.reports.visible import visible, visible_lines
+from reconciler.reports.records import moved_page, record_page, records_page, restored_page
+from reconciler.reports.report import Page
+from reconciler.reports.visible import visible
 from reconciler.state import maintenance_of
-from reconciler.state.store import JournalEntry, Restored, State, Store
+from reconciler.state.store import Restored, State, Store
 
 if TYPE_CHECKING:
     from reconciler.core.clock import Clock
@@ -28,10 +31,10 @@ def command() -> None:
 
 @command.command("init")
 @click.option("--take-over", is_flag=True, help="With --env: the state of no environment becomes its own.")
-@options.output
+@output()
 @options.state
 @reports_failures
-def init(take_over: bool, output: str, env: str, state_url: str | None) -> int:
+def init(take_over: bool, env: str, state_url: str | None) -> int:
     """Create the state, which the first apply would do too. Harmless when it exists."""
 
     from reconciler.cli.sources import settings_here
@@ -55,54 +58,33 @@ def init(take_over: bool, output: str, env: str, state_url: str | None) -> int:
 
     existed, lineage = _with_store(env, state_url, work)
     place = _place(env, state_url)
-    if output == "json":
-        told = {"taken_over": taken} if take_over else {}
-        echo_json({"format_version": "1", "state": place, "lineage": lineage, "created": not existed, **told})
-    elif take_over:
+    if take_over:
         now = "is from now on" if taken else "is already"
-        click.echo(f"{place}: {now} the state of environment {environment}")
+        text = f"{place}: {now} the state of environment {environment}\n"
     else:
-        click.echo(f"{place}: {'exists already' if existed else 'created'}")
+        text = f"{place}: {'exists already' if existed else 'created'}\n"
+    more = {"taken_over": taken} if take_over else {}
+    emit(Page(document={"state": place, "lineage": lineage, "created": not existed, **more}, text=text))
     return DONE
 
 
 @command.command("list")
-@options.output
+@output()
 @options.state
 @reports_failures
-def list_records(output: str, env: str, state_url: str | None) -> int:
+def list_records(env: str, state_url: str | None) -> int:
     """One line a record: address, id, what is owed."""
     state = _load(env, state_url)
-    records = state.records
-    unclaimed = [_unclaimed_document(entry) for entry in state.unclaimed]
-    if output == "json":
-        found = [document(record) for record in records.values()]
-        echo_json({"format_version": "1", "records": found, "unclaimed": unclaimed})
-        return DONE
-    for address, record in sorted(records.items(), key=lambda item: str(item[0])):
-        owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
-        inferred = "  inferred" if record.inferred else ""
-        click.echo(visible(f"{address}  {record.id}{inferred}{owed}"))
-    if not records:
-        click.echo("nothing is recorded yet", err=True)
-    for item in unclaimed:
-        made = f", made by a call for {item['address']}, is in no record" if item["address"] else ""
-        forget = advice.command("state", "forget", "--unclaimed", item["id"])
-        told = (
-            f"unclaimed: {item['id']}{made}: {item['because']}\n"
-            f"  = help: adopt it with `metadata.id: {item['id']}`, or delete it by hand and run\n"
-            f"    {forget.with_options(options.of_this_run())}"
-        )
-        click.echo(visible_lines(told), err=True)
+    emit(records_page(state.records, state.unclaimed, options.of_this_run()))
     return DONE
 
 
 @command.command("show")
 @click.argument("address", type=ADDRESS)
-@options.output
+@output()
 @options.state
 @reports_failures
-def show(address: Address, output: str, env: str, state_url: str | None) -> int:
+def show(address: Address, env: str, state_url: str | None) -> int:
     """All that is recorded of one address. Secrets stand there as keyed fingerprints only."""
     from reconciler.pipeline.unrecorded import not_recorded
 
@@ -110,25 +92,18 @@ def show(address: Address, output: str, env: str, state_url: str | None) -> int:
     record = records.get(address)
     if record is None:
         raise not_recorded(address, records)
-    found = document(record)
-    if output == "json":
-        echo_json({"format_version": "1", "record": found})
-    else:
-        for name, value in found.items():
-            click.echo(visible(f"{name}: {value}"))
+    emit(record_page(record))
     return DONE
 
 
 @command.command("mv")
 @click.argument("source", metavar="FROM", type=ADDRESS)
 @click.argument("target", metavar="TO", type=DECLARABLE)
-@options.output
+@output()
 @options.state
 @options.lock_timeout
 @reports_failures
-def mv(
-    source: Address, target: Address, output: str, env: str, state_url: str | None, lock_timeout: float
-) -> int:
+def mv(source: Address, target: Address, env: str, state_url: str | None, lock_timeout: float) -> int:
     """Record an object under another address, when its manifest got another name.
 
     Addresses without an [index] take all of a `count` with them. A Moved manifest does the same, reviewed.
@@ -138,13 +113,7 @@ def mv(
     moved: list[StateRecord] = _with_store(
         env, state_url, lambda store: move(store, source, target, *_whoever(), lock_timeout)
     )
-    if output == "json":
-        records = [document(record) for record in moved]
-        echo_json({"format_version": "1", "from": str(source), "record": records[0], "records": records})
-    else:
-        for record in moved:
-            was = source._replace(ordinal=record.address.ordinal) if len(moved) > 1 else source
-            click.echo(f"{was} ({record.id}) is now recorded as {record.address}")
+    emit(moved_page(source, moved))
     return DONE
 
 
@@ -200,26 +169,23 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None) -> int:
 
 @command.command("backup")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@options.output
+@output()
 @options.state
 @reports_failures
-def backup(file: Path | None, output: str, env: str, state_url: str | None) -> int:
+def backup(file: Path | None, env: str, state_url: str | None) -> int:
     """Copy the state to FILE, or among the backups that every apply makes, and verify the copy."""
     made = _with_store(env, state_url, lambda store: maintenance_of(store).backup(file))
-    if output == "json":
-        echo_json({"format_version": "1", "backup": str(made)})
-    else:
-        click.echo(f"backup: {made}")
+    emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
 
 
 @command.command("restore")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @options.auto_approve
-@options.output
+@output()
 @options.state
 @reports_failures
-def restore(file: Path | None, auto_approve: bool, output: str, env: str, state_url: str | None) -> int:
+def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | None) -> int:
     """Put a backup (the newest good one) in the place of a damaged state, with all that can be salvaged."""
     from reconciler.pipeline.open import holder
 
@@ -236,72 +202,8 @@ def restore(file: Path | None, auto_approve: bool, output: str, env: str, state_
     done: Restored = _with_store(
         env, state_url, lambda store: maintenance_of(store).restore(file, by=holder())
     )
-    if output == "json":
-        echo_json(_restored_document(done))
-    else:
-        _echo_restored(done)
+    emit(restored_page(done, options.of_this_run()))
     return DONE
-
-
-def _echo_restored(done: Restored) -> None:
-    made = f" of {done.taken_at:%Y-%m-%d %H:%M:%S} UTC" if done.taken_at is not None else ""
-    if done.backup:
-        click.echo(f"restored from {done.backup}{made}")
-    click.echo(f"the damaged files are kept as {done.aside}")
-    click.echo(f"salvaged: {done.salvaged} newer journal rows")
-    for address in done.reopened:
-        plan = advice.command("plan").with_options(options.of_this_run())
-        click.echo(f"unknown again: {address}; `{plan}` says how it is settled")
-    if done.key != "kept":
-        effect = "; every secret is set again by the next apply" if done.key == "new" else ""
-        click.echo(f"fingerprint key: {done.key}{effect}")
-    if done.lost:
-        click.echo(f"lost: {done.lost}")
-
-
-def _restored_document(done: Restored) -> dict[str, Any]:
-    return {
-        "format_version": "1",
-        "backup": done.backup,
-        "taken_at": done.taken_at.isoformat() if done.taken_at is not None else None,
-        "aside": done.aside,
-        "salvaged": done.salvaged,
-        "reopened": [str(address) for address in done.reopened],
-        "key": done.key,
-        "lost": done.lost,
-    }
-
-
-def _unclaimed_document(entry: JournalEntry) -> dict[str, Any]:
-    return {
-        "id": entry.data["unclaimed"],
-        "address": str(entry.address) if entry.address is not None else "",
-        "because": entry.data.get("because", ""),
-        "at": entry.at.isoformat(),
-    }
-
-
-def document(record: StateRecord) -> dict[str, Any]:
-    return {
-        "address": str(record.address),
-        "id": record.id,
-        "scope": record.scope,
-        "applied": dict(record.applied),
-        "lifecycle": {
-            "deletion": record.lifecycle.deletion.value,
-            "snapshot_before": list(record.lifecycle.snapshot_before),
-            "timeout_s": record.lifecycle.timeout_s,
-            "restart": record.lifecycle.restart,
-        },
-        "created_at": record.created_at.isoformat(),
-        "source": record.source,
-        "inferred": record.inferred,
-        "owed": [
-            {"work": owed.work, "because": owed.because, "certainty": owed.certainty}
-            for owed in owed_work({record.address: record})
-        ],
-        "serial": record.serial,
-    }
 
 
 def _load(env: str, state_url: str | None) -> State:

@@ -1,7 +1,7 @@
 """Problems as data: what a person must know about a manifest, a plan or a run, and where it stands."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -44,8 +44,6 @@ class Diagnostic:
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
     `label` is what stands beside the caret, `help` the way out; `advice`: the commands in these texts.
-    `hide_source`: the line may hold a secret, so no report prints it, as if the span itself said so; ask
-    `hidden`.
     """
 
     code: str
@@ -55,13 +53,24 @@ class Diagnostic:
     label: str = ""
     notes: tuple[str, ...] = ()
     help: str = ""
-    hide_source: bool = False
     advice: tuple[Command, ...] = ()
 
     @property
     def hidden(self) -> bool:
         """Whether the source line is not to be shown."""
-        return self.hide_source or (self.span is not None and self.span.private)
+        return self.span is not None and self.span.private
+
+
+def hide(problem: Diagnostic) -> Diagnostic:
+    """`problem` at the same place, which may hold a secret: no report prints its line."""
+    return replace(problem, span=problem.span._replace(private=True)) if problem.span is not None else problem
+
+
+def show(problem: Diagnostic) -> Diagnostic:
+    """`problem` at the same place, which is known to hold no secret."""
+    return (
+        replace(problem, span=problem.span._replace(private=False)) if problem.span is not None else problem
+    )
 
 
 def error(

@@ -154,10 +154,15 @@ class Resource:
 
 _COLUMN_BITS = 20  # a line is at most a megabyte long: manifests are capped well below
 _COLUMN_MASK = (1 << _COLUMN_BITS) - 1
+SHOWN = 1 << 63  # above 23 bits for the line: a file has at most 4 million bytes
+POSITION = SHOWN - 1
 
 
 def pack_span(line: int, column: int, end_column: int) -> int:
-    """One int per position: a hundred thousand manifests keep theirs in memory."""
+    """One int per position: a hundred thousand manifests keep theirs in memory.
+
+    It is private until somebody who knows that no secret stands there sets the bit `SHOWN`.
+    """
     return (
         (line << (2 * _COLUMN_BITS))
         | (min(column, _COLUMN_MASK) << _COLUMN_BITS)
@@ -166,8 +171,14 @@ def pack_span(line: int, column: int, end_column: int) -> int:
 
 
 def unpack_span(file: str, packed: int) -> Span:
+    """The span of `packed` in `file`; private unless the bit `SHOWN` is set."""
+    position = packed & POSITION
     return Span(
-        file, packed >> (2 * _COLUMN_BITS), (packed >> _COLUMN_BITS) & _COLUMN_MASK, packed & _COLUMN_MASK
+        file,
+        position >> (2 * _COLUMN_BITS),
+        (position >> _COLUMN_BITS) & _COLUMN_MASK,
+        position & _COLUMN_MASK,
+        not packed & SHOWN,
     )
 
 

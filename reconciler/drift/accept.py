@@ -160,12 +160,11 @@ def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
             f"`{forget}`",
             (forget,),
         )
-    why = cannot_accept(
+    return cannot_accept(
         f"`{address}`: a secret's value cannot be read back, only that somebody has set another one",
         resource.span("metadata", "name"),
         "put the new value into its source, or let the next apply set yours again",
     )
-    return replace(why, hide_source=True)
 
 
 def _another_place(

@@ -1,8 +1,8 @@
 """Drift: what moved on the platform without us."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, Severity, error
@@ -11,7 +11,7 @@ from reconciler.core.steps import Plan, Read
 from reconciler.drift.compare import drift_of
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
-from reconciler.kinds.roles import holds_secrets, located
+from reconciler.kinds.roles import located
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible
@@ -51,7 +51,7 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     remarks: list[Diagnostic] = []
     for resource in desired.resources:
         wanted[resource.address], expired = in_force(resource, project.clock.now())
-        problems += _shown(kinds[resource.address.kind], expired)
+        problems += expired
     by_read: dict[Read, list[StateRecord]] = {}
     unseen: Counter[Kind] = Counter()
     for record in records.values():
@@ -80,7 +80,7 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             if live is None:
                 missing.append(record)
             change, ignored = drift_of(kind, record, resource, live)
-            remarks.extend(_shown(kind, ignored))
+            remarks.extend(ignored)
             if change is not None:
                 changes.append(change)
                 drifted[record.address] = Drifted(resource, record, live)
@@ -110,11 +110,6 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
         unchanged=compared - len(changes),
     )
     return Drift(plan, drifted)
-
-
-def _shown(kind: Kind, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Without source lines of manifests that may hold a secret."""
-    return [replace(item, hide_source=item.hide_source or holds_secrets(kind)) for item in found]
 
 
 def _not_compared(unseen: tuple[Kind, int]) -> Diagnostic:

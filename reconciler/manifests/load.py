@@ -89,7 +89,7 @@ def load(
     order = {name: rank for rank, name in enumerate(names)}
     diagnostics = sorted(
         loader.problems,
-        key=lambda item: (order.get(item.span.file, 0), item.span[1:]) if item.span else (-1, (0, 0, 0)),
+        key=lambda item: (order.get(item.span.file, 0), item.span[1:4]) if item.span else (-1, (0, 0, 0)),
     )
     if overlay is not None:
         diagnostics = _each_once(diagnostics)
@@ -159,9 +159,9 @@ def _each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """One line of an overlay may be wrong for many resources: it is told of once, and hidden if once."""
     found: dict[tuple[Any, ...], Diagnostic] = {}
     for item in diagnostics:
-        key = (item.code, item.span, item.message)
+        key = (item.code, item.span[:4] if item.span is not None else None, item.message)
         first = found.setdefault(key, item)
-        if item.hide_source and not first.hide_source:
+        if item.hidden and not first.hidden:
             found[key] = item
     return list(found.values())
 
@@ -181,7 +181,6 @@ def _bounded(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
                 f"more than {MOST_PROBLEMS} {item.severity}s; the others are not shown",
                 item.span,
                 help="correct those above first",
-                hide_source=item.hide_source,
             )
 
 

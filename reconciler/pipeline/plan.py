@@ -177,7 +177,7 @@ async def _fingerprint_secrets(
                 help=missing.help or PROVIDE_HELP,
                 advice=missing.advice,
             )
-            problems.append(replace(problem, hide_source=True))
+            problems.append(problem)
             continue
         if resource.address in records and not not_yet:
             key, record = await project.store.fingerprint_key(), records[resource.address]

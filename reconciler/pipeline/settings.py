@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
@@ -299,14 +299,13 @@ def _read(file: Path) -> Settings:
     except OSError as failure:
         raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
     if composed.diagnostics:
-        problems = [replace(problem, hide_source=True) for problem in composed.diagnostics]
-        raise ManifestError(f"{FILE_NAME} cannot be read", problems)
+        raise ManifestError(f"{FILE_NAME} cannot be read", composed.diagnostics)
     if not composed.documents:
         return Settings()
     document, *others = composed.documents
     if others:
         span = unpack_span(FILE_NAME, others[0].spans[()])
-        problem = replace(error("bad-setting", "settings are one document", span), hide_source=True)
+        problem = error("bad-setting", "settings are one document", span)
         raise ManifestError(f"{FILE_NAME} is not valid", [problem])
     try:
         return Settings.model_validate(document.value)
@@ -349,8 +348,8 @@ def _explain(problem: Any, place: Place) -> Diagnostic:
         message = f"`{setting}`: expected {_ALLOWED[problem['ctx']['pattern']]}"
     else:
         message = f"`{setting}`: {problem['msg'].lower()}"
-    told = error("bad-setting", message, span, help=help or "see docs/settings.md")
-    return replace(told, hide_source=True)  # somebody may have written a token or a password there
+    # The span is private: somebody may have written a token or a password there.
+    return error("bad-setting", message, span, help=help or "see docs/settings.md")
 
 
 def _with_environment(settings: Settings, env: Mapping[str, str], environment: str) -> Settings:

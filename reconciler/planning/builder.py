@@ -1,14 +1,12 @@
 """The plan in the making: what was decided about each address, and what that relies on."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, StateRecord
 from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.kinds.roles import holds_secrets
 from reconciler.moves.compare import LEFT
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
@@ -17,8 +15,7 @@ from reconciler.planning.ignores import ignored_fields
 class PlanBuilder:
     """Collects changes, steps, expectations, bindings and diagnostics; `unchanged` counts the rest."""
 
-    def __init__(self, kinds: Mapping[str, Kind]) -> None:
-        self._kinds = kinds
+    def __init__(self) -> None:
         self.changes: dict[Address, Change] = {}
         self.steps: dict[Address, tuple[Step, ...]] = {}
         self.expectations: list[Expectation] = []
@@ -63,10 +60,7 @@ class PlanBuilder:
         self.changes[address] = Change(address, Action.REFUSED, reason=why, id=id or None)
 
     def report(self, address: Address, *problems: Diagnostic) -> None:
-        """A line of a manifest that holds secrets is never quoted: a literal may stand beside the mistake."""
-        hide = holds_secrets(self._kinds[address.kind])
-        reported = self._diagnostics.setdefault(address, [])
-        reported += (replace(item, hide_source=item.hide_source or hide) for item in problems)
+        self._diagnostics.setdefault(address, []).extend(problems)
 
     def add(
         self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""

@@ -39,7 +39,7 @@ class Deciding:
     def __init__(self, subjects: Subjects) -> None:
         self._subjects = subjects
         self._request = subjects.request
-        self._builder = PlanBuilder(self._request.kinds)
+        self._builder = PlanBuilder()
         self._unplanned: dict[Address, str] = {}  # needed, not of this plan, and without a value: why
         self._missing: list[StateRecord] = []
         self._last: dict[Address, Seen] = {}  # resources that are decided in `finish`
@@ -246,14 +246,12 @@ class Deciding:
 
     def _unmet(self, resource: Resource) -> Iterator[Diagnostic]:
         """Errors where the steps of `resource` need a value of an object that this plan leaves alone."""
-        hide = holds_secrets(self._subjects.kind(resource.address))
         for to in resource.references:
             if to.address in self._unplanned:
-                problem = error(
+                yield error(
                     "needs-unplanned",
                     f"`{resource.address}` needs `{to.address}`, which is not part of this plan: "
                     f"{self._unplanned[to.address]}",
                     resource.span(*to.span_path),
                     help=f"apply `{to.address}` first, or plan without --changed-since",
                 )
-                yield replace(problem, hide_source=hide)

@@ -57,7 +57,7 @@ def load_plan(text: bytes) -> Plan:
         )
     try:
         find_kinds()  # their models have the shapes that reads name
-        plan = _adapter().validate_python(with_sensitivity(_in_groups(document)))
+        plan = _adapter().validate_python(_completed(_in_groups(document)))
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         raise ReconcilerError(
@@ -70,6 +70,18 @@ def load_plan(text: bytes) -> Plan:
             advice=(_MAKE,),
         )
     return replace(plan, steps=tuple(_map_values(step, _untag) for step in plan.steps))
+
+
+def _completed(plan: Any) -> Any:
+    """The JSON of a plan with what earlier versions said in another way.
+
+    They told requests about secrets by their path, and lines that no report prints apart from their spans.
+    """
+    plan = with_sensitivity(plan)
+    for item in plan.get("diagnostics", ()) if isinstance(plan, dict) else ():
+        if isinstance(item, dict) and item.pop("hide_source", False) and isinstance(item.get("span"), list):
+            item["span"] = [*item["span"][:4], True]
+    return plan
 
 
 def _in_groups(document: Mapping[str, Any]) -> Any:

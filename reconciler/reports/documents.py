@@ -51,8 +51,8 @@ def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None
     return document
 
 
-def drift_document(plan: Plan) -> dict[str, Any]:
-    document = plan_document(plan)
+def drift_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None) -> dict[str, Any]:
+    document = plan_document(plan, diagnostics=diagnostics)
     del document["steps"]
     return document
 
@@ -70,12 +70,9 @@ def apply_document(
     return document
 
 
-def failure_document(message: str, diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
-    """When there is no plan to show: the diagnostics, or the failure as one."""
-    found = diagnostic_documents(diagnostics)
-    if not found:
-        found = [{"code": "failed", "severity": "error", "message": message}]
-    return {"format_version": FORMAT_VERSION, "diagnostics": found}
+def failure_document(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+    """When there is no plan to show."""
+    return {"format_version": FORMAT_VERSION, "diagnostics": diagnostic_documents(diagnostics)}
 
 
 def summarise(plan: Plan) -> dict[str, int]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconciler.explanations import Explanation
-from reconciler.reports.documents import FORMAT_VERSION
 
 if TYPE_CHECKING:  # importing the models of manifests takes longer than all the rest
     from reconciler.manifests.authoring.reference import FieldPage, KindPage
@@ -166,18 +165,17 @@ def code_markdown(explanation: Explanation) -> str:
 
 def kinds_document(pages: Sequence["KindPage"]) -> dict[str, Any]:
     kinds = [{"kind": page.name, "description": page.description} for page in pages]
-    return {"format_version": FORMAT_VERSION, "kinds": kinds}
+    return {"kinds": kinds}
 
 
 def codes_document(explanations: Sequence[Explanation]) -> dict[str, Any]:
     codes = [{"code": each.code, "title": each.title} for each in explanations]
-    return {"format_version": FORMAT_VERSION, "codes": codes}
+    return {"codes": codes}
 
 
 def code_document(explanation: Explanation) -> dict[str, Any]:
     """`text` is Markdown."""
     return {
-        "format_version": FORMAT_VERSION,
         "code": explanation.code,
         "title": explanation.title,
         "text": explanation.text,
@@ -186,7 +184,6 @@ def code_document(explanation: Explanation) -> dict[str, Any]:
 
 def kind_document(page: "KindPage") -> dict[str, Any]:
     return {
-        "format_version": FORMAT_VERSION,
         "kind": page.name,
         "description": page.description,
         "example": page.example,
@@ -195,7 +192,7 @@ def kind_document(page: "KindPage") -> dict[str, Any]:
 
 
 def field_document(page: "KindPage", field: "FieldPage") -> dict[str, Any]:
-    return {"format_version": FORMAT_VERSION, "kind": page.name, "field": _field_document(field)}
+    return {"kind": page.name, "field": _field_document(field)}
 
 
 def _field_document(field: "FieldPage") -> dict[str, Any]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.planning.graph import Graph, Node
-from reconciler.reports.documents import FORMAT_VERSION
 from reconciler.reports.visible import visible
 
 NO_APP = "no app"
@@ -66,7 +65,6 @@ def _quoted(text: str) -> str:
 def graph_document(graph: Graph) -> dict[str, Any]:
     """`after` names the nodes that come before; `level` counts from 1."""
     return {
-        "format_version": FORMAT_VERSION,
         "nodes": [_node(node) for node in graph.nodes],
         "edges": [{"from": before, "to": node.key} for node in graph.nodes for before in node.after],
     }

@@ -8,7 +8,6 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.importing.arrange import Entry
 from reconciler.importing.ownership import Skipped
 from reconciler.reports.diagnostics import diagnostic_documents
-from reconciler.reports.documents import FORMAT_VERSION
 from reconciler.reports.visible import visible
 
 _INDENT = "    "
@@ -61,7 +60,6 @@ def import_document(
 ) -> dict[str, Any]:
     """`imported` and `skipped` by object, `files` by name; in a dry run with the text that is new."""
     return {
-        "format_version": FORMAT_VERSION,
         "dry_run": dry_run,
         "files": [
             {"file": file.name, "action": "create" if file.new else "append"}

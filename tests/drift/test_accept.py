@@ -249,7 +249,7 @@ def test_a_secret_is_never_accepted_and_its_line_never_shown(tmp_path: Path) -> 
     )
     done = _accept_one(tmp_path, address, FieldChange("digest", "d1", "d2", Effect.WRITE_ONLY), None)
     refusal = only_refusal(done)
-    assert refusal.hide_source
+    assert refusal.hidden
     assert "d2" not in refusal.message + refusal.help
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import click
 import pytest
 
 from reconciler.cli.failures import report_interrupted
-from reconciler.cli.main import run
+from reconciler.cli.main import cli, run
+from reconciler.cli.output import FORMAT
 from reconciler.cli.signals import Interrupted
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import ManifestError, Refused
@@ -24,6 +26,7 @@ from reconciler.pipeline.apply import run_saved
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import find_settings
+from reconciler.reports.formats import find_formats
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, State
 from tests.explain import projects
 from tests.explain.pages import situation
@@ -83,9 +86,12 @@ def plan_without_settings(manifest: str, folder: Path) -> Sequence[Diagnostic]:
 
 
 def interrupted_apply(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-    return of_document(
-        lambda: report_interrupted(Interrupted(2), "interrupted; nothing was changed", as_json=True)
-    )
+    def ended() -> int:
+        with click.Context(cli) as context:
+            context.meta[FORMAT] = find_formats()["json"]
+            return report_interrupted(Interrupted(2), "interrupted; nothing was changed")
+
+    return of_document(ended)
 
 
 def of_document(work: Callable[[], int]) -> Sequence[Diagnostic]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli import failures
 from reconciler.cli.main import _VERBS, run
+from reconciler.cli.output import echo_diagnostics
 from reconciler.cli.reference import cli_markdown
 from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
 from reconciler.explanations import known_codes
@@ -138,8 +138,8 @@ def test_only_a_terminal_is_told_where_to_read_more(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    failures.echo_diagnostics([SHRINK])
-    failures.echo_diagnostics([])
+    echo_diagnostics([SHRINK])
+    echo_diagnostics([])
     told = "error[volume-shrink]: message\n"
     more = "\nmore about this error: reconcile explain volume-shrink\n"
     assert capsys.readouterr().err == (told + more if terminal else told)

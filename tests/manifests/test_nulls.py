@@ -56,7 +56,7 @@ def test_a_null_source_of_a_secret_is_of_the_wrong_type(load_files: LoadFiles) -
     text = f"{HEAD}kind: Secret\nmetadata: {{name: A, app: shop}}\nspec: {{value_from: {{env: }}}}\n"
     (problem,) = load_files({"a.yaml": text}).diagnostics
     assert (problem.code, problem.message) == ("wrong-type", "expected text, found null")
-    assert problem.hide_source
+    assert problem.hidden
 
 
 @pytest.mark.parametrize("document", ["kind: ", "apiVersion: "])

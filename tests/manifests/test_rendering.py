@@ -1,8 +1,6 @@
 """Diagnostics as text and as JSON."""
 
-from dataclasses import replace
-
-from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide, warning
 from reconciler.reports.diagnostics import diagnostic_documents, render
 
 SHRINK = error(
@@ -44,7 +42,7 @@ def test_a_hidden_line_is_never_asked_for() -> None:
     def read_line(file: str, line: int) -> str:
         raise AssertionError("the line may hold a secret")
 
-    text = render([replace(SHRINK, hide_source=True)], read_line)
+    text = render([hide(SHRINK)], read_line)
     assert " 7 | (not shown: it may hold a secret)\n   = note: the live size is 20 GB\n" in text
 
 

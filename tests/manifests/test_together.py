@@ -75,4 +75,4 @@ def test_an_invalid_document_may_be_referred_to_by_another(load_files: LoadFiles
 def test_what_an_invalid_secret_says_stays_hidden(load_files: LoadFiles) -> None:
     loaded = load_files({"a.yaml": secret("{value_from: {template: '${hunter2}'}, value: hunter2}")})
     assert sorted(codes(loaded)) == ["bad-template", "secret-literal"]
-    assert all(item.hide_source for item in loaded.diagnostics)
+    assert all(item.hidden for item in loaded.diagnostics)

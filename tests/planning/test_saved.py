@@ -115,6 +115,18 @@ def test_a_plan_that_does_not_say_what_is_sensitive_is_read_by_its_paths(case: s
     assert load_plan(json.dumps(former).encode()) == plan
 
 
+def test_a_line_that_an_earlier_version_hid_stays_hidden() -> None:
+    plan = plan_of("kinds/secret/programs_that_the_settings_do_not_name_warn")
+    assert plan.diagnostics
+    assert all(problem.hidden for problem in plan.diagnostics)
+    document = json.loads(dump_plan(plan))
+    before = document["plan"]
+    for problem in before["diagnostics"]:
+        problem["hide_source"], problem["span"][4] = True, False
+    document["digest"] = sha256(to_json(before)).hexdigest()
+    assert load_plan(json.dumps(document).encode()) == plan
+
+
 def test_the_addresses_of_providers_come_back() -> None:
     plan = plan_of("kinds/extension/provision")
     assert plan.providers == {"acme": "https://acme.example"}

@@ -10,11 +10,12 @@ from reconciler.core.steps import OutputRef, SecretRef, Template
 from reconciler.reports.documents import (
     apply_document,
     drift_document,
-    failure_document,
     plan_document,
     shown,
     summarise,
 )
+from reconciler.reports.formats.json import document
+from reconciler.reports.report import Failure
 from tests.reports.plans import CHANGES, DIAGNOSTICS, EMPTY, OWED, PLAN, RESULTS
 
 SUMMARY = (
@@ -124,8 +125,9 @@ def test_diagnostics_say_where_they_are_and_what_helps() -> None:
 
 
 def test_a_failure_without_diagnostics_is_one() -> None:
-    assert failure_document("it broke", ())["diagnostics"][0]["message"] == "it broke"
-    assert failure_document("it broke", DIAGNOSTICS)["diagnostics"][0]["code"] == "volume-shrink"
+    alone, with_others = Failure(message="it broke"), Failure(message="it broke", diagnostics=DIAGNOSTICS)
+    assert document(alone)["diagnostics"][0]["message"] == "it broke"
+    assert document(with_others)["diagnostics"][0]["code"] == "volume-shrink"
 
 
 def test_secrets_are_hidden_wherever_they_stand() -> None:

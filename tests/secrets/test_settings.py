@@ -65,7 +65,7 @@ def test_what_is_wrong_is_told_at_its_line_and_not_repeated(tmp_path: Path, text
         settings(tmp_path, f"\n{text}\n")
     for problem in refused.value.diagnostics:
         assert problem.code == "bad-setting"
-        assert problem.hide_source
+        assert problem.hidden
         assert problem.span is not None
         assert problem.span.line == 2
         assert "HUNTER2" not in problem.message + problem.help
@@ -97,7 +97,7 @@ def test_a_variable_has_a_name_that_is_one_and_is_not_repeated(
     )
     assert told in [problem.message for problem in problems]
     assert not [each for each in problems if "hunter2" in f"{each.message} {each.help}".lower()]
-    assert all(problem.hide_source for problem in problems)
+    assert all(problem.hidden for problem in problems)
 
 
 OWN = """

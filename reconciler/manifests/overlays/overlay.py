@@ -7,7 +7,7 @@ into another app. Each value keeps the position where it was written, whichever 
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.core.advice import command
@@ -86,7 +86,7 @@ class Overlays:
                 unpack_span(file, document.spans[()]),
                 help="write an address such as `Volume/shop/data:`, and below it the fields that differ",
             )
-            self.problems.append(replace(problem, hide_source=True))
+            self.problems.append(problem)
             return
         written = read_positions(document, file, self._may_hold_secrets)
         for target in document.value:

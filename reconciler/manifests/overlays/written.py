@@ -41,7 +41,7 @@ class Written:
         while path not in spans:
             path, spans = path[:-1], self.document.spans
         span = unpack_span(self.file, spans[path])
-        return span._replace(private=True) if span.line in self.private else span
+        return span if span.line in self.private else span._replace(private=False)
 
 
 def read_positions(document: Document, file: str, holds_secrets: Callable[[str], bool]) -> Written:

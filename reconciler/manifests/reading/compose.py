@@ -6,7 +6,7 @@ with a stack of its own and refuses what no manifest needs.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -23,8 +23,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from reconciler.core.diagnostics import Diagnostic, Span
-from reconciler.core.model import Path
+from reconciler.core.diagnostics import Diagnostic, Span, hide, show
+from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.complaint import NO_DOCUMENT_START
 from reconciler.manifests.reading.limits import (
     MOST_DEPTH,
@@ -36,7 +36,7 @@ from reconciler.manifests.reading.limits import (
 from reconciler.manifests.reading.merging import MERGE, Placed, merge
 from reconciler.manifests.reading.refusals import Refusals, beginning
 from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
-from reconciler.manifests.reading.spans import PathNode, SpanTable, key_child
+from reconciler.manifests.reading.spans import PathNode, SpanTable, key_child, shown_spans
 from reconciler.manifests.reading.syntax import explain
 from reconciler.manifests.reading.text import decode
 
@@ -53,6 +53,8 @@ class Document:
     have no position of their own. `surprises`: the text of plain scalars that YAML reads as
     something else than they look. `has_nulls`: a null stands somewhere in `value`. `elsewhere` and
     `keys_elsewhere`: positions of what overlays gave, or removed (see `overlays`); they go first.
+
+    A document is private until somebody who knows its kind asks for it `shown`.
     """
 
     value: Any
@@ -63,10 +65,32 @@ class Document:
     elsewhere: Mapping[Path, Span] = field(default_factory=dict)
     keys_elsewhere: Mapping[Path, Span] = field(default_factory=dict)
 
+    @property
+    def private(self) -> bool:
+        """Whether it may hold a secret: nothing of it is shown, and no message repeats its values."""
+        return not self.spans[()] & SHOWN
+
+    def shown(self) -> "Document":
+        """The same, of a kind that holds no secrets."""
+        return replace(self, spans=shown_spans(self.spans), key_spans=shown_spans(self.key_spans))
+
+    def hidden(self) -> "Document":
+        """The same, of a kind that holds secrets: also what overlays gave is not shown."""
+        if not self.elsewhere and not self.keys_elsewhere:
+            return self
+        return replace(self, elsewhere=_private(self.elsewhere), keys_elsewhere=_private(self.keys_elsewhere))
+
+
+def _private(spans: Mapping[Path, Span]) -> dict[Path, Span]:
+    return {path: span._replace(private=True) for path, span in spans.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """What one file held. Documents with an error are left out; `complete` says that there was none."""
+    """What one file held. Documents with an error are left out; `complete` says that there was none.
+
+    Problems are private, since the kind of what cannot be read is not known: ask for those to show.
+    """
 
     documents: list[Document]
     diagnostics: list[Diagnostic]
@@ -74,6 +98,10 @@ class Composed:
     @property
     def complete(self) -> bool:
         return not self.diagnostics
+
+    def shown(self) -> list[Diagnostic]:
+        """The problems of a file that holds no secrets."""
+        return [show(problem) for problem in self.diagnostics]
 
 
 def compose(data: bytes, file: str, table: SpanTable | None = None) -> Composed:
@@ -83,7 +111,7 @@ def compose(data: bytes, file: str, table: SpanTable | None = None) -> Composed:
     """
     text = decode(data, file)
     if isinstance(text, Diagnostic):
-        return Composed([], [text])
+        return Composed([], [hide(text)])
     composer = _Composer(text, file, table or SpanTable())
     composed = Composed([], composer.problems)
     try:
@@ -97,7 +125,7 @@ def compose(data: bytes, file: str, table: SpanTable | None = None) -> Composed:
         if problem.problem == NO_DOCUMENT_START and composed.documents:
             composed.documents.pop()  # it was not at its end: what could be said of it would be wrong
         composed.diagnostics.append(explain(problem, file, composer.refusals.lines))
-    return composed
+    return Composed(composed.documents, [hide(problem) for problem in composed.diagnostics])
 
 
 class _Stop(Exception):

@@ -2,13 +2,16 @@
 
 A document keeps one array of 64-bit numbers (`model.pack_span`); the mapping from
 path to index belongs to its shape, which a hundred thousand volumes have in common.
+
+Every position is private, so that no report prints its line, until the loader knows the document's
+kind and that it holds no secrets (`shown_spans`).
 """
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.core.model import Path
+from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.scalars import is_text
 
 _MOST_NODES = 200_000
@@ -62,6 +65,22 @@ class Spans(Mapping[Path, int]):
 
     def __len__(self) -> int:
         return len(self._index)
+
+
+class ShownSpans(Spans):
+    """The same positions in a document that holds no secrets: its lines may be shown."""
+
+    __slots__ = ()
+
+    def __getitem__(self, path: Path) -> int:
+        return self._packed[self._index[path]] | SHOWN
+
+
+def shown_spans(spans: Mapping[Path, int]) -> Mapping[Path, int]:
+    """`spans` of a document that holds no secrets. Positions and paths are shared, not copied."""
+    if isinstance(spans, Spans):
+        return ShownSpans(spans._index, spans._packed)
+    return {path: packed | SHOWN for path, packed in spans.items()}
 
 
 class SpanTable:

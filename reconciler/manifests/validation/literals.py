@@ -42,7 +42,7 @@ def take_out_literals(value: Any, kind: ManifestKind, place: Place) -> tuple[Any
             help=_HELP.format(field=field, file=file, command=encrypt),
             advice=(encrypt,),
         )
-        problems.append(place.finish(found))
+        problems.append(found)
 
     rest = dict(value)
     for name in [name for name in value if _is_value(name, ())]:

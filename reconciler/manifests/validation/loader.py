@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide, warning
 from reconciler.core.model import Address, Lifecycle, Relocation, Resource
 from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
@@ -94,8 +94,8 @@ class Loader:
             self.complete = False
             # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same,
             # or a source, and in an overlay a pattern may stand for its kind.
-            hide = any(word in data for word in (*self.secret_kinds, b"value", b"_from", *signs))
-            self.problems += (replace(problem, hide_source=hide) for problem in composed.diagnostics)
+            private = any(word in data for word in (*self.secret_kinds, b"value", b"_from", *signs))
+            self.problems += composed.diagnostics if private else composed.shown()
         elif not composed.documents:
             help = "write a manifest, or remove the file"
             self.problems.append(
@@ -127,18 +127,18 @@ class Loader:
         return True
 
     def document(self, document: Document, file: str) -> None:
-        place = Place(document, file)
-        kind = self.kind_of(document, place)
+        kind = self.kind_of(document, file)
         if kind is None:
             self.complete = False
             return
         secret = holds_secrets(kind)
+        document = document.hidden() if secret else document.shown()
         value = mark_nulls(document.value) if document.has_nulls else document.value
         problems: list[Diagnostic] = []
         try:
             manifest: Any = self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
         except ValidationError as failure:
-            place = Place(document, file, secret)
+            place = Place(document, file)
             remaining: ValidationError | None = failure
             if secret:
                 value, problems = take_out_literals(value, kind, place)
@@ -147,19 +147,16 @@ class Loader:
                 problems += explain(remaining, self.models[kind.name], place)
             spec = valid_part(value.get("spec"), kind.Spec)
             if spec is not None:
-                found = kind.check(spec, lambda *path: place.value(path))
-                problems += (place.finish(problem) for problem in found)
+                problems += kind.check(spec, lambda *path: place.value(path))
             self.claim(document, spec, kind, file)
         else:
             names = kind.role(NamesResources) if self.relocation is not None else None
             if names is not None:
                 manifest, document = self.follow(manifest, kind, names, document, file, problems)
             problems += self.add(manifest, kind, document, file)
-            if secret:
-                problems = [replace(problem, hide_source=True) for problem in problems]
         self.problems += problems
         if document.surprises:
-            found = surprises(Place(document, file, secret), problems)
+            found = surprises(Place(document, file), problems)
             self.problems += islice(found, MOST_PROBLEMS + 1)
 
     def invalid_part(self, value: Any, kind: ManifestKind) -> ValidationError | None:
@@ -169,7 +166,7 @@ class Loader:
             return failure
         return None
 
-    def kind_of(self, document: Document, place: Place) -> ManifestKind | None:
+    def kind_of(self, document: Document, file: str) -> ManifestKind | None:
         """The kind that the document names; None, with a problem noted, when it names none of ours."""
         value = document.value
         problem: Diagnostic | None = None
@@ -178,12 +175,15 @@ class Loader:
             problem = error(
                 "not-a-manifest",
                 f"expected a mapping with `apiVersion`, `kind`, `metadata` and `spec`, found {found}",
-                place.value(()),
+                Place(document, file).value(()),
             )
-            self.problems.append(replace(problem, hide_source=True))
+            self.problems.append(problem)
             return None
-        version, name = value.get("apiVersion"), value.get("kind")
-        if version != API_VERSION and "apiVersion" in value:
+        version, name = value.get("apiVersion", API_VERSION), value.get("kind")
+        if version == API_VERSION and isinstance(name, str) and name in self.kinds:
+            return self.kinds[name]
+        place = Place(document.shown(), file)
+        if version != API_VERSION:
             problem = error(
                 "unknown-api-version",
                 f"expected `apiVersion: {API_VERSION}`",
@@ -194,21 +194,19 @@ class Loader:
             problem = no_kind(place, list(self.kinds))
         elif not isinstance(name, str):
             problem = wrong_type("text", ("kind",), place)
-        elif name not in self.kinds:
+        else:
             problem = error(
                 "unknown-kind",
                 f"there is no kind `{name}`",
                 place.value(("kind",)),
                 help=did_you_mean(name, list(self.kinds)) or f"kinds are {', '.join(self.kinds)}",
             )
-        else:
-            return self.kinds[name]
         lines = [place.value((key,)).line for key in value]
         shares_its_line = len(set(lines)) < len(lines)  # perhaps with a value of a misspelt secret
         # A part of a manifest, cut off by `---`, may begin with the value of a secret.
         cut_off = "kind" not in value and next(iter(value), "") not in ("apiVersion", "metadata")
-        hide = shares_its_line or cut_off or _may_follow_a_text(document, problem)
-        self.problems.append(replace(problem, hide_source=hide))
+        private = shares_its_line or cut_off or _may_follow_a_text(document, problem)
+        self.problems.append(hide(problem) if private else problem)
         return None
 
     def follow(
@@ -356,10 +354,7 @@ class Loader:
                     self._may_be_declared,
                     self.overlays.why_missing if self.overlays is not None else lambda address: (),
                 )
-            self.problems += (
-                replace(problem, hide_source=holds_secrets(self.kinds[address.kind]))
-                for address, problem in found
-            )
+            self.problems += found
         return resources, policies
 
     def _leave_out_moves(self, overlays: Overlays) -> None:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Span, error, hide, warning
 from reconciler.core.model import Path, unpack_span
 from reconciler.core.nearest import did_you_mean
 from reconciler.manifests.reading.compose import Document
@@ -44,11 +44,19 @@ MOST_PROBLEMS = 100  # shown of one file, of each severity: more of them help no
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One document and its positions: where diagnostics about it point."""
+    """One document and its positions: where diagnostics about it point.
+
+    `private`: what is said is about a field whose line may hold a secret, whatever its document is.
+    """
 
     document: Document
     file: str
-    secret: bool = False
+    private: bool = False
+
+    @property
+    def secret(self) -> bool:
+        """Whether what stands here may be a secret, so that no message repeats it."""
+        return self.private or self.document.private
 
     def value(self, path: Path) -> Span:
         """The value at `path`, or the nearest enclosing one that has a position."""
@@ -76,11 +84,7 @@ class Place:
     def about(self, path: Path) -> "Place":
         """For what is said of the field at `path`: of a secret, where it stands on a private line."""
         private = self.key(path).private or self.value(path).private
-        return replace(self, secret=True) if private and not self.secret else self
-
-    def finish(self, problem: Diagnostic) -> Diagnostic:
-        """`problem`, without its source line where that may hold a secret."""
-        return replace(problem, hide_source=True) if self.secret else problem
+        return replace(self, private=True) if private and not self.secret else self
 
 
 def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> list[Diagnostic]:
@@ -96,8 +100,9 @@ def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> l
             break
         if path in deeper and all(in_branch and item["type"] in EXPECTED for item, in_branch in items):
             continue  # another branch of the union fits the value's shape and says more
-        here = place.about(path)
-        found.append(here.finish(_explain(path, [item for item, _ in items], model, here)))
+        about = place.about(path)
+        problem = _explain(path, [item for item, _ in items], model, about)
+        found.append(hide(problem) if about.secret else problem)
     return found
 
 
@@ -121,29 +126,25 @@ def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnos
             continue
         value, secret = resolve(text)[0], place.about(path).secret
         if isinstance(value, str):
-            yield place.finish(
-                warning(
-                    "typographic-quotes",
-                    "the quotes are a part of this value"
-                    if secret
-                    else f"the quotes are a part of `{clip(text)}`",
-                    span,
-                    help="write ' or \", or quote the whole of it to mean them",
-                )
+            yield warning(
+                "typographic-quotes",
+                "the quotes are a part of this value"
+                if secret
+                else f"the quotes are a part of `{clip(text)}`",
+                span,
+                help="write ' or \", or quote the whole of it to mean them",
             )
         else:
             reading = written(value)
-            yield place.finish(
-                warning(
-                    "yaml-1.1-surprise",
-                    "this value is not read as it is written"
-                    if secret
-                    else f"`{text}` is read as {reading} (YAML 1.1)",
-                    span,
-                    help="quote it to mean the text"
-                    if secret
-                    else f'write `{reading}`, or "{text}" with quotes to mean the text',
-                )
+            yield warning(
+                "yaml-1.1-surprise",
+                "this value is not read as it is written"
+                if secret
+                else f"`{text}` is read as {reading} (YAML 1.1)",
+                span,
+                help="quote it to mean the text"
+                if secret
+                else f'write `{reading}`, or "{text}" with quotes to mean the text',
             )
 
 

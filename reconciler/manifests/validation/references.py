@@ -18,7 +18,7 @@ def unknown_references(
     resources: Mapping[Address, Resource],
     known: Callable[[Address], bool],
     notes: Callable[[Address], tuple[str, ...]],
-) -> Iterator[tuple[Address, Diagnostic]]:
+) -> Iterator[Diagnostic]:
     """One error per reference to an address that is neither in `resources` nor `known`, with who refers.
 
     `notes`: what else there is to say of such an address.
@@ -42,11 +42,11 @@ def unknown_references(
                 if suggestions <= _MOST_SUGGESTIONS and not why
                 else "",
             )
-            yield resource.address, problem
+            yield problem
 
 
-def reference_cycles(resources: Mapping[Address, Resource]) -> Iterator[tuple[Address, Diagnostic]]:
-    """One error per loop, at the reference that the loop's first address makes, with that address."""
+def reference_cycles(resources: Mapping[Address, Resource]) -> Iterator[Diagnostic]:
+    """One error per loop, at the reference that the loop's first address makes."""
     graph = {
         address: {reference.address for reference in resource.references}
         for address, resource in resources.items()
@@ -61,7 +61,7 @@ def reference_cycles(resources: Mapping[Address, Resource]) -> Iterator[tuple[Ad
             loop = [*loop[start:], *loop[:start]]
             first, second = loop[0], loop[1 % len(loop)]
             graph[first].discard(second)
-            yield first, _cycle(resources[first], second, loop)
+            yield _cycle(resources[first], second, loop)
         else:
             return
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error
-from reconciler.core.model import Path, Resource, unpack_span
+from reconciler.core.model import POSITION, Path, Resource, unpack_span
 from reconciler.kinds.base import Kind
 from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.scalars import written
@@ -63,12 +63,12 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
         return Rewritten(data, (), (), {index: _changed(edit) for index, edit in enumerate(edits)})
     tokens = find_tokens(text, {_place(edit) for edit in edits})
     wanted = [copy.deepcopy(document.value) for document in composed.documents]
-    numbers = {document.spans[()]: number for number, document in enumerate(composed.documents)}
+    numbers = {document.spans[()] & POSITION: number for number, document in enumerate(composed.documents)}
     changes: list[tuple[Token, Scalar]] = []
     places: list[tuple[int, Path]] = []
     before: list[Any] = []
     for index, edit in enumerate(edits):
-        number = numbers.get(edit.resource.spans[()])
+        number = numbers.get(edit.resource.spans[()] & POSITION)
         if number is not None and not _as_loaded(edit, composed.documents[number]):
             number = None
         token = tokens.get(_place(edit))
@@ -133,11 +133,15 @@ def _place(edit: Edit) -> Place:
     return (span.line, span.column)
 
 
+def _position(spans: Mapping[Path, int], path: Path) -> int | None:
+    return spans[path] & POSITION if path in spans else None
+
+
 def _as_loaded(edit: Edit, document: Document) -> bool:
     """Whether `document` is still the edit's manifest, with the same value at the same place."""
     address = edit.resource.in_file
     return (
-        document.spans.get(edit.path) == edit.resource.spans.get(edit.path)
+        _position(document.spans, edit.path) == _position(edit.resource.spans, edit.path)
         and [_inside(document.value, path) for path in _NAMES] == [address.kind, address.name, address.app]
         and _read_as_loaded(edit, _inside(document.value, edit.path))
     )

@@ -1,1 +1,39 @@
-"""One file per format of a report."""
+"""One file per format of a report: a module with a `FORMAT` is found here. There is no list to edit."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from reconciler.reports.report import Failure, Report
+
+
+@dataclass(frozen=True)
+class Format:
+    """`shows`: the kinds of reports that `render` takes; a Failure is one that every format takes.
+
+    `render` returns all of a report, ending with a newline. `in_parts`: for people who watch, so the plan is
+    printed before it is approved, and diagnostics go to stderr.
+    """
+
+    name: str
+    shows: frozenset[str]
+    render: Callable[[Report], str]
+    in_parts: bool = False
+
+    def can_show(self, kind: str) -> bool:
+        return kind in self.shows or kind == Failure.kind
+
+
+@cache
+def find_formats() -> Mapping[str, Format]:
+    """Every format by name: text, then the others in order of name."""
+    modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
+    found = [module.FORMAT for module in modules if isinstance(getattr(module, "FORMAT", None), Format)]
+    return {each.name: each for each in sorted(found, key=lambda each: (not each.in_parts, each.name))}
+
+
+def formats_for(kind: str) -> list[str]:
+    """The names of the formats that can show reports of this kind."""
+    return [name for name, each in find_formats().items() if each.can_show(kind)]

@@ -13,10 +13,21 @@ from reconciler.core.diagnostics import Severity, has_errors
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import PLATFORM, Plan, Result, Step
 from reconciler.moves.compare import LEFT
+from reconciler.reports.diagnostics import render as render_diagnostics
 from reconciler.reports.documents import shown, summarise
+from reconciler.reports.formats import Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.look import PLAIN, Look, Part, Tone
-from reconciler.reports.visible import visible
+from reconciler.reports.report import (
+    ApplyReport,
+    DriftReport,
+    Failure,
+    Page,
+    PlanReport,
+    Report,
+    ValidationReport,
+)
+from reconciler.reports.visible import visible, visible_lines
 
 _MARKS = {
     Action.CREATE: "+",
@@ -139,7 +150,7 @@ def _framed(look: Look, summary: tuple[Part, ...], groups: Group, owed: Sequence
     return _joined([told, "", *body, told] if body else [told])
 
 
-def _joined(lines: Sequence[str]) -> str:
+def _joined(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -255,3 +266,52 @@ def _owed_lines(look: Look, owed: Sequence[Owed]) -> list[str]:
 
 def _json(value: Any) -> str:
     return json.dumps(shown(value), ensure_ascii=False, default=str)
+
+
+# --- whole reports ---
+
+
+def render(report: Report) -> str:
+    """All of it; diagnostics come last, with an empty line before them."""
+    text = _body(report)
+    if report.diagnostics:
+        problems = render_diagnostics(report.diagnostics, report.read_line)
+        text = f"{text}\n{problems}" if text else problems
+    return text
+
+
+def _body(report: Report) -> str:
+    match report:
+        case PlanReport():
+            return render_plan(report.plan, report.look, unchanged=report.unchanged)
+        case DriftReport():
+            return render_drift(report.plan, report.look, only_new=report.only_new) + report.note
+        case ApplyReport():
+            return _render_apply(report)
+        case ValidationReport():
+            return _render_validation(report)
+        case Page():
+            return report.text + report.notices
+        case Failure():
+            lines = [f"error: {report.message}", *([f"  = help: {report.help}"] if report.help else [])]
+            return "".join(f"{visible_lines(line)}\n" for line in lines)
+    raise TypeError(f"text shows no {report.kind}")
+
+
+def _render_apply(report: ApplyReport) -> str:
+    plan = "" if report.plan_shown else render_plan(report.plan, report.look, unchanged=report.unchanged)
+    if report.ended == "declined":
+        return f"{plan}Not applied; nothing was changed.\n"
+    return plan + (render_results(report.results, report.owed, report.look) if report.results else "")
+
+
+def _render_validation(report: ValidationReport) -> str:
+    if has_errors(report.diagnostics):
+        return ""
+    lines = [f"Valid: {report.resources} resources in {report.files} files."]
+    lines += [f"  changed: {address}" for address in report.changed or ()]
+    lines += [f"  depends on it: {address}" for address in report.dependants]
+    return _joined(map(visible, lines))
+
+
+FORMAT = Format("text", frozenset({"plan", "drift", "apply", "validate", "page"}), render, in_parts=True)

@@ -1,0 +1,217 @@
+"""Where reports go: to standard output in the format of -o, and to the files of --report."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from reconciler.cli.options import of_this_run
+
+if TYPE_CHECKING:
+    from reconciler.core.diagnostics import Diagnostic
+    from reconciler.reports.formats import Format
+    from reconciler.reports.report import Report
+
+# Of click's context: the chosen format, the files of --report, and whether one of them could not be written.
+FORMAT, FILES, LOST = "reconcile.format", "reconcile.reports", "reconcile.report_lost"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class ReportFile(NamedTuple):
+    format: "Format"
+    path: Path
+
+
+def output(kind: str = "page") -> Callable[[Function], Function]:
+    """`-o`, which `emit` asks for: the formats of one kind of report. No verb needs to hand it on."""
+
+    def remember(context: click.Context, option: click.Parameter, value: "Format") -> None:
+        context.meta[FORMAT] = value
+
+    return click.option(
+        "-o",
+        "--output",
+        type=_FormatName(kind),
+        default="text",
+        show_default=True,
+        expose_value=False,
+        callback=remember,
+        is_eager=True,  # what goes wrong with other options is reported in this format
+        help="Format.",
+    )
+
+
+def reports(kind: str) -> Callable[[Function], Function]:
+    """`-o`, and `--report` for further formats of the same report."""
+
+    def remember(context: click.Context, option: click.Parameter, value: Sequence[ReportFile]) -> None:
+        paths = [file.path for file in value]
+        if len(set(paths)) < len(paths):
+            raise click.UsageError("--report: two reports cannot be written to one file")
+        context.meta[FILES] = value
+
+    def add(function: Function) -> Function:
+        function = click.option(
+            "--report",
+            type=_FileName(kind),
+            multiple=True,
+            expose_value=False,
+            callback=remember,
+            metavar="FORMAT=FILE",
+            help="Write the report to FILE as well, in this format; may be repeated.",
+        )(function)
+        return output(kind)(function)
+
+    return add
+
+
+class _FormatName(click.ParamType["Format"]):
+    """Formats are imported only when one is asked for: `reconcile --help` stays quick."""
+
+    name = "format"
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Format":
+        from reconciler.reports.formats import Format, find_formats, formats_for
+
+        if isinstance(value, Format):
+            return value
+        found = find_formats().get(value)
+        if found is None or not found.can_show(self._kind):
+            self.fail(
+                f"`{value}` is not a format of this report: it has {', '.join(formats_for(self._kind))}"
+            )
+        return found
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        from reconciler.reports.formats import formats_for
+
+        return f"[{'|'.join(formats_for(self._kind))}]"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        from reconciler.reports.formats import formats_for
+
+        return [CompletionItem(name) for name in formats_for(self._kind) if name.startswith(incomplete)]
+
+
+class _FileName(click.ParamType[ReportFile]):
+    name = "format=file"
+
+    def __init__(self, kind: str) -> None:
+        self._format = _FormatName(kind)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ReportFile:
+        if isinstance(value, ReportFile):
+            return value
+        name, _, file = str(value).partition("=")
+        if not file or file == "-":
+            self.fail(f"`{value}` is not FORMAT=FILE; standard output has its format by -o")
+        path = Path(file)
+        if not path.parent.is_dir():
+            self.fail(f"there is no directory `{path.parent}`")
+        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+            self.fail(f"`{file}` is not a regular file")
+        return ReportFile(self._format.convert(name, param, ctx), path)
+
+
+def chosen_format() -> "Format":
+    from reconciler.reports.formats import find_formats
+
+    context = click.get_current_context(silent=True)
+    found: Format = (context.meta.get(FORMAT) if context is not None else None) or find_formats()["text"]
+    return found
+
+
+def in_parts() -> bool:
+    """Whether a person watches: the plan is shown before it is approved."""
+    return chosen_format().in_parts
+
+
+def emit(report: "Report", *, unseen: "Report | None" = None, paged: bool = False) -> None:
+    """Print `report`, and write it to the files of --report.
+
+    `unseen`: what of it a person who watches has not been shown as a part. `paged`: where it is long.
+    """
+    run = of_this_run()
+    _print((unseen if unseen is not None and in_parts() else report).advised(run), paged=paged)
+    _write_files(report.advised(run))
+
+
+def emit_part(report: "Report") -> None:
+    """Print `report` for a person who watches; for nobody else: the next report holds all of it."""
+    if in_parts():
+        _print(report.advised(of_this_run()))
+
+
+def lost() -> bool:
+    """Whether a file of --report could not be written."""
+    context = click.get_current_context(silent=True)
+    return context is not None and LOST in context.meta
+
+
+def _print(report: "Report", *, paged: bool = False) -> None:
+    from reconciler.cli.pager import echo_report, look_here
+    from reconciler.reports.report import Failure, Page
+
+    format = chosen_format()
+    if not format.in_parts:
+        click.echo(format.render(report), nl=False)
+        return
+    if isinstance(report, Failure):  # nothing of it is a result: `failures` tells of it on stderr
+        echo_diagnostics(report.diagnostics)
+        return
+    notices = report.notices if isinstance(report, Page) else ""
+    rest = replace(report, notices="") if isinstance(report, Page) else report
+    text = format.render(replace(rest, diagnostics=(), look=look_here()))
+    echo_report(text, paged=paged)
+    click.echo(notices, nl=False, err=True)
+    echo_diagnostics(report.diagnostics)
+
+
+def echo_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
+    """Diagnostics for people, on stderr, with the run's options in what they advise."""
+    from reconciler.cli.sources import texts_here
+    from reconciler.reports.advice import advise
+    from reconciler.reports.diagnostics import pointer, render
+
+    if diagnostics:
+        click.echo(render(advise(diagnostics, of_this_run()), texts_here().line), err=True, nl=False)
+        if sys.stderr.isatty():
+            click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
+
+
+def _write_files(report: "Report") -> None:
+    from reconciler.cli.sources import texts_here
+
+    context = click.get_current_context(silent=True)
+    files: Sequence[ReportFile] = context.meta.get(FILES, ()) if context is not None else ()
+    for file in files:
+        try:
+            _replace(file.path, file.format.render(replace(report, read_line=texts_here().line)))
+        except OSError as failure:
+            assert context is not None
+            context.meta[LOST] = True
+            click.echo(f"error: cannot write the report {file.path}: {failure.strerror}", err=True)
+
+
+def _replace(path: Path, text: str) -> None:
+    """All of it or nothing. A link at `path` is replaced, and what it leads to is left alone."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,54 @@
+"""Reports as one JSON document with a version, for programs."""
+
+import json
+from typing import Any
+
+from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.documents import (
+    FORMAT_VERSION,
+    apply_document,
+    drift_document,
+    failure_document,
+    plan_document,
+)
+from reconciler.reports.formats import Format
+from reconciler.reports.report import (
+    ApplyReport,
+    DriftReport,
+    Failure,
+    Page,
+    PlanReport,
+    Report,
+    ValidationReport,
+)
+
+
+def render(report: Report) -> str:
+    text = json.dumps(
+        {"format_version": FORMAT_VERSION} | document(report), ensure_ascii=False, indent=2, default=str
+    )
+    # A file's name may be no text; half a surrogate pair is written as JSON escapes it.
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"
+
+
+def document(report: Report) -> dict[str, Any]:
+    match report:
+        case PlanReport():
+            return plan_document(report.plan, diagnostics=report.diagnostics)
+        case DriftReport():
+            return drift_document(report.plan, diagnostics=report.diagnostics) | dict(report.more)
+        case ApplyReport():
+            return apply_document(report.plan, report.results, report.owed, diagnostics=report.diagnostics)
+        case ValidationReport():
+            problems: dict[str, Any] = {"diagnostics": diagnostic_documents(report.diagnostics)}
+            if report.changed is None:
+                return problems
+            return problems | {"changed": list(report.changed), "dependants": list(report.dependants)}
+        case Page():
+            return dict(report.document)
+        case Failure():
+            return failure_document(report.problems)
+    raise TypeError(f"JSON shows no {report.kind}")
+
+
+FORMAT = Format("json", frozenset({"plan", "drift", "apply", "validate", "page"}), render)

@@ -1,0 +1,150 @@
+"""What is recorded, and what a person did about it, as pages."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reconciler.core.advice import RunOptions, command, spell
+from reconciler.core.model import Address, StateRecord, owed_work
+from reconciler.reports.report import Page
+from reconciler.reports.visible import visible, visible_lines
+from reconciler.state.store import JournalEntry, Restored
+
+
+def record_document(record: StateRecord) -> dict[str, Any]:
+    return {
+        "address": str(record.address),
+        "id": record.id,
+        "scope": record.scope,
+        "applied": dict(record.applied),
+        "lifecycle": {
+            "deletion": record.lifecycle.deletion.value,
+            "snapshot_before": list(record.lifecycle.snapshot_before),
+            "timeout_s": record.lifecycle.timeout_s,
+            "restart": record.lifecycle.restart,
+        },
+        "created_at": record.created_at.isoformat(),
+        "source": record.source,
+        "inferred": record.inferred,
+        "owed": [
+            {"work": owed.work, "because": owed.because, "certainty": owed.certainty}
+            for owed in owed_work({record.address: record})
+        ],
+        "serial": record.serial,
+    }
+
+
+def records_page(
+    records: Mapping[Address, StateRecord], unclaimed: Sequence[JournalEntry], run: RunOptions
+) -> Page:
+    """One line a record: address, id, what is owed."""
+    lines = []
+    for address, record in sorted(records.items(), key=lambda item: str(item[0])):
+        owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
+        lines.append(f"{address}  {record.id}{'  inferred' if record.inferred else ''}{owed}")
+    found = [_unclaimed(entry) for entry in unclaimed]
+    notices = "" if records else "nothing is recorded yet\n"
+    return Page(
+        document={
+            "records": [record_document(record) for record in records.values()],
+            "unclaimed": found,
+        },
+        text=_lines(lines),
+        notices=notices + "".join(_unclaimed_notice(item, run) for item in found),
+    )
+
+
+def _unclaimed(entry: JournalEntry) -> dict[str, str]:
+    return {
+        "id": entry.data["unclaimed"],
+        "address": str(entry.address) if entry.address is not None else "",
+        "because": entry.data.get("because", ""),
+        "at": entry.at.isoformat(),
+    }
+
+
+def _unclaimed_notice(item: Mapping[str, str], run: RunOptions) -> str:
+    made = f", made by a call for {item['address']}, is in no record" if item["address"] else ""
+    forget = command("state", "forget", "--unclaimed", item["id"]).with_options(run)
+    text = (
+        f"unclaimed: {item['id']}{made}: {item['because']}\n"
+        f"  = help: adopt it with `metadata.id: {item['id']}`, or delete it by hand and run\n"
+        f"    {forget}\n"
+    )
+    return visible_lines(text)
+
+
+def record_page(record: StateRecord) -> Page:
+    """All that is recorded of one address."""
+    found = record_document(record)
+    return Page(document={"record": found}, text=_lines(f"{name}: {value}" for name, value in found.items()))
+
+
+def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
+    """`moved`: the records as they are now; several where all of a `count` went along."""
+    lines = []
+    for record in moved:
+        was = source._replace(ordinal=record.address.ordinal) if len(moved) > 1 else source
+        lines.append(f"{was} ({record.id}) is now recorded as {record.address}")
+    records = [record_document(record) for record in moved]
+    return Page(document={"from": str(source), "record": records[0], "records": records}, text=_lines(lines))
+
+
+def restored_page(done: Restored, run: RunOptions) -> Page:
+    plan, listed = command("plan"), command("state", "list")
+    made = f" of {done.taken_at:%Y-%m-%d %H:%M:%S} UTC" if done.taken_at is not None else ""
+    lines = [f"restored from {done.backup}{made}"] if done.backup else []
+    lines += [f"the damaged files are kept as {done.aside}", f"salvaged: {done.salvaged} newer journal rows"]
+    lines += [
+        f"unknown again: {address}; `{plan.with_options(run)}` says how it is settled"
+        for address in done.reopened
+    ]
+    if done.key != "kept":
+        effect = "; every secret is set again by the next apply" if done.key == "new" else ""
+        lines.append(f"fingerprint key: {done.key}{effect}")
+    lost = spell(done.lost, (listed,), run)
+    lines += [f"lost: {lost}"] if lost else []
+    document = {
+        "backup": done.backup,
+        "taken_at": done.taken_at.isoformat() if done.taken_at is not None else None,
+        "aside": done.aside,
+        "salvaged": done.salvaged,
+        "reopened": [str(address) for address in done.reopened],
+        "key": done.key,
+        "lost": lost,
+    }
+    return Page(document=document, text=_lines(lines))
+
+
+def object_page(
+    record: StateRecord,
+    live: Mapping[str, Any] | None,
+    unreadable: str,
+    sets: Sequence[str],
+    details: Mapping[str, Sequence[Any]],
+) -> Page:
+    """One resource as the platform and the record have it. `unreadable`: why `live` is not known."""
+    lines = [f"{record.address} {record.id}".rstrip()]
+    if live is not None:
+        lines += [f"  {name}: {_json(value)}" for name, value in live.items()]
+    else:
+        why = f"  not readable on the platform ({unreadable})"
+        lines.append(why if unreadable else "  not on the platform")
+    lines += [f"sets secrets: {', '.join(sets)}"] if sets else []
+    for name, items in details.items():
+        lines += [f"{name}:{'' if items else ' none'}", *(f"  {_json(item)}" for item in items)]
+    lines += [
+        f"owed: {owed.work} ({owed.certainty}), because {owed.because}"
+        for owed in owed_work({record.address: record})
+    ]
+    found: dict[str, Any] = {"record": record_document(record), "live": live}
+    found |= {"sets": list(sets)} if sets else {}
+    return Page(document=found | dict(details), text=_lines(lines))
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{visible(line)}\n" for line in lines)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

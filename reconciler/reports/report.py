@@ -1,0 +1,130 @@
+"""What a verb found or did, as a value: a format makes text of it.
+
+What every report begins with belongs into `Report`, and is shown once by each format.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
+
+from reconciler.core.advice import Command, RunOptions, spell
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.model import Address, Owed
+from reconciler.core.steps import Plan, Result
+from reconciler.reports.advice import advise, advise_owed, advise_plan
+from reconciler.reports.look import PLAIN, Look
+
+ReadLine = Callable[[str, int], str | None]
+
+
+def no_line(file: str, line: int) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """`kind`: what formats say that they can show. `read_line`: see `reports.diagnostics.render`.
+
+    `look`: of the text, for the one who reads it.
+    """
+
+    kind: ClassVar[str]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    read_line: ReadLine = no_line
+    look: Look = PLAIN
+
+    def advised(self, run: RunOptions) -> Self:
+        """With the run's options in all commands that its texts advise."""
+        return replace(self, diagnostics=advise(self.diagnostics, run))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanReport(Report):
+    """`unchanged`: to be named in the text; None: they are only counted."""
+
+    kind = "plan"
+    plan: Plan
+    unchanged: Sequence[Address] | None = None
+
+    def advised(self, run: RunOptions) -> Self:
+        return replace(super().advised(run), plan=advise_plan(self.plan, run))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftReport(Report):
+    """`only_new`: what is known was left out of the plan. `note`, `more`: what else people and JSON get."""
+
+    kind = "drift"
+    plan: Plan
+    only_new: bool = False
+    note: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def advised(self, run: RunOptions) -> Self:
+        return replace(super().advised(run), plan=advise_plan(self.plan, run))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyReport(Report):
+    """`ended`: whether it ran to its end, a person said no, or the plan was refused.
+
+    `plan_shown`: whoever reads this has seen the plan already. `unchanged`: as in a PlanReport.
+    """
+
+    kind = "apply"
+    plan: Plan
+    unchanged: Sequence[Address] | None = None
+    results: tuple[Result, ...] = ()
+    owed: tuple[Owed, ...] = ()
+    ended: Literal["done", "declined", "refused"] = "done"
+    plan_shown: bool = False
+
+    def advised(self, run: RunOptions) -> Self:
+        plan, owed = advise_plan(self.plan, run), advise_owed(self.owed, run)
+        return replace(super().advised(run), plan=plan, owed=owed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationReport(Report):
+    """How many resources and files there are; with a revision to compare with, which addresses differ."""
+
+    kind = "validate"
+    resources: int
+    files: int
+    changed: tuple[str, ...] | None = None
+    dependants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure(Report):
+    """There is nothing else to show. Every format shows it."""
+
+    kind = "failure"
+    message: str
+    help: str = ""
+    advice: tuple[Command, ...] = ()
+    code: str = "failed"
+
+    @property
+    def problems(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics, or the failure as one."""
+        itself = error(self.code, self.message, help=self.help, advice=self.advice)
+        return self.diagnostics or (itself,)
+
+    def advised(self, run: RunOptions) -> Self:
+        return replace(
+            super().advised(run),
+            message=spell(self.message, self.advice, run),
+            help=spell(self.help, self.advice, run),
+            advice=tuple(each.with_options(run) for each in self.advice),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Report):
+    """What verbs show that have no more than text and JSON. `notices`: for people, beside the text."""
+
+    kind = "page"
+    document: Mapping[str, Any]
+    text: str = ""
+    notices: str = ""

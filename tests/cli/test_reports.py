@@ -1,0 +1,93 @@
+"""-o and --report: one run, several reports, each written whole or not at all."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.inprocess import Command, volume
+
+
+@pytest.fixture
+def reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    command = Command(tmp_path, monkeypatch, capsys)
+    command.write("manifests/data.yaml", volume())
+    return command
+
+
+def test_one_run_writes_several_reports(reconcile: Command) -> None:
+    reconcile("validate --report json=a.json --report text=b.txt -o json")
+    assert json.loads((reconcile.root / "a.json").read_text())["format_version"] == "1"
+    assert (reconcile.root / "b.txt").read_text() == "Valid: 1 resources in 1 files.\n"
+
+
+def test_a_failure_is_in_the_reports_too(reconcile: Command) -> None:
+    ended = reconcile("plan --report json=a.json --report markdown=b.md --report text=c.txt", code=1)
+    assert "no platform is configured" in ended.err
+    assert ended.out == ""
+    (problem,) = json.loads((reconcile.root / "a.json").read_text())["diagnostics"]
+    assert problem["message"] == "no platform is configured"
+    assert (reconcile.root / "b.md").read_text().startswith("**Failed:** <code>no platform is configured<")
+    assert (reconcile.root / "c.txt").read_text().startswith("error: no platform is configured\n  = help: ")
+
+
+def test_a_markdown_failure_stands_on_stdout(reconcile: Command) -> None:
+    assert reconcile("plan -o markdown", code=1).out.startswith("**Failed:**")
+
+
+def test_a_text_report_has_excerpts(reconcile: Command) -> None:
+    reconcile.write("manifests/data.yaml", volume(size_gb=0))
+    reconcile("validate --report text=a.txt", code=1)
+    assert "size_gb: 0" in (reconcile.root / "a.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("state list -o markdown", "`markdown` is not a format of this report: it has text, json"),
+        ("validate -o markdown", "`markdown` is not a format of this report: it has text, json"),
+        ("plan -o html", "it has text, json, markdown"),
+        ("plan --report html=a.html", "it has text, json, markdown"),
+        ("plan --report json", "is not FORMAT=FILE"),
+        ("plan --report json=", "is not FORMAT=FILE"),
+        ("plan --report json=-", "is not FORMAT=FILE"),
+        ("plan --report json=nowhere/a.json", "there is no directory `nowhere`"),
+        ("plan --report json=manifests", "`manifests` is not a regular file"),
+        ("plan --report json=a --report text=a", "two reports cannot be written to one file"),
+    ],
+)
+def test_a_report_that_cannot_be_made_is_refused_before_anything_is_read(
+    reconcile: Command, line: str, message: str
+) -> None:
+    assert message in reconcile(line, code=64).err.replace("\n", " ")
+
+
+def test_no_link_is_followed(reconcile: Command) -> None:
+    target = reconcile.write("precious", "mine")
+    (reconcile.root / "a.json").symlink_to(target)
+    assert "is not a regular file" in reconcile("validate --report json=a.json", code=64).err
+    assert target.read_text() == "mine"
+
+
+def test_a_report_that_cannot_be_written_fails_the_run_and_leaves_nothing_half_written(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    old = reconcile.write("a.json", "old")
+    monkeypatch.setattr(Path, "replace", full)
+    ended = reconcile("validate --report json=a.json", code=1)
+    assert ended.out.startswith("Valid: ")
+    assert "cannot write the report a.json: No space left on device" in ended.err
+    assert old.read_text() == "old"
+    assert sorted(path.name for path in reconcile.root.iterdir() if path.is_file()) == ["a.json"]
+
+
+def test_an_existing_report_is_replaced_with_an_ordinary_mode(reconcile: Command) -> None:
+    old = reconcile.write("a.json", "old")
+    old.chmod(0o600)
+    reconcile("validate --report json=a.json")
+    assert json.loads(old.read_text())["diagnostics"] == []
+    fresh = reconcile.write("fresh", "")
+    assert old.stat().st_mode == fresh.stat().st_mode

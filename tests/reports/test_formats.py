@@ -1,0 +1,89 @@
+"""Formats are files: each is found, shows what it says, and takes every failure."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import reconciler.reports.formats as formats
+from reconciler.core.advice import RunOptions, command
+from reconciler.core.diagnostics import error
+from reconciler.reports.formats import find_formats, formats_for
+from reconciler.reports.report import (
+    ApplyReport,
+    DriftReport,
+    Failure,
+    Page,
+    PlanReport,
+    Report,
+    ValidationReport,
+)
+from tests.reports.plans import DIAGNOSTICS, DRIFT, OWED, PLAN, RESULTS
+
+RETRY = command("state", "forget", "Volume/shop/data[1]")
+REPORTS: dict[str, Report] = {
+    "plan": PlanReport(plan=PLAN, diagnostics=DIAGNOSTICS),
+    "drift": DriftReport(plan=DRIFT, note="Left out: 1 known.\n", more={"baseline": {"known": 1}}),
+    "apply": ApplyReport(plan=PLAN, results=RESULTS, owed=OWED, diagnostics=DIAGNOSTICS),
+    "validate": ValidationReport(resources=3, files=2, changed=("Volume/shop/data",)),
+    "page": Page(document={"state": "here"}, text="here\n"),
+    "failure": Failure(message="it broke", help=f"run `{RETRY}`", advice=(RETRY,)),
+}
+
+
+def test_formats_are_found_by_their_files() -> None:
+    files = {file.stem for file in Path(formats.__path__[0]).glob("*.py")} - {"__init__"}
+    assert set(find_formats()) == files
+    assert next(iter(find_formats())) == "text"
+    assert {name for name, each in find_formats().items() if each.in_parts} == {"text"}
+
+
+@pytest.mark.parametrize("name", list(find_formats()))
+@pytest.mark.parametrize("kind", list(REPORTS))
+def test_a_format_shows_what_it_says_and_nothing_else(name: str, kind: str) -> None:
+    format = find_formats()[name]
+    if not format.can_show(kind):
+        with pytest.raises(TypeError):
+            format.render(REPORTS[kind])
+        return
+    text = format.render(REPORTS[kind])
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+
+
+def test_every_kind_of_report_has_text_and_json_and_only_some_have_markdown() -> None:
+    for kind in REPORTS:
+        assert {"text", "json"} <= set(formats_for(kind))
+    assert {kind for kind in REPORTS if "markdown" in formats_for(kind)} == {
+        *("plan", "drift", "apply", "failure")
+    }
+
+
+@pytest.mark.parametrize("kind", list(REPORTS))
+def test_every_json_document_begins_with_its_version(kind: str) -> None:
+    document = json.loads(find_formats()["json"].render(REPORTS[kind]))
+    assert next(iter(document)) == "format_version"
+    assert document["format_version"] == "1"
+
+
+@pytest.mark.parametrize("name", list(find_formats()))
+def test_a_report_has_the_options_of_its_run_in_what_it_advises(name: str) -> None:
+    run = RunOptions(env="prod")
+    problem = error("gone", "it is gone", help=f"run `{RETRY}`", advice=(RETRY,))
+    for report in (REPORTS["failure"], PlanReport(plan=PLAN, diagnostics=(problem,))):
+        assert "--env" not in find_formats()[name].render(report)
+        text = find_formats()[name].render(report.advised(run))
+        assert "--env prod" in text or '"--env",' in text
+    owed = find_formats()[name].render(REPORTS["apply"].advised(run))
+    assert "--env prod" in owed or '"--env",' in owed
+
+
+def test_a_text_for_a_file_holds_the_plan_the_results_and_the_diagnostics() -> None:
+    text = find_formats()["text"].render(REPORTS["apply"])
+    assert text.index("Plan: ") < text.index("Not converged: ") < text.index("error[volume-shrink]")
+
+
+def test_markdown_says_first_that_nothing_was_changed() -> None:
+    render = find_formats()["markdown"].render
+    assert render(ApplyReport(plan=PLAN, ended="refused")).startswith("**Refused; nothing was changed.")
+    assert render(ApplyReport(plan=PLAN, ended="declined")).startswith("**Not applied; nothing was changed.")
