@@ -58,7 +58,7 @@ KINDS: dict[str, type[Thing]] = {
     )
 }
 
-# Outside of `/v1`: whoever calls proves in other ways than by the platform's token who it is.
+# Outside of `/v1`: callers prove who they are in other ways than by the platform's token.
 OPEN = ("/oauth/", webhook.PREFIX)
 
 
