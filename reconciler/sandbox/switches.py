@@ -167,7 +167,7 @@ SWITCHES: Mapping[str, Switch] = {
         default=10,
     ),
     "token_scope": Switch(
-        "whether the scope of an access token is told as an array or as a text",
+        "whether the scope of an access token is an array or a text",
         "take both",
         ("list", "string"),
     ),
