@@ -56,6 +56,7 @@ def test_a_restart_that_the_answer_asks_for_is_owed_until_a_person_says_it_is_do
         "work": "restart",
         "because": "extended from 10 to 20 GB",
         "certainty": "owed",
+        "advice": [{"argv": ["reconcile", "resolve", f"Volume/{app}/data", "--restarted"]}],
     }
     assert applied.json["owed"] == [owed]
     later = project.run("plan", "--detailed-exitcode")

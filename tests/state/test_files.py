@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state.sqlite import schema
+from reconciler.state.sqlite.database import connect, use_wal
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.state.conftest import OpenStore
@@ -274,3 +276,31 @@ async def test_stores_that_create_the_same_state_agree(store: SqliteStore, anoth
     await other.lease(["blog"], "ben")
     assert (await store.load()).lineage == (await other.load()).lineage
     assert await store.fingerprint_key() == await other.fingerprint_key() == keys[0] != keys[1]
+
+
+@pytest.mark.parametrize("frees", [True, False])
+async def test_two_that_make_a_state_at_once_wait_for_each_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch, frees: bool
+) -> None:
+    """Only a change of the journal mode is refused at once while another process reads or writes."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other, closing(connect(path)) as ours:
+        other.execute("CREATE TABLE t (a)")
+        other.execute("BEGIN EXCLUSIVE")
+        ours.execute("PRAGMA busy_timeout = 0")
+        passed_s = [0.0]
+
+        def sleep(seconds: float) -> None:
+            passed_s[0] += 20
+            if frees and other.in_transaction:
+                other.execute("ROLLBACK")
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        monkeypatch.setattr(time, "monotonic", lambda: passed_s[0])
+        if frees:
+            use_wal(ours)
+            assert ours.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        else:
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                use_wal(ours)
+        assert passed_s[0] == (20 if frees else 40)

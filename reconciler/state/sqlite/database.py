@@ -2,6 +2,7 @@
 
 import errno
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from reconciler.core.errors import StoreError
 
 # How long a writer waits for another process's transaction, which lasts one commit.
 _BUSY_TIMEOUT_S = 30
+_AGAIN_S = 0.02  # how often a change is tried again for which SQLite itself does not wait
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -38,8 +40,21 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
 
 
 def use_wal(connection: sqlite3.Connection) -> None:
-    """Let readers and one writer work side by side; with `synchronous = FULL` each commit is one fsync."""
-    connection.execute("PRAGMA journal_mode = WAL")
+    """Let readers and one writer work side by side; with `synchronous = FULL` each commit is one fsync.
+
+    SQLite itself waits for other processes, only not in this change, where two that make a state at the same
+    moment meet.
+    """
+    ends_s = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > ends_s:
+                raise
+            time.sleep(_AGAIN_S)
+        else:
+            return
 
 
 @contextmanager
