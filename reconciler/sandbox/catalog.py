@@ -4,12 +4,10 @@ A part may have `list_paths(world)` as well: the path of every list of its objec
 """
 
 import importlib
-import pkgutil
 from collections.abc import Iterator
-from importlib import resources
+from pathlib import Path
 from types import ModuleType
 
-from reconciler import sandbox
 from reconciler.sandbox import webhook
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Organization, Thing, Transitions, World
@@ -20,13 +18,10 @@ _SIGN = "\nTRANSITIONS: Transitions = "
 
 def _parts() -> Iterator[ModuleType]:
     """In order of name."""
-    for info in pkgutil.iter_modules(sandbox.__path__, f"{sandbox.__name__}."):
-        if info.name != __name__ and _SIGN in _source(info.name):
-            yield importlib.import_module(info.name)
-
-
-def _source(module: str) -> str:
-    return resources.files(sandbox).joinpath(f"{module.rpartition('.')[2]}.py").read_text(encoding="utf-8")
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        module = f"{__package__}.{file.stem}"
+        if module != __name__ and _SIGN in file.read_text(encoding="utf-8"):
+            yield importlib.import_module(module)
 
 
 PARTS = tuple(_parts())
