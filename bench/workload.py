@@ -22,7 +22,6 @@ from reconciler.state.store import Event, JournalEntry
 
 VOLUMES_PER_APP = 10
 APPS_PER_CLUSTER = 100
-COMMIT_SIZE = 1000
 
 REGIONS = ("ams", "fra", "lhr", "iad", "sjc")
 CREATED_AT = "2026-01-31T12:00:00Z"
@@ -144,10 +143,14 @@ async def _write_records(root: Path, size: int) -> None:
     clock = SystemClock()
     store = open_store(DEFAULT_URL, root=root, clock=clock)
     try:
-        lease = await store.lease(sorted({record.scope for record in records}), "bench")
+        by_scope: dict[str, list[StateRecord]] = {}
+        for record in records:
+            by_scope.setdefault(record.scope, []).append(record)
+        lease = await store.lease(sorted(by_scope), "bench")
         entry = JournalEntry("prepared", Event.RUN_STARTED, clock.now())
-        for start in range(0, len(records), COMMIT_SIZE):
-            await store.commit(lease, [entry], records[start : start + COMMIT_SIZE])
+        async with anyio.create_task_group() as commits:  # side by side: they share a transaction
+            for scope, held in by_scope.items():
+                commits.start_soon(store.commit, lease.of(scope), [entry], held)
         await store.release(lease)
     finally:
         await store.close()

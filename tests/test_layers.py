@@ -219,6 +219,7 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
             "1: kinds imports services",
         ),
         ("planning/match.py", "import reconciler.manifests.load", "1: planning imports manifests"),
+        ("moves/detect.py", "from reconciler.manifests.load import load", "1: moves imports manifests"),
         (
             "core/model.py",
             "from reconciler.services.machines.wire import volume",

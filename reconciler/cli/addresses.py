@@ -229,5 +229,5 @@ def _setting(root: Path, name: str) -> Any:
 
 
 def _at_rest(path: Path) -> bool:
-    """No pipe: reading one takes what it holds from whoever it is for, or waits for ever."""
+    """No pipe: reading one takes what it holds from its real reader, or waits for ever."""
     return path.is_dir() or path.is_file()

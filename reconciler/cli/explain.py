@@ -67,5 +67,5 @@ def _kinds() -> tuple[Any, str]:
 
 
 def _heading(text: str) -> str:
-    """Bold, except where no colours are wanted; click takes it off what is no terminal."""
+    """Bold, except where no colours are wanted; click takes it off what is not a terminal."""
     return text if os.environ.get("NO_COLOR") else click.style(text, bold=True)

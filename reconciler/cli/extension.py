@@ -60,7 +60,7 @@ def show(address: Address, env: str, state_url: str | None) -> int:
 @options.state
 @reports_failures
 def sso(address: Address, only_print: bool, env: str, state_url: str | None) -> int:
-    """Open the page where the provider signs a person in; print it where there is no browser or terminal."""
+    """Open the page where the provider signs a person in; print it without a browser or terminal."""
     from reconciler.pipeline.extension import sign_in_address
 
     url = _with_providers(

@@ -38,7 +38,13 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 @click.option(
     "--org", "organizations", multiple=True, metavar="SLUG", help="All clusters of an organization."
 )
-@click.option("--app", "apps", multiple=True, metavar="APP", help="As APP, also where it looks like an id.")
+@click.option(
+    "--app",
+    "apps",
+    multiple=True,
+    metavar="APP",
+    help="Treat APP as an app name even if it looks like an id.",
+)
 @click.option("--cluster", "clusters", multiple=True, metavar="ID", help="One cluster, by its id.")
 @click.option("--machines", is_flag=True, help="Also the machines of each APP; their power stays unmanaged.")
 @click.option(
@@ -147,7 +153,7 @@ def _app(word: str) -> str:
 
 def _id(word: str) -> str:
     if not _ID.fullmatch(word):
-        raise click.UsageError(f"`{word}` is no id")
+        raise click.UsageError(f"`{word}` is not a valid id")
     return word
 
 
@@ -157,7 +163,7 @@ def _default_folder(found: "ProjectSettings") -> Path:
     paths = given_paths((), found)
     if not paths or (os.path.lexists(paths[0]) and not Path(paths[0]).is_dir()):
         raise ReconcilerError(
-            f"the configured manifests `{paths[0]}` are no directory"
+            f"the configured manifests `{paths[0]}` are not a directory"
             if paths
             else "no manifests are configured",
             help="pass --out DIR",

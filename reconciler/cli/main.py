@@ -43,7 +43,7 @@ _VERBS = {
     "4 still pending, 5 locked, 64 usage, 129/130/143 signals.",
 )
 @click.version_option(package_name="reconciler")
-@click.option("-v", "--verbose", count=True, help="Log to stderr; twice for every request.")
+@click.option("-v", "--verbose", count=True, help="Log to stderr (-vv also logs every request).")
 def cli(verbose: int) -> None:
     """Declarative reconciler for Postgres clusters, volumes, snapshots and secrets.
 

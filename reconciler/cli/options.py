@@ -23,7 +23,7 @@ lock_timeout = click.option(
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Wait so long for a scope that somebody else applies.",
+    help="Wait up to SECONDS for a lock held by another run.",
 )
 auto_approve = click.option("--auto-approve", is_flag=True, help="Do not ask.")
 _state = click.option("--state", "state_url", metavar="URL", help="State to use, such as sqlite:PATH.")

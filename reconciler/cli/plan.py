@@ -79,7 +79,7 @@ def command(
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """What is owed and what is retained are no changes; work still in progress is pending."""
+    """What is owed and what is retained do not count as changes; work still in progress is pending."""
     codes = [DONE]
     if has_errors(plan.diagnostics):
         codes.append(code_of(plan.diagnostics, FAILED))

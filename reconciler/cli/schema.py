@@ -37,7 +37,7 @@ def _write(out: Path, schema: dict[str, Any]) -> None:
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         if out.exists() and not _is_ours(out, schema["title"]):
-            raise ReconcilerError(f"{out} is something else than this schema", help="name another file")
+            raise ReconcilerError(f"{out} exists and is not a reconcile schema", help="name another file")
         beside.write_text(f"{json.dumps(schema, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
         beside.replace(out)
     except OSError as failure:

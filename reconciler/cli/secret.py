@@ -63,7 +63,7 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
     """Encrypt a value with age, for `value_from: {age: FILE}`.
 
     The value is read from standard input; on a terminal it is asked for, without echo. One final newline
-    is no part of it. Recipients are those of reconcile.yaml (`secrets.age_recipients`), unless --to is given.
+    is not part of it. Recipients are those of `secrets.age_recipients` in reconcile.yaml, or of --to.
     A FILE that exists is replaced only if it is encrypted with age already.
     """
     from reconciler.cli.sources import settings_here
@@ -208,7 +208,7 @@ def _refuse_other_files(out: Path) -> None:
     else:
         if len(data) <= age.MAX_ENCRYPTED_BYTES and age.is_encrypted(data):
             return
-        message = f"{out} exists, and is no value that is encrypted with age"
+        message = f"{out} exists and is not a value encrypted with age"
     raise ReconcilerError(
         message, help="only an encrypted value is replaced, by the next one: give another FILE for --out"
     )

@@ -30,7 +30,9 @@ def command() -> None:
 
 
 @command.command("init")
-@click.option("--take-over", is_flag=True, help="With --env: the state of no environment becomes its own.")
+@click.option(
+    "--take-over", is_flag=True, help="With --env: assign the existing unassigned state to that environment."
+)
 @output()
 @options.state
 @reports_failures
@@ -119,7 +121,7 @@ def mv(source: Address, target: Address, env: str, state_url: str | None, lock_t
 
 @command.command("forget")
 @click.argument("address", required=False, type=ADDRESS)
-@click.option("--unclaimed", metavar="ID", help="Tell no more of this object, which is in no record.")
+@click.option("--unclaimed", metavar="ID", help="Stop reporting this untracked object.")
 @options.state
 @options.lock_timeout
 @reports_failures
@@ -136,7 +138,7 @@ def forget(
     if unclaimed is not None:
         if not _with_store(env, state_url, lambda store: claim(store, unclaimed, *_whoever(), lock_timeout)):
             raise _nothing(f"no unclaimed object `{unclaimed}` is known")
-        click.echo(f"no more told of: {unclaimed}")
+        click.echo(f"dismissed: {unclaimed}")
         return DONE
     assert address is not None
     records = _load(env, state_url).records
@@ -153,7 +155,7 @@ def forget(
 
 @command.command("unlock")
 @click.argument("scope")
-@click.option("--force", is_flag=True, help="Take it although its holder's process lives.")
+@click.option("--force", is_flag=True, help="Break the lock even if its owner is still running.")
 @options.state
 @reports_failures
 def unlock(scope: str, force: bool, env: str, state_url: str | None) -> int:

@@ -134,11 +134,11 @@ class SecretUnavailable(ReconcilerError):
 
 
 class Locked(ReconcilerError):
-    """Another process holds the lease of `scope` since `age_s` seconds."""
+    """Another process has held the lease of `scope` for `age_s` seconds."""
 
     def __init__(self, scope: str, holder: str, age_s: float) -> None:
         super().__init__(
-            f"`{scope}` is being applied by {holder} since {age_s:.0f} s",
+            f"`{scope}` has been locked by {holder} for {age_s:.0f} s",
             help="wait for it, or pass --lock-timeout SECONDS",
         )
         self.scope = scope

@@ -64,7 +64,7 @@ class Deletion(StrEnum):
 class Lifecycle:
     """How a resource may be treated. Stored with the record, so that it outlives the manifest.
 
-    `restart`: whether an owed restart of its machine may be carried out, or only be told of.
+    `restart`: whether an owed restart of its machine may be carried out, or only be reported.
     """
 
     deletion: Deletion = Deletion.RETAIN

@@ -49,7 +49,7 @@ def accept(
     errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
     if errors and (chosen or addresses):
         raise Refused(
-            "nothing is accepted while not all can be seen; no file was changed",
+            "not every object could be read, so nothing was accepted; no file was changed",
             errors,
             help="see the errors; or give the PATHs of manifests whose objects can all be read",
         )
@@ -182,13 +182,12 @@ def _another_place(
             f"{_at(resource.span('metadata', 'name'))}"
             if given
             else "edit it here, in the overlay, which wins over the manifest; if this entry is a pattern and "
-            f"the others shall keep their value, write `{patch(resource, path, live)}` behind it",
+            f"the others must keep their value, write `{patch(resource, path, live)}` behind it",
         )
     if not isinstance(live, str | int | float) or isinstance(want, BaseModel):
         shown = want.model_dump(exclude_none=True) if isinstance(want, BaseModel) else want
         return cannot_accept(
-            f"`{address}`: `{name}` is not a single value but {json.dumps(shown)}: how that shall change is "
-            "yours to say",
+            f"`{address}`: `{name}` is not a single value but {json.dumps(shown)}: edit it by hand",
             resource.span(*path),
             f"edit it so that it allows {live}",
         )
@@ -197,7 +196,7 @@ def _another_place(
         return cannot_accept(
             f"`{address}`: `{name}` is one value for the {count} objects of `spec.count`",
             resource.span("spec", "count"),
-            f"write {written(live)} at {_at(resource.span(*path))} if it shall hold for all of them, or one "
+            f"write {written(live)} at {_at(resource.span(*path))} if it holds for all of them, or one "
             "manifest for each",
         )
     return None

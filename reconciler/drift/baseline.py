@@ -46,7 +46,7 @@ def save_baseline(file: Path, plan: Plan, keep: Collection[Mapping[str, Any]] = 
     `keep`: entries of an earlier baseline that stay known.
     """
     if has_errors(plan.diagnostics):
-        raise Refused("no baseline is saved while not all can be seen", plan.diagnostics)
+        raise Refused("not every object could be read, so no baseline was saved", plan.diagnostics)
     entries = list(_entries(plan))
     document = {
         "format_version": FORMAT_VERSION,
@@ -134,7 +134,7 @@ def _kept(field: FieldChange, value: Any) -> Any:
 def _known_by(entry: Any) -> str:
     """All of an entry but the object's name, which a rename changes: the id says which object it is.
 
-    Raises ValueError or TypeError for what is no entry.
+    Raises ValueError or TypeError for what is not an entry.
     """
     if not isinstance(entry, dict) or not entry.keys() >= {"address", "id", "path", "before", "after"}:
         raise ValueError("no entry of a baseline")

@@ -18,7 +18,7 @@ def drift_of(
     """The change that brings the object back to its record (None: nothing moved), and what is ignored of it.
 
     `before` is the record, `after` is live. Growth inside the manifest's range is not drift, nor is what the
-    manifest no longer says, nor a value that it asks for by now: the next apply only records that one.
+    manifest no longer says, nor a value that it now asks for: the next apply only records that one.
     """
     if live is None or not live.present:
         state = "not on the platform" if live is None else (getattr(live, "state", None) or live.status)

@@ -1,7 +1,7 @@
 """From one step that stands for a call a key to the calls: what an answer brought decides how many.
 
 Everything is checked before the first of them: a key that no secret may have, or that belongs to somebody
-else, or a value that is no text, and none is sent.
+else, or a value that is not text, and none is sent.
 """
 
 import re
@@ -67,10 +67,12 @@ def _check(
         shown = cleaned(str(key))[:KEYS_SHOWN]
         if not re.fullmatch(each.pattern, key):
             raise ReconcilerError(
-                f"the answer brings a key `{shown}`, which no secret can be called; none is set"
+                f"the answer brings a key `{shown}`, which is not a valid name of a secret; none is set"
             )
         if not isinstance(values[key], Sensitive):
-            raise ReconcilerError(f"the answer brings a value of `{shown}` that is no text; no secret is set")
+            raise ReconcilerError(
+                f"the answer brings a value of `{shown}` that is not text; no secret is set"
+            )
         if key in others:
             raise ReconcilerError(
                 f"the answer to `{step.address}` brings `{shown}`, which belongs to `{others[key]}`; "

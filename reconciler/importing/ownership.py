@@ -163,7 +163,7 @@ class Known:
         return found
 
     def objectives(self, objects: Iterable[Live]) -> list[tuple[Resource, int]]:
-        """The policies that want of `objects` what is no field, and of how many."""
+        """The policies that want of `objects` what is not a field, and of how many."""
         counts: Counter[int] = Counter()
         for live in objects:
             fields = live.kind.Spec.model_fields.keys()

@@ -209,7 +209,7 @@ def _validate(planned: Sequence[Planned], check: Callable[[str], Loaded], root: 
 
 
 def _elsewhere(problem: Diagnostic, shown: Mapping[str, str]) -> Diagnostic:
-    """`problem`, which may stand in a temporary file, told of the file that its text was meant for."""
+    """`problem`, which may stand in a temporary file, reported for the file that its text was meant for."""
 
     def told(text: str) -> str:
         for temporary, meant in shown.items():

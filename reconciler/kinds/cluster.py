@@ -249,7 +249,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     def fits(
         self, spec: PostgresClusterSpec, record: StateRecord, alias: Callable[[Address, Address], bool]
     ) -> bool:
-        """A cluster of another organization, or that shall be restored from elsewhere, is another one.
+        """A cluster of another organization, or that is to be restored from elsewhere, is another one.
 
         Only what we created ourselves has a recorded organization, and only what we restored an origin.
         """

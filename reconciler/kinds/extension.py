@@ -301,7 +301,7 @@ def _is_open(subject: Subject) -> bool:
 def _provision(subject: Subject) -> Step:
     """The POST, which may be sent again at any time: always the order that was posted first.
 
-    A provider need not take another order under an id that it knows; what differs by now is for a PATCH.
+    A provider need not take another order under an id that it knows; what differs since is for a PATCH.
     """
     ordered = subject.record.applied.get("order") if subject.record is not None else None
     order = ordered or _written(subject)

@@ -57,7 +57,7 @@ class MachineSpec(Spec):
         | None
     ) = Describe(
         None,
-        description="What it shall be; `running` is another word for `started`. Without it, nothing is done.",
+        description="The power to keep; `running` means `started`. Without it, nothing is done.",
     )
 
 
@@ -81,7 +81,7 @@ class MachineKind(KeepsPower, Importable, Kind):
     list_capability = "machine.list"
     import_when_asked = True  # a deploy may replace a machine by one with another id
     takes_over = False  # a machine is never ours: only its power is
-    unreadable = "its live state is unknown without capability machine.get"
+    unreadable = "live state unknown (enable `machine.get` to read it)"
 
     def power(self, address: Address, resource: Resource | None, record: StateRecord | None) -> Power | None:
         if resource is not None:
@@ -106,7 +106,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         return Read(f"/v1/apps/{segment(place)}/machines", many(Machine))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
-        """The power is not written: whoever wants it kept says so."""
+        """The power is not written: a person who wants it kept says so."""
         spec, unfit = declared_fields(MachineSpec, ("id",), live, {})
         if unfit:
             return Declared(place, live.name, refused="no Machine manifest can have its id")
@@ -189,7 +189,7 @@ def _path(address: Address, id: str) -> str:
 def _unseen(subject: Subject, change: FieldChange, sent: str) -> Moves:
     start = change.after == "started"
     verb = "start" if start else "suspend"
-    reason = f"its live state is unknown (capability machine.get), and {sent}: {verb} is sent in any case"
+    reason = f"live state unknown (enable `machine.get` to read it); {verb} will be sent"
     if start:
         return Moves(Action.START, (_start_step(subject),), (change,), reason=reason)
     return Moves(Action.SUSPEND, (_suspend_step(subject),), (change,), Impact.DOWNTIME, reason)

@@ -14,7 +14,7 @@ from reconciler.services.wire import one
 
 RUNNING = ("started", "running")  # two words for one state. Source: platform notes, "Machines"
 STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next start is a cold one
-STALE = "connections that it held before may be closed by now; clients should reconnect"
+STALE = "its earlier connections may have been closed; clients should reconnect"
 
 _STOP_AND_START = frozenset({"machine.stop", "machine.get"})
 _NEEDED = "it needs capability machine.restart, or machine.stop and machine.get"

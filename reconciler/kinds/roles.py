@@ -80,7 +80,7 @@ class MadeFromOthers(ABC):
     def fits(self, spec: Any, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
         """Whether the recorded object may be the one that `spec` describes, beyond what `fields` tell.
 
-        `alias`: whether the address that a record holds may be the other one, in a manifest, by now.
+        `alias`: whether the address that a record holds may now be the other one, in a manifest.
         """
 
     @abstractmethod

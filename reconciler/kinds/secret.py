@@ -152,7 +152,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     # --- deciding ---
 
     def create(self, subject: Subject) -> Moves:
-        reason = "not set by us yet" if subject.record is None else "no longer set on the platform"
+        reason = "not yet managed" if subject.record is None else "no longer set on the platform"
         return self._set(subject, (), reason)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:

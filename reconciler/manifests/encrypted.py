@@ -16,5 +16,5 @@ def is_of_sops(value: Any) -> bool:
 
 
 def holds_patches(value: dict[str, Any], kinds: Container[str]) -> bool:
-    """Whether a key is an address: an overlay that somebody encrypted has to be told of, not passed over."""
+    """Whether a key is an address: an overlay that somebody encrypted has to be reported, not passed over."""
     return any("/" in key and (key.partition("/")[0] in kinds or set(key) & set("*?")) for key in value)

@@ -141,7 +141,9 @@ def _walk(
         ):
             yield entry.path, shown
         elif entry.name.endswith(SUFFIXES) and not stat.S_ISDIR(_mode(entry)):
-            problems.append(_unreadable(shown, "is no file; pipes are read when they are named themselves"))
+            problems.append(
+                _unreadable(shown, "is not a file; pipes are read when they are named themselves")
+            )
 
 
 def _mode(entry: os.DirEntry[str]) -> int:

@@ -156,7 +156,7 @@ def _is_below(file: str, folders: Sequence[str]) -> bool:
 
 
 def _each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """One line of an overlay may be wrong for many resources: it is told of once, and hidden if once."""
+    """One line of an overlay may be wrong for many resources: it is reported once, and hidden if once."""
     found: dict[tuple[Any, ...], Diagnostic] = {}
     for item in diagnostics:
         key = (item.code, item.span[:4] if item.span is not None else None, item.message)

@@ -116,11 +116,11 @@ def _looks_like(character: str, text: str) -> str:
     if category == "Cf":
         return "" if _in_emoji(character, text) else "cannot be seen: remove it"
     if category == "Zs":
-        return "is no space to YAML: type it anew"
+        return "is not a space in YAML: type it again"
     if category in ("Pi", "Pf"):
-        return "is no quote to YAML: type it anew"
+        return "is not a quote in YAML: type it again"
     if category == "Pd":
-        return "is no `-` to YAML: type it anew"
+        return "is not a `-` in YAML: type it again"
     if len(plain) == 1 and plain.isascii():
         return f"only looks like `{plain}`: type it anew"
     of_another = unicodedata.name(character, "").startswith(("CYRILLIC", "GREEK"))

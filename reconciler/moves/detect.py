@@ -53,7 +53,7 @@ class Rename:
         new = {
             resource.address: f"perhaps {record.address} under a new name" for record, resource in self.pairs
         }
-        old = {record.address: f"perhaps {resource.address} by now" for record, resource in self.pairs}
+        old = {record.address: f"perhaps now {resource.address}" for record, resource in self.pairs}
         return new | old
 
     @property
@@ -73,7 +73,7 @@ class Rename:
                 f"`{new}` may be `{old}` ({record.id}), which is kept without a manifest, under a new name",
                 resource.span("metadata", "name"),
                 notes=tuple(notes),
-                help=f"if it is the same, do not apply, and add this manifest beside it:\n{self._entries()}",
+                help=f"if it is the same object, add this manifest before you apply:\n{self._entries()}",
             )
         forget, commands = command("state", "forget", old), self._commands()
         moved = f"or run `{' && '.join(map(str, commands))}`;\n" if commands else ""
@@ -122,7 +122,7 @@ class Doubt:
         first = self.records[0].address
         of = f"{first}" if len(self.records) == 1 else f"one of {len(self.records)} that left, as {first},"
         new = {resource.address: f"perhaps {of} under a new name" for resource in self.resources}
-        return new | {record.address: f"perhaps {self.address} by now" for record in self.records}
+        return new | {record.address: f"perhaps now {self.address}" for record in self.records}
 
     @property
     def diagnostic(self) -> Diagnostic:

@@ -96,7 +96,7 @@ def with_former(relocation: Relocation | None, manifests: Iterable[Mapping[str, 
 
 
 def _unchecked(manifest: Any) -> tuple[Address, Address] | None:
-    """`from` and `to` of an entry; None of another manifest, or where they are no addresses."""
+    """`from` and `to` of an entry; None of another manifest, or where they are not addresses."""
     if not isinstance(manifest, dict) or manifest.get("kind") != MOVED.name:
         return None
     try:

@@ -148,7 +148,7 @@ async def run_saved(
     *,
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
-    """Run a plan from a file, if nothing that it is about moved since."""
+    """Run a plan from a file, if nothing that it is about has changed since."""
     _refuse_other_environment(project, plan)
     refuse_unless_runnable(plan, approved_deletes)
     _refuse_other_addresses(project, plan)
@@ -185,7 +185,9 @@ def _refuse_other_addresses(project: Project, plan: Plan) -> None:
         if name in project.providers and project.providers[name].base_url != planned
     ]
     if moved:
-        raise Refused("an extension provider moved since the plan was made; nothing was changed", moved)
+        raise Refused(
+            "the plan is stale: an extension provider has another address since; nothing was sent", moved
+        )
 
 
 async def run_plan(
@@ -224,7 +226,7 @@ async def _run_under(
     moved = _moved(plan, state, observed)
     if moved:
         raise Moved(
-            "something moved since the plan was made",
+            "the plan is stale: objects changed since it was made",
             [
                 error("moved", f"`{address}` {how}", help="make a new plan and look at it again")
                 for address, how in moved.items()
@@ -270,7 +272,7 @@ async def _run_under(
         try:
             await recorder.finish()
         except StoreError as failure:
-            # Each outcome is recorded, kept aside or told of in the results.
+            # Each outcome is recorded, kept aside or reported in the results.
             project.reporter.note(f"the end of this run could not be recorded: {failure.message}")
     adopted = [
         Result(change.address, f"{change.address}#{change.action}", "done", change.id)

@@ -212,7 +212,7 @@ class _Declared(NamedTuple):
 
 
 class _Elsewhere:
-    """Whether a record's manifest stands in a file that was not given: in its own, or in any by now.
+    """Whether a record's manifest stands in a file that was not given: in its own, or now in any.
 
     Files are read when that is asked, and each once.
     """

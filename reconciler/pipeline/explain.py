@@ -1,6 +1,6 @@
 """Explaining: from a word that somebody typed to the page about it.
 
-Kinds are imported only for topics that are no codes: that takes longer than all the rest.
+Kinds are imported only for topics that are not codes: that takes longer than all the rest.
 """
 
 from collections.abc import Iterable

@@ -77,7 +77,7 @@ async def sign_in_address(store: Store, providers: Mapping[str, Client], address
 async def _recorded(store: Store, address: Address) -> StateRecord:
     kind = find_kinds().get(address.kind)
     if kind is None or kind.role(OnService) is None:
-        raise ReconcilerError(f"`{address}` is no extension", help="one looks like Extension/shop/db")
+        raise ReconcilerError(f"`{address}` is not an extension", help="one looks like Extension/shop/db")
     records = (await store.load()).records
     record = records.get(address)
     if record is None:

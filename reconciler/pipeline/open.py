@@ -179,7 +179,7 @@ def secret_sources(found: ProjectSettings, *, take_signals: bool = True) -> Sour
 
 
 def holder() -> str:
-    """Who takes a lease, for whoever finds it taken."""
+    """Who takes a lease, for those who find it taken."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # in a container, nobody may have this uid

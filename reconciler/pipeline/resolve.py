@@ -171,8 +171,8 @@ async def move(
         )
     if source == target:
         raise ReconcilerError(
-            f"`{source}` is given twice: a record moves to another address",
-            help="give the address that is recorded first, and then the one that it shall have",
+            f"FROM and TO are the same address, `{source}`",
+            help="give the recorded address first, then the new one",
         )
     state = await store.load()
     put, _ = moved_records(_moves(state, source, target), state.records)
@@ -209,7 +209,7 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
     if record.id in ("", source.name):
         forget = command("state", "forget", source)
         raise ReconcilerError(
-            f"`{source}` is known to the platform by its name only; another name is another object",
+            f"`{source}` is identified by its name on the platform, so a new name would be a new object",
             help=f"`{forget}`, and let the next apply make `{target}`; or, if the manifest says "
             f"`name: {source.name}`, write a Moved manifest",
             advice=(forget,),
@@ -232,7 +232,7 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
 
 
 async def claim(store: Store, id: str, clock: Clock, holder: str, run: str, timeout_s: float) -> bool:
-    """A person decided about the unclaimed object `id`: it is told of no more; False when there is none."""
+    """Record that a person decided about the unclaimed object `id`. False when there is none."""
     entries = (await store.load()).unclaimed
     found = next((entry for entry in entries if entry.data["unclaimed"] == id), None)
     if found is None:

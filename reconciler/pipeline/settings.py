@@ -132,7 +132,7 @@ class SecretsSettings(_Section):
 
 
 class ProviderSection(_Section):
-    """What the platform gave to one extension provider, for whoever runs that provider."""
+    """What the platform gave to one extension provider, for those who run that provider."""
 
     public_url: str | None = Field(None, description="Address that the platform calls it by.")
     signing_secret_from: SecretSource | list[SecretSource] | None = Field(
@@ -230,7 +230,7 @@ def find_settings(start: Path, env: Mapping[str, str], environment: str = "") ->
     """
     if environment and not ENVIRONMENT.fullmatch(environment):
         raise ReconcilerError(
-            f"`{environment}` is no name of an environment",
+            f"`{environment}` is not a valid environment name",
             help="a name is at most 63 lower-case letters, digits and `-`, the first one a letter or digit",
         )
     root = project_root(start)

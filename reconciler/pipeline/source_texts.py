@@ -62,7 +62,7 @@ class SourceTexts:
 
 
 def _read_file(path: Path) -> bytes:
-    if not path.is_file():  # a pipe is used up by now, and a device may have no end
+    if not path.is_file():  # a pipe has been used up, and a device may have no end
         return b""
     with path.open("rb") as file:
         return file.read(MOST_BYTES + 1)

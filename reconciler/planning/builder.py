@@ -1,6 +1,6 @@
 """The plan in the making: what was decided about each address, and what that relies on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
@@ -23,6 +23,13 @@ class PlanBuilder:
         self._diagnostics: dict[Address, list[Diagnostic]] = {}
         self.unchanged = 0
         self.settled: set[Address] = set()  # what they owed is not owed any more, without a call
+
+    def sort(self, key: Callable[[Address], Any]) -> None:
+        """Put all that was collected in the order of `key`: it came in that of answers."""
+        self.changes = {address: self.changes[address] for address in sorted(self.changes, key=key)}
+        self._diagnostics = {each: self._diagnostics[each] for each in sorted(self._diagnostics, key=key)}
+        self.expectations.sort(key=lambda each: key(each.address))
+        self.bindings.sort(key=lambda each: key(each.address))
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

@@ -86,7 +86,8 @@ def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnosti
     adopt = command("resolve", record.address, "--adopt", record.id)
     return warning(
         "inferred-id",
-        f"`{record.address}` was found by evidence to be {record.id}, and is protected from deletion",
+        f"`{record.address}`: id {record.id} was inferred after a lost reply; "
+        "deletion is blocked until you confirm it",
         span,
         help=f"look at it; if it is yours, run `{adopt}`",
         advice=(adopt,),
@@ -197,7 +198,7 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
         return _refuse(
             error(
                 "object-destroyed",
-                f"`{subject.address}` ({record.id}) was destroyed by somebody: "
+                f"`{subject.address}` ({record.id}) was destroyed outside reconcile: "
                 f"the platform shows it as {getattr(subject.live, 'state', None) or subject.live.status}",
                 span,
                 help=f"run `{forget}` to let the next apply create an empty one, or give a new manifest the "

@@ -99,8 +99,10 @@ class Deciding:
             self._add(
                 seen, self._decide(replace(seen, subject=replace(seen.subject, fingerprint=fingerprint)))
             )
-        self._find_renames()
         builder = self._builder
+        rank = {address: position for position, address in enumerate(resources)}
+        builder.sort(lambda address: (rank.get(address, len(rank)), str(address)))
+        self._find_renames()
         references = {
             address: [to.address for to in resources[address].references]
             for address in builder.steps
@@ -110,16 +112,15 @@ class Deciding:
         known = {str(to): self._known(to, live) for to, live in self.live.items() if live.present}
         if self._request.lineage:
             known["state"] = {"lineage": self._request.lineage}
-        order = self._order()
         return Plan(
             id=self._request.id,
             lineage=self._request.lineage,
             created_at=self._request.now,
-            changes=tuple(builder.changes[address] for address in order),
+            changes=tuple(builder.changes.values()),
             steps=order_steps(
                 [
                     [fill_known(step, known) for step in builder.steps[address]]
-                    for address in order
+                    for address in builder.changes
                     if address in builder.steps
                 ],
                 references,
@@ -207,10 +208,9 @@ class Deciding:
 
     def _find_renames(self) -> None:
         builder, request = self._builder, self._request
-        changes = {address: builder.changes[address] for address in self._order()}
         left = [record.address for record in self._subjects.left if record.address not in request.undecided]
         resources, elsewhere = self._subjects.resources, request.elsewhere
-        renames = find_renames(request.kinds, changes, resources, request.records, left, elsewhere)
+        renames = find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
         for rename in list(renames):
             if not rename.kept:
                 builder.withdraw(rename.reasons)
@@ -221,12 +221,6 @@ class Deciding:
             builder.report(rename.address, problem)
         kept = [address for address in left if builder.action_of(address) is Action.RETAIN]
         builder.bind_left(request.records[address] for address in sorted(kept))
-
-    def _order(self) -> list[Address]:
-        """All changed addresses, in the order of the manifests; those without a manifest come last."""
-        rank = {address: position for position, address in enumerate(self._subjects.resources)}
-        last = len(rank)
-        return sorted(self._builder.changes, key=lambda address: (rank.get(address, last), str(address)))
 
     def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
         """What this plan does not change of an object: its id, or all of one that it leaves as it is."""

@@ -1,4 +1,4 @@
-"""Digests of what a plan has seen, so that apply can tell whether an object moved since.
+"""Digests of what a plan has seen, so that apply can tell whether an object has changed since.
 
 Only managed and guard fields go in: hourly figures and other people's fields do not matter.
 """

@@ -133,7 +133,7 @@ def _adopt_by_id(
     return Matched(
         problem=error(
             "adopt-not-found",
-            f"`{resource.address}` shall adopt `{resource.adopt_id}`, which is not on the platform",
+            f"`{resource.address}` adopts `{resource.adopt_id}`, but the platform has no such object",
             resource.span(*kind.id_path),
             help=f"correct `{named}`; without `metadata.id`, a new object is created"
             if kind.id_path[0] == "metadata"
@@ -150,7 +150,7 @@ def _owned_by_another(kind: Kind, resource: Resource, owned: Mapping[str, Addres
     forget = command("state", "forget", owner)
     return error(
         "adopt-conflict",
-        f"`{resource.address}` shall adopt `{resource.adopt_id}`, which is recorded as `{owner}`",
+        f"`{resource.address}` adopts `{resource.adopt_id}`, which is already recorded as `{owner}`",
         resource.span(*kind.id_path),
         help=f"correct `{'.'.join(map(str, kind.id_path))}`, or run `{forget}` first",
         advice=(forget,),

@@ -68,7 +68,7 @@ class DriftReport(Report):
 class ApplyReport(Report):
     """`ended`: whether it ran to its end, a person said no, or the plan was refused.
 
-    `plan_shown`: whoever reads this has seen the plan already. `unchanged`: as in a PlanReport.
+    `plan_shown`: the reader has seen the plan already. `unchanged`: as in a PlanReport.
     """
 
     kind = "apply"

@@ -16,7 +16,7 @@ def of_plan(plan: Plan) -> str:
     actions = [action for action in Action if action is not Action.NOOP and counts[action]]
     found = [f"{counts[action]} {_VERBS.get(action, f'to {action.value}')}" for action in actions]
     if not found and has_errors(plan.diagnostics):
-        return "Plan: not complete, see the errors."
+        return "Plan incomplete: see the errors above."
     if not found and plan.steps:
         return f"No changes, but {len(plan.steps)} still in progress; {plan.unchanged} unchanged."
     if not found:
@@ -32,7 +32,7 @@ def of_drift(plan: Plan, *, only_new: bool) -> str:
     if plan.changes:
         return f"{new}drift in {len(plan.changes)} of {compared} objects.".capitalize()
     if has_errors(plan.diagnostics):
-        return "Drift: not complete, see the errors."
+        return "Drift incomplete: see the errors above."
     return f"No {new}drift in {compared} objects."
 
 

@@ -33,7 +33,7 @@ KINDS: dict[str, type[Thing]] = {
     if isinstance(cls, type) and issubclass(cls, Thing) and cls is not Thing
 }
 
-# Outside of `/v1`: whoever calls proves in other ways than by the platform's token who it is.
+# Outside of `/v1`: callers prove who they are in other ways than by the platform's token.
 OPEN = ("/oauth/", webhook.PREFIX)
 
 

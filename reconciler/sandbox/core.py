@@ -134,7 +134,7 @@ class Sandbox:
         return response
 
     def settle(self) -> None:
-        """Let everything happen that is due by now."""
+        """Let everything happen that is due."""
         self.world.settle_until(self.clock.now())
 
     def tick(self) -> None:

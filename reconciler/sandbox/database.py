@@ -59,7 +59,7 @@ class LogEntry:
 
 
 class Database:
-    """In memory without a path. Raises StoreError for a file of a newer version or that is no sandbox's."""
+    """In memory without a path. Raises StoreError for the file of a newer version, or of something else."""
 
     def __init__(self, path: Path | None) -> None:
         if path is not None:

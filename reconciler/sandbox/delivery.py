@@ -22,7 +22,7 @@ class Delivery(Thing):
     """`about` is the id of the machine or resource, empty for all resources.
 
     `type`, `source` and `payload` are those of an event. `status`: of the last answer, None for none.
-    `answer`: what was told of costs.
+    `answer`: what it said of costs.
     """
 
     kind = "delivery"

@@ -119,7 +119,7 @@ def application(sandbox: Sandbox) -> FastAPI:
             if _ending(http).is_set() or await http.is_disconnected():
                 since = -math.inf  # what is answered now ends the wait
             answer = sandbox.answer(request, fault, since, again=True)
-        moved.set()  # and cleared at once: whoever waits is woken all the same
+        moved.set()  # and cleared at once: the waiting tasks are woken all the same
         moved.clear()
         return Answer(answer)
 

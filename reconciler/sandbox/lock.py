@@ -1,4 +1,4 @@
-"""One process serves a world's file; whoever else wants it finds its URL in the lock beside the file."""
+"""One process serves a world's file; another one that wants it finds its URL in the lock beside the file."""
 
 import fcntl
 import os

@@ -172,7 +172,7 @@ def world_wire(world: World, machine: Machine) -> dict[str, Any]:
     """The machine as the world shows it to tests.
 
     `pending_restart`: ids of mounted volumes with space that it does not use before its next
-    boot, whoever added it. `snapshot`: it is suspended, and a start resumes it. `memory_kept`: the same
+    boot, no matter who added it. `snapshot`: it is suspended, and a start resumes it. `memory_kept`: the same
     in every state. `booted_at`: its last cold start, null when that is not known.
     """
     usable_at_once = world.switches["extend_needs_restart"] == "never"

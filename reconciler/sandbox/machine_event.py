@@ -10,7 +10,7 @@ from reconciler.sandbox.world import App, Thing, World
 
 
 def note(world: World, thing: Thing, before: str, at: float) -> None:
-    """What the world's watcher is told. A machine that is registered was there before: that is no event."""
+    """What the world's watcher is told. A machine that is registered was there before: no event."""
     if not isinstance(thing, Machine) or not before:
         return
     app = world.find(App, thing.app)

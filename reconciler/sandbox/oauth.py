@@ -1,6 +1,6 @@
 """Sign-in: OAuth 2.0 with authorization codes. Codes and tokens are kept as SHA-256 only.
 
-Who may act as whom is not the sandbox's affair: whoever opens the page picks a user. Everything else
+Who may act as whom is not the sandbox's affair: the person who opens the page picks a user. Everything else
 holds as on the platform. Times are by the world's clock.
 Source: platform API, 2.10 and 5.3; RFC 6749; RFC 7636 (S256 alone).
 """

@@ -261,7 +261,7 @@ class MachineItem(GuestItem, InitItem):
     private_ip: str | None = None
 
 
-# By part of a seed. A part without a form here is checked by whoever takes it in.
+# By part of a seed. A part without a form here is checked by the code that takes it in.
 FORMS: Mapping[str, type[Item]] = {
     "apps": AppItem,
     "clusters": ClusterItem,

@@ -162,7 +162,7 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> N
     """
     while os.read(0, 4096):
         continue
-    with suppress(RuntimeError):  # the loop may be closed by now
+    with suppress(RuntimeError):  # the loop may be closed already
         loop.call_soon_threadsafe(stop)
 
 

@@ -81,7 +81,7 @@ def _signatures(request: Request) -> list[str]:
 
 
 def _forget_old(world: World) -> None:
-    """What came so long ago that its timestamp would be refused."""
+    """What came so early that its timestamp would now be refused."""
     since = world.wall() - signing.KEEP_S
     old = []
     for each in world.all(Taken):

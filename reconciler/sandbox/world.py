@@ -69,7 +69,7 @@ class World:
 
     `now` is the time of the request being answered. `changed` collects, until it is committed,
     each changed thing by (kind, id), None for a removed one; `revision` counts the changes.
-    `watcher` is told of each new state: the thing, the state before, and since when.
+    `watcher` hears of each new state: the thing, the state before, and since when.
     """
 
     def __init__(self, rng: random.Random, transitions: Transitions) -> None:

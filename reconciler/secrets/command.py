@@ -148,7 +148,7 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def _stopping_at_signals(programs: Programs) -> Iterator[None]:
-    """In a thread that no signal reaches, nothing is done: whoever has signals there has to stop us."""
+    """In a thread that no signal reaches, nothing is done: the thread that gets signals has to stop us."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -222,7 +222,7 @@ def _caught(work: Callable[[], str]) -> Sensitive | _Missing:
 
 
 def read_bytes(path: Path, what: str, most: int) -> bytes:
-    """The file's first `most` + 1 bytes. Raises SecretUnavailable, also for what is no regular file.
+    """The file's first `most` + 1 bytes. Raises SecretUnavailable, also for what is not a regular file.
 
     Nobody may ever write to a pipe; a device may have no end, or change by being read.
     """
@@ -230,7 +230,7 @@ def read_bytes(path: Path, what: str, most: int) -> bytes:
         with open(path, "rb", opener=_without_waiting) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return file.read(most + 1)
-        reason: str | None = "it is no regular file"
+        reason: str | None = "it is not a regular file"
     except OSError as failure:
         reason = failure.strerror
     raise SecretUnavailable(f"{what} cannot be read: {reason}")

@@ -1,4 +1,4 @@
-"""What stands in an answer, whoever wrote it: its JSON, its error text, its time and its request id."""
+"""What stands in an answer, no matter who wrote it: its JSON, its error text, its time and its request id."""
 
 import unicodedata
 from datetime import UTC, datetime

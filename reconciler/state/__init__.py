@@ -21,7 +21,7 @@ def open_store(
 ) -> Spooling:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
 
-    `tell` is told of what went wrong beside the work that was asked for, such as a backup.
+    `tell` hears of what went wrong beside the work that was asked for, such as a backup.
     `environment`: whose state it must be, or becomes when it is made; "" for that of no environment.
 
     Raises StoreError for an unknown scheme. The rest of `url` may hold a password and is never repeated.

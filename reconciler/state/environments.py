@@ -40,7 +40,7 @@ def write(connection: sqlite3.Connection, lineage: str, name: str) -> None:
 def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: str, heir: str = "") -> str:
     """The environment that the state belongs to. Raises StoreError when that is not `wanted` ("": none).
 
-    `heir`: the environment that takes the state of none over; one that is its own by now is right, too.
+    `heir`: the environment that takes the state of none over; one that is already its own is right, too.
     """
     owner = read(connection, lineage)
     if owner == wanted or (heir and owner == heir):
@@ -49,7 +49,7 @@ def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: st
     if not owner:
         take_over = command("state", "init", "--take-over")
         raise StoreError(
-            f"the state {path} belongs to no environment, and not to `{wanted}`",
+            f"the state {path} is not assigned to an environment; `{wanted}` was requested",
             help="leave out --env, or name another state; if it is to become the state of "
             f"`{wanted}` for good, run `{take_over}`",
             advice=(take_over,),

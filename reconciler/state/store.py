@@ -275,7 +275,7 @@ class Maintenance(Protocol):
         """Free a scope whose holder hangs; says what was done. `by`: who wants it, for the journal.
 
         Raises Locked while the holder's process lives, unless `force`: then the holder, when it
-        wakes, can neither write nor check successfully. Raises StoreError for a scope nobody ever took.
+        wakes, can neither write nor check successfully. Raises StoreError for a scope no run has ever locked.
         """
         ...
 

@@ -110,10 +110,10 @@ def here(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([], "name what to import"),
         (["../etc"], "`..` is neither an app nor an id"),
         (["-x"], "No such option"),
-        (["shop/"], "`` is no id"),
-        (["shop/a/b"], "`a/b` is no id"),
+        (["shop/"], "`` is not a valid id"),
+        (["shop/a/b"], "`a/b` is not a valid id"),
         (["shop\n"], "neither an app nor an id"),
-        (["--cluster", "../../x"], "is no id"),
+        (["--cluster", "../../x"], "is not a valid id"),
     ],
 )
 def test_what_names_nothing_is_a_usage_error(

@@ -130,7 +130,7 @@ def test_a_living_holder_is_named_and_only_force_takes_its_scope(
     assert f"process {holder.pid} since" in refused.err
     assert "taken from" in project.run("state", "unlock", "held", "--force").out
     assert project.run("state", "unlock", "held").out == "held: free: no process holds it\n"
-    assert "nobody ever took" in project.run("state", "unlock", "other", code=1).err
+    assert "no run has ever locked" in project.run("state", "unlock", "other", code=1).err
 
 
 def test_nothing_is_restored_while_somebody_applies(

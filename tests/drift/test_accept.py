@@ -365,7 +365,7 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
         tmp_path,
         [],
     )
-    assert "is no regular file" in only_refusal(done).message
+    assert "is not a regular file" in only_refusal(done).message
 
 
 @pytest.mark.parametrize(

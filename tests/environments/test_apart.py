@@ -78,7 +78,7 @@ def test_the_state_of_no_environment_becomes_that_of_one_only_on_demand(reconcil
     reconcile("state init")
     ours = "--state sqlite:.reconcile/state.db"
     told = reconcile(f"state init --env prod {ours}", code=1).err
-    assert "belongs to no environment, and not to `prod`" in told
+    assert "is not assigned to an environment; `prod` was requested" in told
     assert f"state init --env prod {ours} --take-over" in told
     reconcile(f"state init --take-over {ours}", code=64)
     told = reconcile(f"state init --take-over --env prod {ours}").out

@@ -128,7 +128,7 @@ def test_no_environment_can_be_named_that_leads_elsewhere(reconcile: Command) ->
     reconcile.write("overlays/prod/a.yaml", "# nothing differs\n")
     for name in ("..", "../prod", "prod/", "/prod", "Prod", "-x", "pro d", "prod\n", "a" * 64):
         told = reconcile(f"validate --env='{name}'", code=1).err
-        assert "is no name of an environment" in told
+        assert "is not a valid environment name" in told
 
 
 def test_an_unknown_environment_names_those_there_are(reconcile: Command) -> None:

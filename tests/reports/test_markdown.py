@@ -110,5 +110,5 @@ def test_a_report_reads_as_recorded(name: str, report: Report) -> None:
 def test_the_verdict_comes_first() -> None:
     problem: Diagnostic = error("secret-source", "source not readable here")
     partial = PlanReport(plan=replace(EMPTY, diagnostics=(problem,)), diagnostics=(problem,))
-    assert FORMAT.render(partial).startswith("**Plan: not complete, see the errors.**\n")
+    assert FORMAT.render(partial).startswith("**Plan incomplete: see the errors above.**\n")
     assert FORMAT.render(DriftReport(plan=EMPTY)) == "**No drift in 3 objects.**\n"

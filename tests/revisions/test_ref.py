@@ -186,7 +186,7 @@ def test_a_revision_that_looks_like_an_option_never_reaches_git(reconcile: Comma
     reconcile.variables["REF"] = ref
     for option in ("--ref", "--changed-since"):
         told = reconcile(f"validate {option}={ref}", code=1).err
-        assert f"`{ref}` is no name of a git revision" in told
+        assert f"`{ref}` is not a valid name of a git revision" in told
     assert not (reconcile.root / "reached").exists()
 
 

@@ -160,8 +160,8 @@ def test_the_identitys_file_may_be_in_the_home_directory(
             {"RECONCILE_AGE_IDENTITY_FILE": "/nowhere/key.txt"},
             "file `/nowhere/key.txt` cannot be read: No such",
         ),
-        ({"RECONCILE_AGE_IDENTITY_FILE": "/dev/zero"}, "is no regular file"),
-        ({"RECONCILE_AGE_IDENTITY_FILE": "/dev/null"}, "is no regular file"),
+        ({"RECONCILE_AGE_IDENTITY_FILE": "/dev/zero"}, "is not a regular file"),
+        ({"RECONCILE_AGE_IDENTITY_FILE": "/dev/null"}, "is not a regular file"),
     ],
 )
 def test_what_is_wrong_with_the_identity_is_told_without_it(

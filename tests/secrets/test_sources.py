@@ -111,10 +111,10 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
 def test_a_pipe_that_nobody_writes_to_is_refused_at_once(root: Path, source: Literal["file", "age"]) -> None:
     os.mkfifo(root / "pipe")
     sources = Sources(root, {"RECONCILE_AGE_IDENTITY_FILE": str(root / "pipe")})
-    with pytest.raises(SecretUnavailable, match="pipe` cannot be read: it is no regular file"):
+    with pytest.raises(SecretUnavailable, match="pipe` cannot be read: it is not a regular file"):
         sources.value(SecretRef(source, "pipe"), nothing_known)
     (root / "pw.age").write_text("x")
-    with pytest.raises(SecretUnavailable, match=r"identity's file .*: it is no regular file"):
+    with pytest.raises(SecretUnavailable, match=r"identity's file .*: it is not a regular file"):
         sources.value(SecretRef("age", "pw.age"), nothing_known)
 
 

@@ -274,7 +274,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         return match if spec.region is None else {**match, "region": spec.region}
 
     def fits(self, spec: VolumeSpec, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
-        """A volume that shall be made from other data is another one, where it is known what ours is from."""
+        """A volume that is to be made from other data is another one, where it is known what ours is from."""
         return may_be_from(spec.origin, record, alias)
 
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:

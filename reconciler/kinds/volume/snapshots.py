@@ -14,7 +14,7 @@ from reconciler.kinds.steps import answer_of, create, wait_only
 from reconciler.services.machines.wire.volume import Snapshot
 from reconciler.services.wire import many, parse_time
 
-SNAPSHOT_SERVES = timedelta(hours=1)  # so long one taken before a call serves when the call is tried again
+SNAPSHOT_SERVES = timedelta(hours=1)  # how long one taken before a call serves when the call is tried again
 
 
 def volume_path(address: Address, id: str | OutputRef, suffix: str = "") -> Any:

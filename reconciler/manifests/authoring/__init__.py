@@ -1,1 +1,1 @@
-"""What manifests may hold, for whoever writes them: schema, reference, manifests to fill in."""
+"""What manifests may hold, for those who write them: schema, reference, manifests to fill in."""

@@ -2,7 +2,7 @@
 
 An entry of an overlay says which kinds it is for, but a line may hold parts of several entries, and one
 entry may be for several kinds. So that is decided here, for each line, and goes along with each position:
-whichever resource a problem is about, and whoever finds it, such a line is not shown.
+whichever resource a problem is about, and whichever check finds it, such a line is not shown.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from reconciler.core.model import Path, unpack_span
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.validation.envelope import LifecycleBlock
 
-# What is no secret in an entry for one. A mistake there, such as a value one level too high, may be.
+# What is not secret in an entry for one. A mistake there, such as a value one level too high, may be.
 _PLAIN = {
     "metadata": frozenset({"app", "id", "labels", "name"}),
     "lifecycle": frozenset(LifecycleBlock.model_fields),

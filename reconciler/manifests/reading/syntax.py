@@ -142,7 +142,7 @@ def _no_token(it: Complaint) -> Diagnostic | None:
     if it.character == "%" and it.text[: it.column].endswith("{"):
         return it.report("`{%` begins no value", _RENDER_FIRST, (it.line, it.column - 1), width=2)
     if it.text.startswith("```"):
-        return it.report("a fence of Markdown is no YAML", "remove the line", width=3)
+        return it.report("a Markdown fence is not YAML", "remove the line", width=3)
     shown = "a backtick" if it.character == "`" else f"`{it.character}`"
     return it.report(f"{shown} cannot begin a value", "quote the text")
 

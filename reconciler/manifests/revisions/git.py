@@ -101,7 +101,7 @@ class Git:
         """The id of the commit that `ref` names. Raises ReconcilerError when it names none."""
         if not ref or ref.startswith("-") or not ref.isprintable():
             raise ReconcilerError(
-                f"`{ref if ref.isprintable() else '?'}` is no name of a git revision",
+                f"`{ref if ref.isprintable() else '?'}` is not a valid name of a git revision",
                 help="name a branch, a tag or a commit, such as origin/main",
             )
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")

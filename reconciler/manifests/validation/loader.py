@@ -81,7 +81,7 @@ class Loader:
         self.resources: dict[Address, Resource] = {}
         self.adopted: dict[tuple[str, str], Resource] = {}
         self.claimed: set[Address] = set()  # what invalid documents would have declared
-        self.invalid: list[Resource] = []  # what can be told of them
+        self.invalid: list[Resource] = []  # what is known of them
         self.complete = True  # no file hides documents from us
 
     def compose(self, file: str, data: bytes, signs: Sequence[bytes] = ()) -> list[Document]:

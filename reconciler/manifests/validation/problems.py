@@ -324,7 +324,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 def locate(item: Mapping[str, Any], value: Any) -> tuple[Path, bool]:
     """Where in the document `item` is about, and whether that is inside a branch of a union.
 
-    Parts of pydantic's location that are no key or index of the value name such branches.
+    Parts of pydantic's location that are neither a key nor an index of the value name such branches.
     """
     parts: Path = item["loc"]
     last: Path = ()

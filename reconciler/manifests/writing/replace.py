@@ -43,7 +43,7 @@ def replaceable(path: Path) -> str:
     except OSError as failure:
         return f"cannot be looked at: {failure.strerror}"
     if not stat.S_ISREG(status.st_mode):
-        return "is no regular file"
+        return "is not a regular file"
     if status.st_nlink > 1:
         return f"is one of {status.st_nlink} hard links to one file, which would come apart"
     if not status.st_mode & 0o222 or not os.access(path, os.W_OK):  # the first also counts for root

@@ -26,7 +26,7 @@ _NAMES: Sequence[Path] = (("kind",), ("metadata", "name"), ("metadata", "app"))
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """`value` shall stand at `path` of the manifest of `resource`."""
+    """`value` is to stand at `path` of the manifest of `resource`."""
 
     resource: Resource
     path: Path
@@ -108,7 +108,7 @@ def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
         spec = kind.Spec.model_validate({**given, field: edit.value})
     except ValidationError:
         return cannot_accept(
-            f"`{resource.address}`: {describe(edit.value)} is no `{edit.name}` that a manifest may hold",
+            f"`{resource.address}`: {describe(edit.value)} is not a valid `{edit.name}` in a manifest",
             span,
             "no manifest can ask for it: let the next apply put it back, or leave the field to others "
             "with `lifecycle.ignore`",

@@ -217,7 +217,7 @@ def path_of(id: str) -> str:
 
 
 def object_of(answer: Answer) -> dict[str, Any]:
-    """The body. Raises Unmet when it is no JSON object."""
+    """The body. Raises Unmet when it is not a JSON object."""
     body = parsed(answer)
     if not isinstance(body, dict):
         raise Unmet(f"the answer ({answer.status}) holds no JSON object")

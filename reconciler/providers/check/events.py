@@ -59,7 +59,7 @@ async def _known_accepted(bench: Bench) -> Request:
     try:
         return await _accepted(bench)
     except Unmet as problem:
-        raise NotChecked(f"{problem}, which another check tells of") from None
+        raise NotChecked(f"{problem}, which another check reports") from None
 
 
 @check(

@@ -226,7 +226,7 @@ async def nonce_again(bench: Bench) -> None:
     "refusals",
     "a refused request does not use its nonce up",
     "a request whose forgery was refused before is answered",
-    "platform API, 5.2: otherwise whoever sees a request could stop it",
+    "platform API, 5.2: otherwise anybody who sees a request could stop it",
 )
 async def nonce_not_used_up(bench: Bench) -> None:
     draft = bench.draft("GET", path_of((await bench.target()).id))

@@ -77,7 +77,7 @@ async def _page(bench: Bench) -> tuple[str, Answer]:
     url, _ = await _begin(bench, browser)
     page = await _followed(browser, await _consent(bench, browser, url))
     if page.status not in _SUCCESS:
-        raise NotChecked(f"the sign-in ends with {page.status}, which another check tells of")
+        raise NotChecked(f"the sign-in ends with {page.status}, which another check reports")
     return browser.url, page
 
 
@@ -95,7 +95,7 @@ async def _expect_hidden(bench: Bench, answer: Answer, page: Answer) -> None:
 
 async def _stranger(bench: Bench) -> str:
     """A user of another organization, whom a sandbox is asked to know. Raises NotChecked elsewhere."""
-    missing = NotChecked("the sign-in service is no sandbox: no user of another organization can be made")
+    missing = NotChecked("the sign-in service is not a sandbox: no user of another organization can be made")
     user = {"id": _STRANGER, "organizations": [{"id": _ELSEWHERE, "role": "admin"}]}
     url = f"{_settings(bench).auth_url.rstrip('/')}/_sandbox/users"
     parts = urlsplit(url)
@@ -221,7 +221,7 @@ async def with_another_state(bench: Bench) -> None:
     back = await _consent(bench, browser, url)
     state = given.get("state", "")
     if not state or state not in back:
-        raise NotChecked("there is no `state`, which another check tells of")
+        raise NotChecked("there is no `state`, which another check reports")
     await _refused(bench, browser, back.replace(state, "x" * len(state)))
 
 
@@ -232,5 +232,5 @@ async def twice(bench: Bench) -> None:
     back = await _consent(bench, browser, url)
     status = await _finish(browser, back)
     if status not in _SUCCESS:
-        raise NotChecked(f"the sign-in ends with {status}, which another check tells of")
+        raise NotChecked(f"the sign-in ends with {status}, which another check reports")
     await _refused(bench, browser, back)

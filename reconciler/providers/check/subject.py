@@ -1,4 +1,4 @@
-"""What is checked: a provider's address, and the secrets that it shares with whoever plays the platform."""
+"""What is checked: a provider's address, and the secrets that it shares with the platform."""
 
 from dataclasses import dataclass, field
 

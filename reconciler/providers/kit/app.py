@@ -1,7 +1,7 @@
 """The provider as an ASGI application: what the platform calls, and what a person's browser opens.
 
 Everything below `/extensions` but the sign-in is verified before anything else is looked at, the path
-included: whoever cannot sign learns nothing, not even which paths there are.
+included: a caller who cannot sign learns nothing, not even which paths there are.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""A resource's life: ordered, made, changed, taken away; each once, whoever asks how often.
+"""A resource's life: ordered, made, changed, taken away; each once, however often it is asked for.
 
 Only one worker at a time works on a resource: it holds the lease of that name. What was begun (`making`,
 `removing`) is written down first, so that another worker or the next start goes on with it. A function is

@@ -22,7 +22,7 @@ from reconciler.services.transport import Transport
 
 FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 900.0
-SAME_BYTES_S = signing.TOLERANCE_S - 60  # so long a body is surely within the receiver's tolerance
+SAME_BYTES_S = signing.TOLERANCE_S - 60  # how long a body is surely within the receiver's tolerance
 KEEP_ENDED_S = 7 * 24 * 3600
 IDLE_S = 1.0
 

@@ -106,7 +106,7 @@ def render_drift(plan: Plan, look: Look = PLAIN, *, only_new: bool = False) -> s
         drift = "New drift" if only_new else "Drift"
         summary = f"{drift} in {len(plan.changes)} of {compared} objects."
     elif has_errors(plan.diagnostics):
-        summary = "Drift: not complete, see the errors."
+        summary = "Drift incomplete: see the errors above."
     elif only_new:
         summary = f"No new drift in {compared} objects."
     else:
@@ -132,7 +132,9 @@ def render_results(results: Sequence[Result], owed: Sequence[Owed], look: Look =
         counts[result.outcome] = counts.get(result.outcome, 0) + 1
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     converged = all(result.outcome == "done" for result in results)
-    summary = f"{'Applied' if converged else 'Not converged'}: {told or 'records only'}."
+    summary = (
+        f"{'Applied' if converged else 'Not converged'}: {told or 'no calls were needed; records updated'}."
+    )
     return _joined([*lines, look.line(0, (summary, Tone.STRONG))])
 
 
@@ -182,7 +184,7 @@ def _summary(plan: Plan, before: int) -> Iterator[Part]:
             yield f"{counts[action]} {_plan_verb(action)}", _TONES.get(action, Tone.PLAIN)
         yield f"; {rest}." if rest else "."
     elif has_errors(plan.diagnostics):
-        yield "Plan: not complete, see the errors.", Tone.STRONG
+        yield "Plan incomplete: see the errors above.", Tone.STRONG
     elif plan.steps:
         yield f"No changes, but {len(plan.steps)} still in progress", Tone.STRONG
         yield f"; {rest}." if rest else "."

@@ -1,6 +1,6 @@
 """What the platform refuses with: which statuses prove that nothing happened, and which texts are told apart.
 
-It is not known to answer with other 4xx, so whoever did may stand behind it: those prove nothing, and a
+It is not known to answer with other 4xx, so a proxy may have sent them: those prove nothing, and a
 needless question costs less than a second create. Source: design, section 5; platform notes.
 """
 

@@ -39,8 +39,8 @@ def outcome(outcome: Outcome, call: Call) -> Outcome:
     """`outcome` of `call`, fit to be recorded and shown.
 
     The reply to a POST or PATCH holds `id`, `name`, `platform_app_name`, and `config` with each value as a
-    `Sensitive` (None where it is no text). An empty `config` beside a status that is not settled is left out:
-    the values are not there yet.
+    `Sensitive` (None where it is not text). An empty `config` is left out beside a status that is not
+    settled: the values are not there yet.
     """
     return _without_values(outcome) if call.method in _WITH_VALUES else replace(outcome, reply=None)
 

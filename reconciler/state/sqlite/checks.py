@@ -167,7 +167,7 @@ def verify_seen(checks: Checks, newest: Seen | None) -> None:
         return
     if checks.version < newest.version:
         lost = newest.version - checks.version
-        raise Damaged(f"its newest changes ({lost}) are gone: they were stored, and cannot be read any more")
+        raise Damaged(f"the last {lost} committed changes are missing from the file")
     if checks.digest != newest.digest:
         raise Damaged("its newest change is not the one that was stored")
 

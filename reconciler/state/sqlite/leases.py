@@ -73,7 +73,7 @@ def scopes(connection: sqlite3.Connection) -> list[str]:
 
 
 def holder_of(connection: sqlite3.Connection, scope: str) -> tuple[int, str, str] | None:
-    """The scope's byte, its last holder and since when; None for a scope that nobody ever took."""
+    """The scope's byte, its last holder and since when; None for a scope that no run has ever locked."""
     found: tuple[int, str, str] | None = connection.execute(
         "SELECT number, holder, since FROM leases WHERE scope = ?", (scope,)
     ).fetchone()

@@ -64,7 +64,7 @@ def version_of(connection: sqlite3.Connection) -> int | None:
 
 
 def require(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the state in `path`. Raises StoreError when it is no state, or a newer program's."""
+    """The version of the state in `path`. Raises StoreError when it is not a state, or a newer program's."""
     version = version_of(connection)
     if version is None:
         restore = command("state", "restore")

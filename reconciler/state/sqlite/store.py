@@ -48,7 +48,7 @@ class _Request:
 class SqliteStore:
     """A `store.Store` over the file `path`, which the first lease creates. Close it to free its leases.
 
-    `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` is told of what went
+    `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` hears of what went
     wrong beside the work that was asked for. `backups`: whether `release` makes one after commits.
     `environment`: whose state it must be ("": that of none).
     """
@@ -313,7 +313,7 @@ class SqliteStore:
         connection = self._readable()
         found = leases.holder_of(connection, scope) if connection is not None else None
         if connection is None or found is None:
-            raise StoreError(f"nobody ever took the scope `{scope}`", help="check its name and --state")
+            raise StoreError(f"no run has ever locked the scope `{scope}`", help="check its name and --state")
         number, holder, since = found
         lock_file = files.lock_path(self._path)
         alive = not locks.try_lock(lock_file, number)
@@ -329,7 +329,7 @@ class SqliteStore:
             if not alive:
                 locks.unlock(lock_file, number)
         if alive:
-            return f"taken from {holder}, which can no longer write; end it before you apply"
+            return f"lock taken from {holder}, which can no longer write; stop that process before you apply"
         return "free: no process holds it"
 
     def _close(self) -> None:

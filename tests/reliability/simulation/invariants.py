@@ -12,7 +12,7 @@ from reconciler.sandbox.exchange import Response
 from reconciler.state.store import Event, JournalEntry, Lease, State
 from tests.reliability.simulation.faults import LAG_S, STALE_S
 from tests.reliability.simulation.ghost import UNNUMBERED, Ghost, Opened, Sending
-from tests.reliability.simulation.power import shall_sleep
+from tests.reliability.simulation.power import stays_suspended
 from tests.reliability.simulation.timeline import START
 
 if TYPE_CHECKING:
@@ -158,9 +158,9 @@ def no_restart_without_need(ghost: Ghost, sending: Sending) -> Problems:
         yield f"{sending.path} was sent, and what is owed was done by the restart before"
 
 
-def what_shall_sleep_is_not_woken(ghost: Ghost, sending: Sending) -> Problems:
+def what_is_suspended_is_not_woken(ghost: Ghost, sending: Sending) -> Problems:
     machine, verb = _of_machine(sending)
-    if verb in ("restart", "stop", "start") and shall_sleep(sending.process.desired.resources, machine):
+    if verb in ("restart", "stop", "start") and stays_suspended(sending.process.desired.resources, machine):
         yield f"{sending.path} was sent, and a manifest wants {machine} suspended"
 
 
@@ -431,7 +431,7 @@ _OF_SENT = (
     a_snapshot_comes_before_the_danger,
     nothing_that_moved_is_touched,
     no_restart_without_need,
-    what_shall_sleep_is_not_woken,
+    what_is_suspended_is_not_woken,
     power_follows_the_manifest,
 )
 _OF_COMMITTED = (

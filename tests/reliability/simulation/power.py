@@ -11,7 +11,7 @@ POWERS = {
 }
 
 
-def shall_sleep(resources: Iterable[Resource], machine: str) -> bool:
+def stays_suspended(resources: Iterable[Resource], machine: str) -> bool:
     """Whether a manifest wants `machine` suspended."""
     return any(
         each.address.kind == "Machine" and each.spec.id == machine and each.spec.power == "suspended"

@@ -1,0 +1,101 @@
+"""What every plan promises, in whatever state manifests, records and platform are."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.model import Action, Deletion
+from reconciler.core.steps import Plan
+from tests.planning.worlds import World, converged, worlds
+
+Promise = Callable[[World, Plan], Iterable[object]]  # what breaks it
+
+
+def nothing_is_sent_for_what_is_refused(world: World, plan: Plan) -> Iterable[object]:
+    refused = {change.address for change in plan.changes if change.action is Action.REFUSED}
+    yield from (each for each in plan.steps if each.address in refused)
+    yield from (each for each in plan.bindings if each.address in refused)
+    yield from (each for each in plan.expectations if each.address in refused)
+
+
+def a_recorded_object_that_is_missing_is_not_made_again(world: World, plan: Plan) -> Iterable[object]:
+    """A Secret is: it is set again, and holds nothing that could be lost."""
+    makes = [change.address for change in plan.changes if change.action in (Action.CREATE, Action.RESTORE)]
+    makes += [step.address for step in plan.steps if str(step.call.path).endswith(("/volumes", "/postgres"))]
+    return [each for each in makes if each in world.request.records and each.kind != "Secret"]
+
+
+def only_the_recorded_object_of_what_left_is_deleted(world: World, plan: Plan) -> Iterable[object]:
+    request = world.request
+    kept = {each.address for each in request.resources} | request.elsewhere.not_given
+    for step in plan.steps:
+        if step.call.method == "DELETE" or step.effect.removes:
+            record = request.records.get(step.address)
+            if (
+                record is None
+                or step.address in kept
+                or str(step.call.path).split("/")[-1] != record.id
+                or record.lifecycle.deletion is not Deletion.DELETE
+                or record.inferred
+            ):
+                yield step
+
+
+def nothing_is_sent_about_what_could_not_be_read(world: World, plan: Plan) -> Iterable[object]:
+    apps = {app for app in world.volumes if f"/v1/apps/{app}/volumes" in world.unreadable}
+    return [step for step in plan.steps if step.address.kind == "Volume" and step.address.app in apps]
+
+
+def no_object_gets_two_owners(world: World, plan: Plan) -> Iterable[object]:
+    owners = {record.id: address for address, record in world.request.records.items()}
+    bound = [each for each in plan.bindings if each.id and each.address.kind == "Volume"]
+    times = Counter(each.id for each in bound)
+    return [
+        each for each in bound if times[each.id] > 1 or owners.get(str(each.id), each.address) != each.address
+    ]
+
+
+def only_what_is_in_focus_changes(world: World, plan: Plan) -> Iterable[object]:
+    focus = world.request.focus
+    if focus is not None:
+        yield from (each for each in plan.changes if each.address not in focus)
+        yield from (each for each in plan.steps if each.address not in focus)
+
+
+def an_open_question_stops_its_resource_and_the_plan(world: World, plan: Plan) -> Iterable[object]:
+    focus, wanted = world.request.focus, {each.address for each in world.request.resources}
+    asked = {each for each in world.request.undecided if focus is None or each in focus}
+    if asked and not has_errors(plan.diagnostics):
+        yield "a plan without errors"
+    refused = {change.address for change in plan.changes if change.action is Action.REFUSED}
+    yield from (asked & wanted) - refused
+
+
+PROMISES: tuple[Promise, ...] = (
+    nothing_is_sent_for_what_is_refused,
+    a_recorded_object_that_is_missing_is_not_made_again,
+    only_the_recorded_object_of_what_left_is_deleted,
+    nothing_is_sent_about_what_could_not_be_read,
+    no_object_gets_two_owners,
+    only_what_is_in_focus_changes,
+    an_open_question_stops_its_resource_and_the_plan,
+)
+
+
+@settings(max_examples=300)
+@given(worlds(), st.integers(0, 99))
+def test_what_every_plan_promises(world: World, order: int) -> None:
+    plan = world.plan()
+    broken = {promise.__name__: list(promise(world, plan)) for promise in PROMISES}
+    assert not {name: found for name, found in broken.items() if found}
+    assert world.plan(order) == plan, "the order of answers changes the plan"
+
+
+@given(converged())
+def test_where_all_is_as_declared_nothing_is_to_do(world: World) -> None:
+    plan = world.plan()
+    assert (plan.changes, plan.steps, plan.bindings, plan.diagnostics) == ((), (), (), ())
+    assert plan.unchanged == len(world.request.resources)
