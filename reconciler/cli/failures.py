@@ -49,7 +49,7 @@ def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
 
 def report_interrupted(interrupted: Interrupted, message: str) -> int:
     """Say that a signal ended a verb; returns its exit code."""
-    emit(Failure(message=message, code="interrupted"))
+    emit(Failure(message=message, interrupted=True))
     click.echo(message, err=True)
     return interrupted.code
 

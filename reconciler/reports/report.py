@@ -103,13 +103,16 @@ class Failure(Report):
     message: str
     help: str = ""
     advice: tuple[Command, ...] = ()
-    code: str = "failed"
+    interrupted: bool = False
 
     @property
     def problems(self) -> tuple[Diagnostic, ...]:
         """The diagnostics, or the failure as one."""
-        itself = error(self.code, self.message, help=self.help, advice=self.advice)
-        return self.diagnostics or (itself,)
+        if self.diagnostics:
+            return self.diagnostics
+        if self.interrupted:
+            return (error("interrupted", self.message),)
+        return (error("failed", self.message, help=self.help, advice=self.advice),)
 
     def advised(self, run: RunOptions) -> Self:
         return replace(

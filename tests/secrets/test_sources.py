@@ -119,7 +119,7 @@ def test_a_pipe_that_nobody_writes_to_is_refused_at_once(root: Path, source: Lit
 
 
 def test_a_device_is_refused_and_a_long_file_read_only_a_little(tmp_path: Path) -> None:
-    with pytest.raises(SecretUnavailable, match="no regular file"):
+    with pytest.raises(SecretUnavailable, match="not a regular file"):
         read_bytes(Path("/dev/zero"), "it", 10)
     long = tmp_path / "long"
     long.write_bytes(bytes(100))

@@ -94,7 +94,7 @@ async def test_commits_that_vanish_with_the_wal_are_missed(
     wal.write_bytes(content)
     elsewhere.with_name("state.db-shm").unlink()
     reader = SqliteStore(elsewhere, clock)
-    with pytest.raises(StoreError, match=r"newest changes \(1\) are gone"):
+    with pytest.raises(StoreError, match=r"last 1 committed change is missing"):
         await reader.load()
     await reader.close()
 
@@ -108,7 +108,7 @@ async def test_an_older_copy_put_in_its_place_is_not_taken_for_the_state(
     await other.release(await other.lease(["shop"], "ben"))
     await other.close()
     path.write_bytes(old)
-    with pytest.raises(StoreError, match="newest changes"):
+    with pytest.raises(StoreError, match="committed changes are missing"):
         await another().load()
 
 

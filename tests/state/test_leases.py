@@ -121,7 +121,7 @@ async def test_a_living_holder_is_named_and_keeps_its_scope(
 ) -> None:
     held = await store.lease(["shop"], "anna")
     clock.elapsed_s += 90
-    with pytest.raises(Locked, match="anna since 90 s"):
+    with pytest.raises(Locked, match="has been locked by anna for 90 s"):
         await another().unlock("shop", force=False)
     await store.commit(held, [entry(Event.DONE)])
 

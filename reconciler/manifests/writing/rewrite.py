@@ -36,6 +36,12 @@ class Edit:
     def name(self) -> str:
         return ".".join(map(str, self.path[1:]))
 
+    @property
+    def private(self) -> bool:
+        """Whether the line of the value may hold a secret."""
+        span = self.resource.span(*self.path)
+        return span is None or span.private
+
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
@@ -94,7 +100,11 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
     # Types too: `True == 1`. Whatever a value's text does to its neighbours, it is found here.
     if not again.complete or repr([each.value for each in again.documents]) != repr(wanted):
         return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
-    spans = [unpack_span(file, again.documents[number].spans[path]) for number, path in places]
+    # The value stands elsewhere now, among the same lines: what could be shown of it still can.
+    spans = [
+        unpack_span(file, again.documents[number].spans[path])._replace(private=edit.private)
+        for (number, path), edit in zip(places, edits, strict=True)
+    ]
     return Rewritten(new, spans, before, {})
 
 

@@ -167,7 +167,8 @@ def verify_seen(checks: Checks, newest: Seen | None) -> None:
         return
     if checks.version < newest.version:
         lost = newest.version - checks.version
-        raise Damaged(f"the last {lost} committed changes are missing from the file")
+        changes = "change is" if lost == 1 else "changes are"
+        raise Damaged(f"the last {lost} committed {changes} missing from the file")
     if checks.digest != newest.digest:
         raise Damaged("its newest change is not the one that was stored")
 
