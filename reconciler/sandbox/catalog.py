@@ -1,61 +1,36 @@
-"""What the platform is made of. A new group of endpoints is its own file and one entry in `PARTS`."""
+"""What the platform is made of: parts, which are the modules here with `ROUTES` and `TRANSITIONS`.
 
+A part may have `list_paths(world)` as well: the path of every list of its objects that there is now.
+"""
+
+import importlib
 from collections.abc import Iterator
-from urllib.parse import quote
+from pathlib import Path
+from types import ModuleType
 
-from reconciler.sandbox import (
-    billing,
-    cluster,
-    day,
-    delivery,
-    machine,
-    machine_power,
-    oauth,
-    provider,
-    secret,
-    snapshot,
-    volume,
-    webhook,
-)
+from reconciler.sandbox import webhook
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Organization, Thing, Transitions, World
 
-PARTS = (
-    cluster,
-    volume,
-    snapshot,
-    day,
-    secret,
-    machine,
-    machine_power,
-    provider,
-    oauth,
-    webhook,
-    delivery,
-    billing,
-)
+# Of a part, looked for in its text: other modules import this one, or need what serves HTTP.
+_SIGN = "\nTRANSITIONS: Transitions = "
 
+
+def _parts() -> Iterator[ModuleType]:
+    """In order of name."""
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        module = f"{__package__}.{file.stem}"
+        if module != __name__ and _SIGN in file.read_text(encoding="utf-8"):
+            yield importlib.import_module(module)
+
+
+PARTS = tuple(_parts())
 ROUTES: tuple[Route, ...] = tuple(route for part in PARTS for route in part.ROUTES)
 TRANSITIONS: Transitions = {key: each for part in PARTS for key, each in part.TRANSITIONS.items()}
 KINDS: dict[str, type[Thing]] = {
     cls.kind: cls
-    for cls in (
-        Organization,
-        App,
-        cluster.Cluster,
-        volume.Volume,
-        volume.Day,
-        volume.Snapshot,
-        secret.Secret,
-        machine.Machine,
-        provider.Provider,
-        provider.User,
-        provider.Resource,
-        oauth.Credential,
-        webhook.Taken,
-        delivery.Delivery,
-        billing.BillingDay,
-    )
+    for cls in (Organization, App, *(each for part in PARTS for each in vars(part).values()))
+    if isinstance(cls, type) and issubclass(cls, Thing) and cls is not Thing
 }
 
 # Outside of `/v1`: callers prove who they are in other ways than by the platform's token.
@@ -64,9 +39,6 @@ OPEN = ("/oauth/", webhook.PREFIX)
 
 def list_paths(world: World) -> Iterator[str]:
     """The path of every list that there is now, extended ones too."""
-    yield "/v1/postgres"
-    for app in world.all(App):
-        for group in ("volumes", "secrets", "machines"):
-            yield f"/v1/apps/{quote(app.id, safe='')}/{group}"
-    for each in world.all(volume.Volume):
-        yield f"/v1/apps/{quote(each.app, safe='')}/volumes/{each.id}/snapshots"
+    for part in PARTS:
+        if hasattr(part, "list_paths"):
+            yield from part.list_paths(world)

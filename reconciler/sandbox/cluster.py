@@ -4,7 +4,7 @@ Source: platform API, 2.1, 3.1, 4.1 and 7.1; platform notes, "Postgres".
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -294,6 +294,11 @@ def _storage(world: World, cluster: Cluster) -> tuple[int | None, int | None]:
 
 
 _LABEL = str.maketrans({"-": "", ":": "", "T": "-", "Z": ""})
+
+
+def list_paths(world: World) -> Iterator[str]:
+    yield "/v1/postgres"
+
 
 TRANSITIONS: Transitions = {
     ("cluster", "creating"): Transition(30, _initialize),

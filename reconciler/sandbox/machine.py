@@ -3,17 +3,18 @@
 Source: platform API, 2.6; platform notes, "Machines".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.volume import Volume
-from reconciler.sandbox.world import Thing, Transitions, World
+from reconciler.sandbox.world import App, Thing, Transitions, World
 from reconciler.services.machines.wire import machine as wires
 
 YEAR_ONE_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # stands for "not known"
@@ -229,6 +230,11 @@ def _note_mounts(world: World, machine: Machine) -> None:
     """A volume mounted since the last boot is used from its mounting on."""
     for volume in mounted(world, machine):
         machine.used_gb.setdefault(volume.id, volume.size_gb)
+
+
+def list_paths(world: World) -> Iterator[str]:
+    for app in world.all(App):
+        yield f"/v1/apps/{quote(app.id, safe='')}/machines"
 
 
 TRANSITIONS: Transitions = {}

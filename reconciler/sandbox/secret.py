@@ -4,8 +4,10 @@ Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.app import listed_app, required_app
@@ -85,6 +87,11 @@ def _listed(secret: Secret) -> dict[str, Any]:
         "created_at": rfc3339(secret.created_at),
         "updated_at": rfc3339(secret.updated_at),
     }
+
+
+def list_paths(world: World) -> Iterator[str]:
+    for app in world.all(App):
+        yield f"/v1/apps/{quote(app.id, safe='')}/secrets"
 
 
 TRANSITIONS: Transitions = {}

@@ -4,7 +4,9 @@ Source: platform API, 2.3, 2.4 and 4.2; platform notes, "Snapshots".
 """
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
@@ -130,6 +132,11 @@ def _finish(world: World, snapshot: Snapshot, at: float) -> None:
 
 def _expire(world: World, snapshot: Snapshot, at: float) -> None:
     world.remove(snapshot)
+
+
+def list_paths(world: World) -> Iterator[str]:
+    for each in world.all(Volume):
+        yield f"/v1/apps/{quote(each.app, safe='')}/volumes/{each.id}/snapshots"
 
 
 TRANSITIONS: Transitions = {

@@ -5,10 +5,11 @@ Source: platform API, 2.2, 3.2 and 4.2; platform notes, "Volumes".
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.app import listed_app, required_app
@@ -358,6 +359,11 @@ def _finish_creating(world: World, volume: Volume, at: float) -> None:
 
 def _vanish(world: World, volume: Volume, at: float) -> None:
     world.remove(volume)
+
+
+def list_paths(world: World) -> Iterator[str]:
+    for app in world.all(App):
+        yield f"/v1/apps/{quote(app.id, safe='')}/volumes"
 
 
 TRANSITIONS: Transitions = {

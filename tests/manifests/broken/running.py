@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from reconciler.cli import main
 from tests.manifests.broken.making import MADE, SETTINGS, VOLUME, nobody, vanishing
+from tests.manifests.every_kind import with_kinds, without_kinds
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden.txt"
@@ -85,13 +86,13 @@ def report(case: str) -> str:
 def write_golden() -> None:
     with GOLDEN.open("w", encoding="utf-8", newline="\n") as file:
         for case in CASES:
-            file.write(f"{_HEADING}{case}\n{report(case)}\n")
+            file.write(f"{_HEADING}{case}\n{without_kinds(report(case))}\n")
 
 
 def read_golden() -> dict[str, str]:
     """What is said of each case."""
     found: dict[str, str] = {}
-    for part in f"\n{GOLDEN.read_text(encoding='utf-8')}".split(f"\n{_HEADING}")[1:]:
+    for part in f"\n{with_kinds(GOLDEN.read_text(encoding='utf-8'))}".split(f"\n{_HEADING}")[1:]:
         case, _, text = part.partition("\n")
         found[case] = text.rstrip("\n") + "\n"
     return found
