@@ -32,7 +32,7 @@ def command(
     """Say what became of a call whose outcome is unknown, or that a restart that was owed is done."""
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.pipeline.desired import load_policies
+    from reconciler.pipeline.desired import load_service_of
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.resolve import resolve_unknown, settle_restart
     from reconciler.reports.report import Page
@@ -45,7 +45,7 @@ def command(
 
     async def work() -> str:
         chosen = Options(sandbox, state_url, lock_timeout, read_only=True)
-        policies = load_policies(found, texts_here(), reporter) if address.kind == "Extension" else ()
+        policies = load_service_of(address, found, texts_here(), reporter)
         async with open_project(found, chosen, reporter, policies=policies) as project:
             if restarted:
                 return await settle_restart(project, address)

@@ -25,7 +25,7 @@ def command(address: Address, env: str, state_url: str | None, sandbox: bool) ->
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.core.errors import ManifestError
-    from reconciler.pipeline.desired import load_desired, load_policies
+    from reconciler.pipeline.desired import load_desired, load_service_of
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.project import Desired
     from reconciler.pipeline.show import look_at
@@ -41,7 +41,7 @@ def command(address: Address, env: str, state_url: str | None, sandbox: bool) ->
 
     async def work() -> "Shown":
         chosen = Options(sandbox, state_url, read_only=True)
-        policies = load_policies(found, texts_here(), reporter) if address.kind == "Extension" else ()
+        policies = load_service_of(address, found, texts_here(), reporter)
         async with open_project(found, chosen, reporter, policies=policies) as project:
             return await look_at(project, address, manifests)
 

@@ -11,6 +11,8 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.reporter import Reporter
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import OnService
 from reconciler.manifests.files import STDIN, read_files
 from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.validation.loader import Effective
@@ -63,6 +65,15 @@ def load_desired(
 def load_policies(found: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Sequence[Resource]:
     """What the configured manifests hold that owns no objects, such as providers, for verbs without PATHs."""
     return load_desired((), found, texts, reporter).policies
+
+
+def load_service_of(
+    address: Address, found: ProjectSettings, texts: SourceTexts, reporter: Reporter
+) -> Sequence[Resource]:
+    """The policies that calls about `address` may need: none unless another service holds its object."""
+    kind = find_kinds().get(address.kind)
+    elsewhere = kind is not None and kind.role(OnService) is not None
+    return load_policies(found, texts, reporter) if elsewhere else ()
 
 
 @dataclass(frozen=True, slots=True)
