@@ -144,12 +144,12 @@ def _accept(
     done = accept(drift, desired, found.root, addresses, shared)
     refusals: list[Diagnostic] = list(dict.fromkeys(each.why for each in done.refused))
     replaced = {(each.span.file, each.span.line, each.span.column) for each in done.accepted}
-    told = [  # without what was said of values that are not there any more
+    remaining = [  # without what was said of values that are not there any more
         each
         for each in drift.plan.diagnostics
         if each.span is None or (each.span.file, each.span.line, each.span.column) not in replaced
     ]
-    plan = replace(drift.plan, diagnostics=(*told, *refusals, *done.remarks))
+    plan = replace(drift.plan, diagnostics=(*remaining, *refusals, *done.remarks))
     _report(plan, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)
@@ -176,10 +176,10 @@ def _only_new(drift: "Drift", found: ProjectSettings) -> int:
     if baseline is None:
         more = {"baseline": {"file": str(file), "saved_at": None, "known": 0}}
         save = advice.command("drift", "--save-baseline").with_options(options.of_this_run())
-        told = f"No baseline yet: all of it is new. To make one: {save}\n"
-        return _report(drift.plan, told, more)
+        more_text = f"No baseline yet: all of it is new. To make one: {save}\n"
+        return _report(drift.plan, more_text, more)
     plan, known = only_new(drift, baseline)
     saved_at = baseline.saved_at
     more = {"baseline": {"file": str(file), "saved_at": saved_at.isoformat(), "known": known}}
-    told = f"Left out: {known} known since {saved_at:%Y-%m-%d %H:%M} UTC.\n" if known else ""
-    return _report(plan, told, more, only_new=True)
+    more_text = f"Left out: {known} known since {saved_at:%Y-%m-%d %H:%M} UTC.\n" if known else ""
+    return _report(plan, more_text, more, only_new=True)

@@ -256,7 +256,7 @@ def _report(
     emit(
         Page(
             document=import_document(files, skipped, problems, dry_run=dry_run),
-            text=render_import(files, skipped, told=unmanaged.told, dry_run=dry_run),
+            text=render_import(files, skipped, reported=unmanaged.reported, dry_run=dry_run),
             diagnostics=tuple(unmanaged.diagnostics),
         )
     )

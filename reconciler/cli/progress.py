@@ -51,7 +51,7 @@ class PlainReporter(Reporter):
     """One line an event, for logs of CI and cron."""
 
     def __init__(self) -> None:
-        self._told: dict[str, float] = {}
+        self._last_waited: dict[str, float] = {}
 
     def note(self, message: str) -> None:
         self._line(message)
@@ -60,13 +60,13 @@ class PlainReporter(Reporter):
         self._line(f"{step.id}: {step.call.method} {step.call.path}")
 
     def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
-        if waited_s - self._told.get(step.id, 0.0) >= _WAITING_EVERY_S:
-            self._told[step.id] = waited_s
+        if waited_s - self._last_waited.get(step.id, 0.0) >= _WAITING_EVERY_S:
+            self._last_waited[step.id] = waited_s
             self._line(f"{step.id}: still {seen} after {waited_s:.0f} s")
 
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
-        told = f" ({detail})" if _says_more(detail, step) else ""
-        self._line(f"{step.id}: {outcome} after {elapsed_s:.1f} s{told}")
+        said = f" ({detail})" if _says_more(detail, step) else ""
+        self._line(f"{step.id}: {outcome} after {elapsed_s:.1f} s{said}")
 
     def settling(self, address: Address, wait_s: float) -> None:
         self._line(f"{address}: the outcome of a call is unknown; looking for evidence for {wait_s:.0f} s")
@@ -107,8 +107,8 @@ class LiveReporter(Reporter):
 
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
         self._running.pop(step.id, None)
-        told = f"  {detail}" if _says_more(detail, step) else ""
-        text = f"{self._marks[outcome]} {step.id} {elapsed_s:.1f} s{told}"
+        said = f"  {detail}" if _says_more(detail, step) else ""
+        text = f"{self._marks[outcome]} {step.id} {elapsed_s:.1f} s{said}"
         self._console.print(visible(text), style=_COLOURS[outcome])
         self._show_running()
 

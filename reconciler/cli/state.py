@@ -113,7 +113,7 @@ def mv(source: Address, target: Address, env: str, state_url: str | None, lock_t
     from reconciler.pipeline.resolve import move
 
     moved: list[StateRecord] = _with_store(
-        env, state_url, lambda store: move(store, source, target, *_whoever(), lock_timeout)
+        env, state_url, lambda store: move(store, source, target, *_actor(), lock_timeout)
     )
     emit(moved_page(source, moved))
     return DONE
@@ -136,16 +136,14 @@ def forget(
     if (address is None) == (unclaimed is None):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
     if unclaimed is not None:
-        if not _with_store(env, state_url, lambda store: claim(store, unclaimed, *_whoever(), lock_timeout)):
+        if not _with_store(env, state_url, lambda store: claim(store, unclaimed, *_actor(), lock_timeout)):
             raise _nothing(f"no unclaimed object `{unclaimed}` is known")
         click.echo(f"dismissed: {unclaimed}")
         return DONE
     assert address is not None
     records = _load(env, state_url).records
     record = records.get(address)
-    if not _with_store(
-        env, state_url, lambda store: forget_record(store, address, *_whoever(), lock_timeout)
-    ):
+    if not _with_store(env, state_url, lambda store: forget_record(store, address, *_actor(), lock_timeout)):
         raise not_recorded(address, records)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
     for owed in owed_work({address: record}) if record is not None else ():
@@ -162,10 +160,10 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None) -> int:
     """Free a scope (an app, or org/SLUG) whose holder hangs. A holder that died frees its scopes itself."""
     from reconciler.pipeline.open import holder
 
-    told = _with_store(
+    freed = _with_store(
         env, state_url, lambda store: maintenance_of(store).unlock(scope, force=force, by=holder())
     )
-    click.echo(f"{scope}: {told}")
+    click.echo(f"{scope}: {freed}")
     return DONE
 
 
@@ -213,7 +211,7 @@ def _load(env: str, state_url: str | None) -> State:
     return found
 
 
-def _whoever() -> "tuple[Clock, str, str]":
+def _actor() -> "tuple[Clock, str, str]":
     """The clock, the name of this process, and the id of what it does, for the journal."""
     import uuid
 

@@ -300,8 +300,10 @@ class Executor:
         try:
             await self._tell(step, attempt, intent, outcome)
         except Unrecorded as failure:
-            told = f" ({outcome.id})" if outcome.id else ""
-            message = f"the outcome of the call is {outcome.kind}{told}, but the state cannot be written: "
+            id_shown = f" ({outcome.id})" if outcome.id else ""
+            message = (
+                f"the outcome of the call is {outcome.kind}{id_shown}, but the state cannot be written: "
+            )
             raise Unrecorded(message + failure.message, kept=failure.kept) from failure
 
     async def _tell(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:

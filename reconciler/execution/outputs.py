@@ -74,9 +74,9 @@ def fill_record(
         if isinstance(value, SecretRef):
             filled[name] = fingerprint(value)
         elif isinstance(value, OutputRef):
-            told = outputs.get(value)
-            if told is not None or not value.or_kept:
-                filled[name] = told
+            value_now = outputs.get(value)
+            if value_now is not None or not value.or_kept:
+                filled[name] = value_now
         elif isinstance(value, Template):
             filled[name] = fill_text(value, outputs)
         else:

@@ -126,13 +126,13 @@ class Known:
             return Skipped(live, "known", f"it is recorded as `{owner}`")
         if owner is not None:
             plan = command("plan")
-            told = f"it is recorded as `{owner}`, which has no manifest here: `{plan}` tells if one "
-            told += "was renamed; if none was, write that one again"
-            return Skipped(live, "recorded", told, (plan,))
+            why = f"it is recorded as `{owner}`, which has no manifest here: `{plan}` tells if one "
+            why += "was renamed; if none was, write that one again"
+            return Skipped(live, "recorded", why, (plan,))
         for resource in self._unbound.get((kind.name, app), ()):
             if any(possible(match, [live.item]) for match in self._matches(kind, resource)):
-                told = f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"
-                return Skipped(live, "meant", told)
+                why = f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"
+                return Skipped(live, "meant", why)
         return None
 
     def _matches(self, kind: Kind, resource: Resource) -> Iterator[Mapping[str, Any]]:

@@ -38,13 +38,13 @@ _SKELETON = re.compile(rb"^# ([A-Z][A-Za-z]*/\S+) is set on the platform; ", re.
 class Unmanaged:
     """What the platform has and nobody declares or tracks, as manifests; and what else was found.
 
-    `told`: keys of the skipped objects that a diagnostic tells of.
+    `reported`: keys of the skipped objects that a diagnostic tells of.
     """
 
     entries: Sequence[Entry]
     skipped: Sequence[Skipped]
     diagnostics: Sequence[Diagnostic]
-    told: frozenset[tuple[str, str, str]]
+    reported: frozenset[tuple[str, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ async def find_unmanaged(
     doubtful, open_calls = _doubtful(found.live, state)
     entries, skipped = sort_out((live for live in found.live if live.key not in doubtful), known)
     problems = [*found.problems, *open_calls]
-    told = set()
+    reported = set()
     for each in skipped:
         if each.why == "gone" and each.live.key in found.by_id:
-            told.add(each.live.key)
+            reported.add(each.live.key)
             problems.append(error("not-importable", f"{each.live} cannot be imported: {each.reason}"))
         elif each.why == "refused":
-            told.add(each.live.key)
+            reported.add(each.live.key)
             problems.append(warning("not-importable", f"{each.live} is not imported: {each.reason}"))
-    return Unmanaged(entries, skipped, (*problems, *_objectives(known, entries)), frozenset(told))
+    return Unmanaged(entries, skipped, (*problems, *_objectives(known, entries)), frozenset(reported))
 
 
 def _skeletons(root: Path, loaded: Loaded) -> frozenset[str]:
@@ -211,17 +211,23 @@ def _validate(planned: Sequence[Planned], check: Callable[[str], Loaded], root: 
 def _elsewhere(problem: Diagnostic, shown: Mapping[str, str]) -> Diagnostic:
     """`problem`, which may stand in a temporary file, reported for the file that its text was meant for."""
 
-    def told(text: str) -> str:
+    def named(text: str) -> str:
         for temporary, meant in shown.items():
             text = text.replace(temporary, meant)
         return text
 
-    notes = tuple(map(told, problem.notes))
+    notes = tuple(map(named, problem.notes))
     span = problem.span
     if span is not None and span.file in shown:  # a place that nobody can look at
         notes = (*filter(None, [problem.label]), f"in what would go to {shown[span.file]}", *notes)
         span = None
-    return replace(problem, message=told(problem.message), span=span, notes=notes, help=told(problem.help))
+    return replace(
+        problem,
+        message=named(problem.message),
+        span=span,
+        notes=notes,
+        help=named(problem.help),
+    )
 
 
 async def put_all(planned: Sequence[Planned]) -> None:

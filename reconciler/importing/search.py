@@ -94,7 +94,7 @@ class _Search:
     apps_of_ids: list[str] = field(init=False)
     _answers: dict[Read, Sequence[Any]] = field(default_factory=dict)
     _unread: dict[Read, str] = field(default_factory=dict)
-    _told: set[Read] = field(default_factory=set)
+    _reported: set[Read] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.kinds = _importable()
@@ -178,7 +178,7 @@ class _Search:
     def app(self, app: str) -> Iterator[Live]:
         lists = list(self._lists(app, self._of_whole_apps()))
         if lists and all(read in self._unread for _, read in lists):
-            self._told |= {read for _, read in lists}
+            self._reported |= {read for _, read in lists}
             problem = self._unread[lists[-1][1]]
             self.problems.append(error("unreadable", f"cannot read app `{app}`: {problem}"))
         for kind, read in lists:
@@ -244,8 +244,8 @@ class _Search:
         return []
 
     def _objects(self, kind: Importable, place: str, read: Read, shown: str) -> Iterator[Live]:
-        if read in self._unread and read not in self._told:
-            self._told.add(read)
+        if read in self._unread and read not in self._reported:
+            self._reported.add(read)
             self.problems.append(error("unreadable", f"cannot read {shown}: {self._unread[read]}"))
         for item in self._answers.get(read, ()):
             yield Live(kind, place, item)

@@ -111,8 +111,8 @@ class MachineKind(KeepsPower, Importable, Kind):
         if unfit:
             return Declared(place, live.name, refused="no Machine manifest can have its id")
         power = live.power if live.power in ("started", "suspended") else "started"
-        told = f"it is {live.state} now; its power is left alone until somebody writes it:"
-        comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (told, f"power: {power}")}
+        why = f"it is {live.state} now; its power is left alone until somebody writes it:"
+        comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (why, f"power: {power}")}
         return Declared(place, live.name or live.id, spec, comments, apart=live.id)
 
     # --- deciding ---
@@ -162,9 +162,9 @@ class MachineKind(KeepsPower, Importable, Kind):
             return Moves(
                 Action.NOOP, (wait_only(subject, _until_suspended(subject)),), reason="still suspending"
             )
-        told = f"our last call left it {_recorded(subject)}; what it is now, only machine.get tells"
+        why = f"our last call left it {_recorded(subject)}; what it is now, only machine.get tells"
         remark = Diagnostic(
-            "power-unknown", Severity.INFO, f"`{subject.address}`: {told}", subject.span("spec", "power")
+            "power-unknown", Severity.INFO, f"`{subject.address}`: {why}", subject.span("spec", "power")
         )
         return Moves(Action.NOOP, diagnostics=(remark,))
 
@@ -219,8 +219,8 @@ def _suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     broken = list(_broken_rules(subject.live))
     if broken:
         rules, recipes = zip(*broken, strict=True)
-        told = f"cannot be suspended: {', '.join(rules)}"
-        return _refused(subject, fields, told, f"{', '.join(recipes)}; or write `power: started`")
+        why = f"cannot be suspended: {', '.join(rules)}"
+        return _refused(subject, fields, why, f"{', '.join(recipes)}; or write `power: started`")
     steps = [_suspend_step(subject)]
     if state not in RUNNING:
         steps.insert(0, wait_only(subject, _until_started(subject)))
@@ -228,8 +228,8 @@ def _suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
 
-def _refused(subject: Subject, fields: Sequence[FieldChange], told: str, recipe: str = "") -> Moves:
-    message = f"machine `{subject.address.name}` ({subject.live.id}) {told}"
+def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: str = "") -> Moves:
+    message = f"machine `{subject.address.name}` ({subject.live.id}) {why}"
     problem: Diagnostic = error(
         "machine-power",
         message,

@@ -53,8 +53,8 @@ def restart_remarks(subject: Subject, *, grows: bool) -> tuple[Diagnostic, ...]:
     """
     machine = subject.live.attached_machine_id
     if settled_by_a_stop(subject):
-        told = f"machine {machine} is {_state(subject)}: its next start uses the added space"
-        return (_remark("restart-settled", subject, f"{told}, and no restart is owed any more"),)
+        settled = f"machine {machine} is {_state(subject)}: its next start uses the added space"
+        return (_remark("restart-settled", subject, f"{settled}, and no restart is owed any more"),)
     hindrance = _hindrance(subject)
     grows = grows and _state(subject) not in STOPPED  # its next start is a cold one anyway
     if machine and hindrance and (_owes(subject) or grows) and subject.lifecycle.restart == "auto":

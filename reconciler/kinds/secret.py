@@ -146,8 +146,8 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         if not re.fullmatch(NAME, live.name):
             return Declared(place, live.name, refused="no Secret manifest can have its name")
-        told = "its value cannot be read. To manage it, say where the value comes from and uncomment:"
-        return Declared(place, live.name, {"value_from": {"env": live.name}}, {(): (told,)}, skeleton=True)
+        comment = "its value cannot be read. To manage it, say where the value comes from and uncomment:"
+        return Declared(place, live.name, {"value_from": {"env": live.name}}, {(): (comment,)}, skeleton=True)
 
     # --- deciding ---
 

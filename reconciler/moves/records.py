@@ -57,8 +57,10 @@ def follow_moves(
     spent = _spent(by_source, targets, ends, records)
     after = carried_out(kinds, moves, records) if moves else records
     names = _names(moves, resources, after)
-    told = [_told(move, by_source, _found_by_name(move, wanted.get(move.target), names)) for move in moves]
-    return Followed(after, tuple(moves), (*told, *spent), refused)
+    notices = [
+        _notice(move, by_source, _found_by_name(move, wanted.get(move.target), names)) for move in moves
+    ]
+    return Followed(after, tuple(moves), (*notices, *spent), refused)
 
 
 def carried_out(
@@ -182,7 +184,7 @@ def _found_by_name(
     )
 
 
-def _told(move: Move, entries: Mapping[Address, Resource], help: str) -> Diagnostic:
+def _notice(move: Move, entries: Mapping[Address, Resource], help: str) -> Diagnostic:
     entry = entries.get(move.source) or entries[move.source._replace(ordinal=0)]
     return Diagnostic(
         "move-pending",

@@ -47,12 +47,12 @@ def _paths_in(data: bytes) -> Settings | None:
     value: Any = composed.documents[0].value if composed.documents else {}
     if not composed.complete or not isinstance(value, dict):
         return None
-    told = {name: value[name] for name in ("manifests", "overlays") if name in value}
+    paths = {name: value[name] for name in ("manifests", "overlays") if name in value}
     sections = value.get("environments")
     names = [name for name in sections if isinstance(name, str)] if isinstance(sections, dict) else []
-    told["environments"] = {name: {} for name in names if ENVIRONMENT.fullmatch(name)}
+    paths["environments"] = {name: {} for name in names if ENVIRONMENT.fullmatch(name)}
     try:
-        return Settings.model_validate(told)
+        return Settings.model_validate(paths)
     except ValidationError:
         return None
 

@@ -19,8 +19,8 @@ def in_force(resource: Resource, now: datetime) -> tuple[Resource, list[Diagnost
     if not over:
         return resource, []
     kept = tuple(each for each in resource.ignores if each not in over)
-    told = () if resource.address.ordinal else over  # once for all objects of one manifest
-    return replace(resource, ignores=kept), [_expired(resource, each) for each in told]
+    expired = () if resource.address.ordinal else over  # once for all objects of one manifest
+    return replace(resource, ignores=kept), [_expired(resource, each) for each in expired]
 
 
 def split_ignored(

@@ -26,10 +26,10 @@ def _text_lines(graph: Graph) -> Iterator[str]:
             after = f"  <- {', '.join(node.after)}" if node.after else ""
             yield f"   {label(node)}{detail}{after}"
         yield ""
-    yield f"{told(graph)}."
+    yield f"{summary(graph)}."
 
 
-def told(graph: Graph) -> str:
+def summary(graph: Graph) -> str:
     """How much there is."""
     counts = ((len(graph.nodes), graph.what), (graph.edges, graph.by), (len(graph.levels), "level"))
     return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)

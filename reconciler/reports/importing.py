@@ -26,18 +26,18 @@ def render_import(
     files: Sequence[File],
     skipped: Sequence[Skipped],
     *,
-    told: Collection[tuple[str, str, str]] = (),
+    reported: Collection[tuple[str, str, str]] = (),
     dry_run: bool,
 ) -> str:
     """One line a file, and one for each object that was left out for another reason than being known.
 
-    `told`: keys of objects of which a diagnostic tells already.
+    `reported`: keys of objects of which a diagnostic tells already.
     """
     lines = []
     for file in files:
         lines.append(f"{file.name} ({'new' if file.new else 'appended'}): {_counted(file.entries)}")
         lines += [f"{_INDENT}{line}".rstrip() for line in file.text.splitlines()]
-    others = (each for each in skipped if each.why != "known" and each.live.key not in told)
+    others = (each for each in skipped if each.why != "known" and each.live.key not in reported)
     lines += [f"skipped: {each.live}: {each.reason}" for each in others]
     known = sum(each.why == "known" for each in skipped)
     adopted = sum(not entry.declared.skeleton for file in files for entry in file.entries)

@@ -4,7 +4,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from reconciler.planning.graph import Graph
 from reconciler.reports import layout
-from reconciler.reports.graph import NO_APP, label, told
+from reconciler.reports.graph import NO_APP, label, summary
 
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 _STYLE = """
@@ -66,7 +66,7 @@ def _picture(graph: Graph, drawing: layout.Drawing) -> Element:
         },
     )
     _add(svg, "title", f"{graph.what.capitalize()}s and their order", id="title")
-    description = f"{told(graph)}. An arrow leads to what comes after; each lane is an app."
+    description = f"{summary(graph)}. An arrow leads to what comes after; each lane is an app."
     _add(svg, "desc", description, id="description")
     SubElement(svg, "style").text = _STYLE
     marker = SubElement(

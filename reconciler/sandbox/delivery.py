@@ -54,7 +54,7 @@ def waiting(world: World) -> Iterator[Delivery]:
 
 
 def wire(delivery: Delivery) -> dict[str, Any]:
-    told = {
+    message = {
         "id": delivery.id,
         "at": rfc3339(delivery.made_at, 3),
         "provider": delivery.provider,
@@ -66,8 +66,8 @@ def wire(delivery: Delivery) -> dict[str, Any]:
         "problem": delivery.problem,
     }
     if delivery.purpose == "event":
-        return told | {"type": delivery.type, "payload": delivery.payload}
-    return told | {"answer": delivery.answer}
+        return message | {"type": delivery.type, "payload": delivery.payload}
+    return message | {"answer": delivery.answer}
 
 
 def _forget(world: World) -> None:

@@ -233,7 +233,7 @@ def test_text_tells_once_of_what_is_left_out_and_shows_no_control_character(scen
     found = scene.found("shop")
     (live,) = (each.live for each in found.skipped if each.why == "recorded")
     skipped = [*found.skipped, Skipped(live, "gone", "it is \x1b[2J\x9b")]
-    told = render_import([], skipped, told=found.told, dry_run=False)
+    told = render_import([], skipped, reported=found.reported, dry_run=False)
     told += render(found.diagnostics, lambda file, line: None)
     assert all(line.isprintable() for line in told.splitlines())
     for name in ("vol_\\x1b", "evil"):

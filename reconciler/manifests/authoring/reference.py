@@ -92,10 +92,12 @@ def _ignoring(kind: ManifestKind) -> dict[str, Any]:
 
 def _changes(kind: ManifestKind) -> dict[tuple[str, ...], str]:
     """What changing a field of the spec means, by path."""
-    told = {field.name: _change(field) for field in kind.fields} | dict(kind.remarks)
+    meanings = {field.name: _change(field) for field in kind.fields} | dict(kind.remarks)
     fields = kind.Spec.model_fields
-    paths = {name: name.split(".") for name in told}
-    return {("spec", fields[top].alias or top, *below): told[name] for name, (top, *below) in paths.items()}
+    paths = {name: name.split(".") for name in meanings}
+    return {
+        ("spec", fields[top].alias or top, *below): meanings[name] for name, (top, *below) in paths.items()
+    }
 
 
 def _change(field: Field) -> str:

@@ -80,9 +80,11 @@ class Git:
         except OSError as failure:
             raise ReconcilerError(f"git cannot be run: {failure.strerror or failure}") from failure
         if done.returncode not in allowed:
-            told = done.stderr.decode(errors="replace")
+            stderr = done.stderr.decode(errors="replace")
             raise (
-                self.incomplete() if any(map(told.__contains__, _PARTIAL)) else _explained(told, self.folder)
+                self.incomplete()
+                if any(map(stderr.__contains__, _PARTIAL))
+                else _explained(stderr, self.folder)
             )
         return done
 
@@ -152,19 +154,19 @@ def find_repository(folder: Path, env: Mapping[str, str], *, timeout_s: float = 
     return git if bare else replace(git, prefix=git.text("rev-parse", "--show-prefix"))
 
 
-def _explained(told: str, folder: Path) -> ReconcilerError:
-    if "dubious ownership" in told:
-        at = told.partition("repository at '")[2].partition("'")[0] or str(folder)
+def _explained(stderr: str, folder: Path) -> ReconcilerError:
+    if "dubious ownership" in stderr:
+        at = stderr.partition("repository at '")[2].partition("'")[0] or str(folder)
         return ReconcilerError(
             f"git does not read the repository {at}: it belongs to another user",
             help=f"if you trust it: git config --global --add safe.directory {shlex.quote(at)}\n"
             "or let its owner run this; in a container, see whose the mounted folder is",
         )
-    if "not a git repository" in told:
+    if "not a git repository" in stderr:
         return ReconcilerError(
             f"{folder} is in no git repository",
             help="run inside a clone: --ref and --changed-since read its history",
         )
-    first: Sequence[str] = [line for line in told.splitlines() if line.startswith(("fatal:", "error:"))]
-    said = (first or told.splitlines() or ["no message"])[0]
+    first: Sequence[str] = [line for line in stderr.splitlines() if line.startswith(("fatal:", "error:"))]
+    said = (first or stderr.splitlines() or ["no message"])[0]
     return GitFailed(f"git failed: {said.partition(': ')[2] or said}")

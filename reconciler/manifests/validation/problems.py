@@ -119,10 +119,10 @@ def no_kind(place: Place, kinds: Sequence[str]) -> Diagnostic:
 
 def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
     """Warn of scalars that YAML reads as something else, except where an error already says so."""
-    told = {problem.span for problem in explained}
+    spans = {problem.span for problem in explained}
     for path, text in place.document.surprises.items():
         span = place.value(path)
-        if span in told:
+        if span in spans:
             continue
         value, secret = resolve(text)[0], place.about(path).secret
         if isinstance(value, str):

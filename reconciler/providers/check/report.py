@@ -33,10 +33,10 @@ def summary(report: Report) -> str:
     skipped = report.count("not checked")
     if skipped:
         parts.append(f"{skipped} not checked")
-    told = ", ".join(parts)
+    text = ", ".join(parts)
     if report.left:
-        told += f"\nnot deleted: {', '.join(report.left)}"
-    return told
+        text += f"\nnot deleted: {', '.join(report.left)}"
+    return text
 
 
 def document(report: Report) -> dict[str, Any]:

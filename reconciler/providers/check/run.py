@@ -109,7 +109,7 @@ async def run(
 async def _result(check: Check, bench: Bench) -> Result:
     began = bench.shared.clock.monotonic()
 
-    def told(outcome: Outcome, problem: str = "", *, evidence: bool = False) -> Result:
+    def result(outcome: Outcome, problem: str = "", *, evidence: bool = False) -> Result:
         took_s = bench.shared.clock.monotonic() - began
         if not evidence or not bench.trail:
             return Result(check.group, check.name, outcome, check.demand, check.source, took_s, problem)
@@ -129,10 +129,10 @@ async def _result(check: Check, bench: Bench) -> Result:
     try:
         await check.play(bench)
     except Unmet as unmet:
-        return told("failed", str(unmet), evidence=True)
+        return result("failed", str(unmet), evidence=True)
     except NotChecked as missing:
-        return told("not checked", str(missing))
-    return told("passed")
+        return result("not checked", str(missing))
+    return result("passed")
 
 
 async def _clean_up(shared: Shared) -> None:

@@ -223,12 +223,12 @@ class Resources:
             _check(made)
         except Exception as failure:
             if row["phase"] == _MAKING:
-                told = str(failure) if isinstance(failure, Declined) else "provisioning failed"
+                reason = str(failure) if isinstance(failure, Declined) else "provisioning failed"
                 self._store.change(
                     "UPDATE resources SET phase = ?, status = ?, problem = ? WHERE id = ?",
                     _FAILED,
                     ERROR,
-                    told,
+                    reason,
                     key,
                 )
             raise

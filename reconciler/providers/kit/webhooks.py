@@ -158,5 +158,5 @@ class Outbox:
 
 def _body(row: Row, signed_at: int) -> bytes:
     """Platform API, 2.9; the timestamp is text, as in the bodies that it shows."""
-    told = {"timestamp": str(signed_at), "action": row["action"], "resource": json.loads(row["resource"])}
-    return json.dumps(told, separators=(",", ":")).encode()
+    event = {"timestamp": str(signed_at), "action": row["action"], "resource": json.loads(row["resource"])}
+    return json.dumps(event, separators=(",", ":")).encode()

@@ -130,11 +130,9 @@ def render_results(results: Sequence[Result], owed: Sequence[Owed], look: Look =
     counts: dict[str, int] = {}
     for result in results:
         counts[result.outcome] = counts.get(result.outcome, 0) + 1
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     converged = all(result.outcome == "done" for result in results)
-    summary = (
-        f"{'Applied' if converged else 'Not converged'}: {told or 'no calls were needed; records updated'}."
-    )
+    summary = f"{'Applied' if converged else 'Not converged'}: {counted or 'no calls were needed; records updated'}."
     return _joined([*lines, look.line(0, (summary, Tone.STRONG))])
 
 
@@ -148,8 +146,8 @@ def _framed(look: Look, summary: tuple[Part, ...], groups: Group, owed: Sequence
     for app in sorted(groups):
         body += [look.line(0, (f"{app or NO_APP}:", Tone.STRONG)), *groups[app], ""]
     body += _owed_lines(look, owed)
-    told = look.line(0, *summary)
-    return _joined([told, "", *body, told] if body else [told])
+    framing = look.line(0, *summary)
+    return _joined([framing, "", *body, framing] if body else [framing])
 
 
 def _joined(lines: Iterable[str]) -> str:
@@ -173,14 +171,14 @@ def _summary(plan: Plan, before: int) -> Iterator[Part]:
     """`before`: how many of the retained ones are only counted."""
     counts = summarise(plan)
     counts[Action.RETAIN] -= before
-    told = [action for action in _WORTH_SAYING if counts[action]]
+    actions = [action for action in _WORTH_SAYING if counts[action]]
     retained = f"{before} retained as before" if before else ""
     unchanged = f"{plan.unchanged} unchanged" if plan.unchanged else ""
     rest = ", ".join(part for part in (unchanged, retained) if part)
-    if told:
+    if actions:
         yield "Plan:", Tone.STRONG
-        for action in told:
-            yield " " if action is told[0] else ", "
+        for action in actions:
+            yield " " if action is actions[0] else ", "
             yield f"{counts[action]} {_plan_verb(action)}", _TONES.get(action, Tone.PLAIN)
         yield f"; {rest}." if rest else "."
     elif has_errors(plan.diagnostics):

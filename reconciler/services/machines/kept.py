@@ -35,7 +35,7 @@ def _without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome
         reply = _harmless(outcome.reply)
         value = (sent or {}).get("value")
         if isinstance(reply, dict) and isinstance(value, str):
-            reply = {name: told for name, told in reply.items() if not _repeats(told, value)}
+            reply = {name: found for name, found in reply.items() if not _repeats(found, value)}
         return replace(outcome, reply=reply)
     if sent is None or outcome.status < 300:
         return replace(outcome, reply=None)
@@ -44,12 +44,12 @@ def _without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome
     return replace(outcome, reply=None, message=message)
 
 
-def _repeats(told: Any, value: str) -> bool:
-    """Whether `told` is the value, holds it or is a part of it. A list or mapping is not looked through."""
-    if isinstance(told, dict | list):
+def _repeats(found: Any, value: str) -> bool:
+    """Whether `found` is the value, holds it or is a part of it. A list or mapping is not looked through."""
+    if isinstance(found, dict | list):
         return True
-    part, whole = sorted((str(told), value), key=len)
-    return bool(told == value) or (len(part) >= _SHORTEST and part in whole)
+    part, whole = sorted((str(found), value), key=len)
+    return bool(found == value) or (len(part) >= _SHORTEST and part in whole)
 
 
 def _harmless(reply: Any) -> Any:
