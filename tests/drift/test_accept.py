@@ -201,7 +201,7 @@ MERGED = HEAD + "spec:\n  <<: *base\n  region: ams\n"
             {"snapshot_retention": 0},
             4,
             28,
-            "no `snapshot_retention`",
+            "not a valid `snapshot_retention`",
         ),
     ],
     ids=["policy", "gone", "range", "count", "alias", "anchor", "merge", "block-text", "out-of-range"],
@@ -237,7 +237,7 @@ def test_a_state_that_no_manifest_can_ask_for_is_refused(stage: Stage) -> None:
     )
     stage.capabilities = frozenset({"machine.get"})
     stage.moved = {"Machine/shop/worker": {"state": "stopped"}}
-    assert 'the text "stopped" is no `power`' in only_refusal(stage.accept()).message
+    assert 'the text "stopped" is not a valid `power`' in only_refusal(stage.accept()).message
 
 
 def test_a_secret_is_never_accepted_and_its_line_never_shown(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_nothing_is_accepted_while_not_all_can_be_seen(stage: Stage) -> None:
     stage.moved = {str(DATA): {"size_gb": 20}}
     found = stage.drift()
     broken = replace(found.plan, diagnostics=(error("unreadable", "cannot read x"),))
-    with pytest.raises(Refused, match="not all can be seen"):
+    with pytest.raises(Refused, match="not every object could be read"):
         accept(replace(found, plan=broken), stage.desired(), stage.root, [])
     assert file.read_text() == VOLUME
 

@@ -132,7 +132,8 @@ def render_results(results: Sequence[Result], owed: Sequence[Owed], look: Look =
         counts[result.outcome] = counts.get(result.outcome, 0) + 1
     counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     converged = all(result.outcome == "done" for result in results)
-    summary = f"{'Applied' if converged else 'Not converged'}: {counted or 'no calls were needed; records updated'}."
+    verdict = "Applied" if converged else "Not converged"
+    summary = f"{verdict}: {counted or 'no calls were needed; records updated'}."
     return _joined([*lines, look.line(0, (summary, Tone.STRONG))])
 
 
