@@ -65,7 +65,7 @@ def test_a_start_tells_in_text_and_json_that_connections_may_be_stale(
     project.write(machine(app, id, "running"))
     told = project.run("apply", "--auto-approve").out
     assert f"done: Machine/{app}/worker#start" in told
-    assert "note: connections that it held before may be closed by now" in told
+    assert "note: its earlier connections may have been closed" in told
 
 
 def test_a_suspend_that_takes_long_is_pending_and_the_next_run_goes_on_waiting(

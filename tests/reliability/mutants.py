@@ -411,7 +411,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "    if False:\n        raise Moved(",
     ),
     _mutant(
-        "a plan runs although its record is another one by now",
+        "a plan runs although its record has been replaced",
         APPLY,
         "if (record.serial if record is not None else 0) != expected.serial:",
         "if False:",
