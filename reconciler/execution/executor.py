@@ -280,6 +280,9 @@ class Executor:
                 accepts=step.effect.accepts,
                 deadline_s=self._limits.deadline_s,
             )
+        except ReconcilerError as refused:  # by our own client, before anything was sent
+            outcome = Outcome(Verdict.NO, message=refused.message)
+            raise
         finally:
             with anyio.CancelScope(shield=True):
                 self._notice_pause(step, self._clock.monotonic() - checked_at)

@@ -19,7 +19,7 @@ class Intent:
 
     `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings
     a new object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart
-    may be owed. `own_id`: the id that the call gives what it makes (see `Step.own_id`).
+    may be owed. `own_id`: the id that the call gives what it makes (see `Repeat.own_id`).
     """
 
     method: str

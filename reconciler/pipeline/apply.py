@@ -100,7 +100,10 @@ async def _plan_and_run(
     plan = await make_plan(project, desired, undecided=undecided)
     refuse_unless_runnable(plan, approved_deletes)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
-        if not approve(plan):
+        approved = approve(plan)
+        if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
+            raise TypeError(f"`approve` must answer True or False, not {type(approved).__name__}")
+        if not approved:
             return Applied(plan, declined=True, owed=plan.owed)
     else:
         tell(plan)
@@ -111,7 +114,12 @@ async def _plan_and_run(
 
 
 def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> None:
-    """All or nothing: a plan with a refused change or an unapproved delete sends no call at all."""
+    """All or nothing: a plan with a refused change or an unapproved delete sends no call at all.
+
+    Raises TypeError for `approved_deletes` that is one text: any part of it would approve.
+    """
+    if isinstance(approved_deletes, str):
+        raise TypeError("`approved_deletes` must be a collection of addresses, not one text")
     unapproved = [
         error(
             "delete-not-approved",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Refusal(StrEnum):
-    """The words that `Step.accepts` may hold."""
+    """The words that `StepEffect.accepts` may hold."""
 
     APP_MISSING = "app_missing"  # 404 of the app itself: proves nothing about its objects
     NOT_FOUND = "not_found"  # any other 404

@@ -79,6 +79,8 @@ class MemoryStore:
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         wanted = sorted(set(scopes))
         deadline = self._now_s() + timeout_s
+        key = await self.fingerprint_key()
+        # From the last look at who holds a scope until it is taken, nothing may be awaited.
         while (held := next(filter(self._held, wanted), None)) is not None:
             remaining_s = deadline - self._now_s()
             if remaining_s <= 0:
@@ -86,7 +88,7 @@ class MemoryStore:
                 raise Locked(held, holding.holder, self._now_s() - holding.since_s)
             await self._state.clock.sleep(min(_POLL_S, remaining_s))
         if not self._state.lineage:
-            self._state.key = await self.fingerprint_key()
+            self._state.key = key
             self._state.lineage = str(uuid.UUID(bytes=self._state.randomness(16), version=4))
         for scope in wanted:
             epoch = self._state.holdings[scope].epoch + 1 if scope in self._state.holdings else 1

@@ -57,7 +57,7 @@ def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
         return replace(view, open_intents={**view.open_intents, effect.opens: entry})
     if effect.closes in view.open_intents:
         return replace(view, open_intents=_without(view.open_intents, effect.closes))
-    if effect.plan:
+    if effect.plan and effect.plan not in view.plans_run:
         return replace(view, plans_run=view.plans_run | {effect.plan})
     if effect.unclaimed:
         view = replace(view, unclaimed=_without(view.unclaimed, effect.unclaimed) | {effect.unclaimed: entry})

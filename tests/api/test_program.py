@@ -215,3 +215,32 @@ def test_importing_the_package_alone_imports_nothing_of_it(tmp_path: Path) -> No
         print(sorted(set(sys.modules) - before))
         """
     assert run_alone(script, tmp_path) == "['reconciler']\n"
+
+
+def test_an_answer_that_is_not_true_or_false_approves_nothing(tmp_path: Path, sandbox: Sandbox) -> None:
+    app = sandbox.app("asked")
+    root = project(tmp_path, sandbox, volume(app=app))
+
+    async def program() -> None:
+        async with open_project(root, variables=VARIABLES) as opened:
+            with pytest.raises(TypeError, match="must answer True or False"):
+                await apply(opened, approve=lambda shown: [shown])  # type: ignore[arg-type, return-value]
+            with pytest.raises(TypeError, match="a collection of addresses"):
+                await apply(opened, approve=lambda shown: True, approved_deletes="Volume/asked/database")
+
+    asyncio.run(program())
+    assert sandbox.volumes(app) == []
+
+
+def test_a_call_that_is_not_sent_leaves_no_question(tmp_path: Path, sandbox: Sandbox) -> None:
+    app = sandbox.app("looking")
+    root = project(tmp_path, sandbox, volume(app=app))
+
+    async def program() -> None:
+        async with open_project(root, variables=VARIABLES, read_only=True) as opened:
+            applied = await apply(opened, approve=lambda shown: True)
+            assert [result.outcome for result in applied.results] == ["failed"]
+            assert not [each.code for each in (await plan(opened)).diagnostics]
+
+    asyncio.run(program())
+    assert sandbox.volumes(app) == []

@@ -280,6 +280,21 @@ class StoreContract:
         assert (locked.value.scope, locked.value.holder) == ("shop", "anna on build-1")
         assert locked.value.age_s == pytest.approx(30, abs=1)
 
+    async def test_one_of_two_first_leases_is_refused(self, backend: Backend, store: Store) -> None:
+        outcomes: list[str] = []
+
+        async def take(holder: Store, name: str) -> None:
+            try:
+                await holder.lease(["shop"], name)
+                outcomes.append("taken")
+            except Locked:
+                outcomes.append("locked")
+
+        async with anyio.create_task_group() as both:
+            both.start_soon(take, store, "anna")
+            both.start_soon(take, backend.open(), "bob")
+        assert sorted(outcomes) == ["locked", "taken"]
+
     async def test_all_scopes_are_taken_or_none(self, backend: Backend, store: Store) -> None:
         await store.lease(["shop"], "anna")
         with pytest.raises(Locked):

@@ -161,3 +161,14 @@ def test_rows_of_an_earlier_version_are_salvaged_where_it_cannot_be_migrated(pat
     assert list(found.rows) == list(range(1, len(chain) + 1))
     assert set(found.scopes.values()) == {""}
     assert set(found.records) == {DATA, POSTS}
+
+
+@pytest.mark.parametrize("version", [2])
+async def test_a_lost_key_is_replaced_beside_a_state_of_an_earlier_version(
+    store: SqliteStore, path: Path, version: int
+) -> None:
+    left_by(version, path)
+    path.with_name("state.db.key").unlink()
+    restored = await store.restore()
+    assert restored.key == "new"
+    assert (await store.load()).records

@@ -4,7 +4,7 @@ import hashlib
 import os
 import sqlite3
 import tempfile
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,9 +100,18 @@ def make_before_migration(connection: sqlite3.Connection, path: Path, at: dateti
     """
     folder(path).mkdir(mode=0o700, exist_ok=True)
     target = folder(path) / f"version-{version}-{at:{_AT}}.db"
-    if not target.exists():
-        _copy(connection, path, target)
+    with suppress(FileExistsError):  # another process made it at the same moment
+        if not target.exists():
+            _copy(connection, path, target)
     return target
+
+
+def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> None:
+    """Bring the state at `path` to the newest version, once it was copied. Raises as the copying does."""
+    version = schema.require(connection, path)
+    if version < schema.VERSION:
+        make_before_migration(connection, path, at, version)
+        schema.migrate(connection)
 
 
 def prune(path: Path) -> None:

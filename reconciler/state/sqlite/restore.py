@@ -117,6 +117,7 @@ def _damage(path: Path, copy: Path) -> str | None:
 def _restore_key(path: Path, now: datetime, by: str, randomness: Callable[[int], bytes]) -> Restored:
     """Only the key is lost: one from a backup that fits, or a new one, which sets every secret again."""
     with closing(connect(path)) as connection:
+        backups.migrate(connection, path, now)
         wanted = checks.read(connection).key
         aside = _aside(path, now)
         _move(files.key_path(path), files.key_path(aside))

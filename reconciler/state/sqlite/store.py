@@ -21,7 +21,7 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import environments
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
-from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, restore, schema
+from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, restore
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged, check_pages, connect, explained, transaction, use_wal
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, Restored, State, not_covered
@@ -310,6 +310,7 @@ class SqliteStore:
         return restore.restore(self._path, backup, self._clock.now(), by, self._randomness)
 
     def _free(self, scope: str, force: bool, by: str) -> str:
+        self._checked = None
         connection = self._readable()
         found = leases.holder_of(connection, scope) if connection is not None else None
         if connection is None or found is None:
@@ -410,10 +411,7 @@ class SqliteStore:
     def _open(self) -> None:
         connection = connect(self._path)
         try:
-            version = schema.require(connection, self._path)
-            if version < schema.VERSION:
-                backups.make_before_migration(connection, self._path, self._clock.now(), version)
-                schema.migrate(connection)
+            backups.migrate(connection, self._path, self._clock.now())
             use_wal(connection)
             self._lineage = checks.read(connection).lineage
             self._environment = environments.require(
