@@ -124,6 +124,13 @@ class _FileName(click.ParamType[ReportFile]):
         return ReportFile(self._format.convert(name, param, ctx), path)
 
 
+def refuse_report_to(path: Path) -> None:
+    """Raises UsageError when --report names the file that the verb itself writes."""
+    files: Sequence[ReportFile] = click.get_current_context().meta.get(FILES, ())
+    if any(file.path.absolute() == path.absolute() for file in files):
+        raise click.UsageError(f"--report: {path} is written by another option, too")
+
+
 def chosen_format() -> "Format":
     from reconciler.reports.formats import find_formats
 

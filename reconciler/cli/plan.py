@@ -16,7 +16,7 @@ from reconciler.cli.failures import (
     first_of,
     reports_failures,
 )
-from reconciler.cli.output import emit, reports
+from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
@@ -56,6 +56,8 @@ def command(
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.reports.report import PlanReport
 
+    if out is not None:
+        refuse_report_to(out)
     found, reporter = settings_here(env, ref=ref), make_reporter()
     desired = load_desired(paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since)
 

@@ -27,17 +27,30 @@ _READY = "listening on "
 @contextmanager
 def embedded_sandbox(db: Path) -> Iterator[str]:
     """The address of the sandbox that keeps its world in `db`: the one that runs, or one that is started."""
-    from reconciler.sandbox import running_at
-
-    running = running_at(db)
+    running = _running_at(db)
     while running is not None:
         if _accepts(running):
             yield running
             return
         time.sleep(0.05)  # it is ending: its command was killed a moment ago
-        running = running_at(db)
+        running = _running_at(db)
     with _started_sandbox(db) as url:
         yield url
+
+
+def _running_at(db: Path) -> str | None:
+    """The address of the sandbox that serves `db`. Raises ReconcilerError where nobody lets us look."""
+    from reconciler.sandbox import running_at
+
+    try:
+        for folder in (db.parent.parent, db.parent):  # an environment's own lies in the project's
+            folder.mkdir(mode=0o700, exist_ok=True)
+        return running_at(db)
+    except OSError as failure:
+        raise ReconcilerError(
+            f"the embedded sandbox cannot use {db.parent}: {failure.strerror}",
+            help="check who owns it: --sandbox keeps the emulated platform there",
+        ) from failure
 
 
 def _accepts(url: str) -> bool:

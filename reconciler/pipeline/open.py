@@ -214,10 +214,7 @@ def _version() -> str:
 @contextmanager
 def _base_url(found: ProjectSettings, options: Options) -> Iterator[str]:
     if options.sandbox:
-        folder = found.private
-        for each in (folder.parent, folder) if found.env else (folder,):
-            each.mkdir(mode=0o700, exist_ok=True)
-        with embedded_sandbox(folder / "sandbox.db") as url:
+        with embedded_sandbox(found.private / "sandbox.db") as url:
             yield url
         return
     if found.settings.platform.base_url is None:

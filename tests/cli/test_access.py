@@ -14,6 +14,14 @@ def test_without_a_platform_both_ways_out_are_named(project: Project, app: str) 
     assert "--sandbox" in failed.err
 
 
+def test_a_folder_that_the_sandbox_cannot_have_is_named(project: Project, app: str) -> None:
+    project.write(volume(app))
+    (project.root / ".reconcile").write_text("not a folder", encoding="utf-8")
+    failed = project.run("plan", "--sandbox", code=1)
+    assert "the embedded sandbox cannot use" in failed.err
+    assert "Traceback" not in failed.err
+
+
 def test_without_a_token_the_variable_is_named(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
     del project.env["RECONCILE_TOKEN"]

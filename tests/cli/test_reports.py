@@ -54,6 +54,7 @@ def test_a_text_report_has_excerpts(reconcile: Command) -> None:
         ("plan --report json=nowhere/a.json", "there is no directory `nowhere`"),
         ("plan --report json=manifests", "`manifests` is not a regular file"),
         ("plan --report json=a --report text=a", "two reports cannot be written to one file"),
+        ("plan --out a --report text=a", "a is written by another option, too"),
     ],
 )
 def test_a_report_that_cannot_be_made_is_refused_before_anything_is_read(
