@@ -81,7 +81,7 @@ class MachineKind(KeepsPower, Importable, Kind):
     list_capability = "machine.list"
     import_when_asked = True  # a deploy may replace a machine by one with another id
     takes_over = False  # a machine is never ours: only its power is
-    unreadable = "live state unknown (enable `machine.get` to read it)"
+    unreadable = "live state unknown; enable `machine.get` to read it"
 
     def power(self, address: Address, resource: Resource | None, record: StateRecord | None) -> Power | None:
         if resource is not None:

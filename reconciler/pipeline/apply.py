@@ -194,7 +194,7 @@ def _refuse_other_addresses(project: Project, plan: Plan) -> None:
     ]
     if moved:
         raise Refused(
-            "the plan is stale: an extension provider has another address since; nothing was sent", moved
+            "the plan is stale: an extension provider has another address since; nothing was changed", moved
         )
 
 

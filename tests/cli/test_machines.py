@@ -49,7 +49,7 @@ def test_a_machine_is_suspended_and_a_second_apply_sends_nothing(
         assert "No changes" in project.run("plan").out
     assert requests == []
     shown = project.run("show", f"Machine/{app}/worker").out
-    assert "unknown without capability machine.get" in shown
+    assert "live state unknown; enable `machine.get`" in shown
 
 
 def test_a_start_tells_in_text_and_json_that_connections_may_be_stale(
@@ -188,4 +188,4 @@ def test_drift_says_what_it_cannot_compare(project: Project, sandbox: Sandbox, a
     project.apply()
     drift = project.run("drift")
     assert drift.code == 0
-    assert "Machine: 1 recorded, not compared (its live state is unknown without capability" in drift.err
+    assert "Machine: 1 recorded, not compared (live state unknown; enable `machine.get`" in drift.err

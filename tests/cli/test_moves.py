@@ -267,7 +267,7 @@ def test_a_move_to_the_same_address_is_a_slip_and_no_reason_to_drop_the_record(
     applied: Project, app: str
 ) -> None:
     refused = applied.run("state", "mv", f"Volume/{app}/data", f"Volume/{app}/data", code=1)
-    assert f"`Volume/{app}/data` is given twice" in refused.err
+    assert f"FROM and TO are the same address, `Volume/{app}/data`" in refused.err
     assert "forget" not in refused.err
     assert addresses(applied) == [f"Volume/{app}/data"]
 

@@ -97,7 +97,7 @@ def test_a_move_that_would_confuse_two_objects_is_refused(applied: Project, app:
         (data, "Volume/another/data", "in its app"),
         (data, f"Secret/{app}/data", "an object stays what it is"),
         (f"Volume/{app}/none", f"Volume/{app}/new", "is not recorded"),
-        (f"Secret/{app}/PASSWORD", f"Secret/{app}/OTHER", "by its name only"),
+        (f"Secret/{app}/PASSWORD", f"Secret/{app}/OTHER", "identified by its name"),
     ]:
         refused = applied.run("state", "mv", source, target, code=1)
         assert why in refused.err
@@ -127,7 +127,7 @@ def test_a_living_holder_is_named_and_only_force_takes_its_scope(
     project: Project, holder: "subprocess.Popen[str]"
 ) -> None:
     refused = project.run("state", "unlock", "held", code=5)
-    assert f"process {holder.pid} since" in refused.err
+    assert f"locked by process {holder.pid} for" in refused.err
     assert "taken from" in project.run("state", "unlock", "held", "--force").out
     assert project.run("state", "unlock", "held").out == "held: free: no process holds it\n"
     assert "no run has ever locked" in project.run("state", "unlock", "other", code=1).err

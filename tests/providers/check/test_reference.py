@@ -138,7 +138,7 @@ def test_without_a_sign_in_service_nothing_of_it_counts_as_passed() -> None:
 def test_another_organization_is_not_checked_where_no_user_of_one_can_be_made() -> None:
     with serving(Reference("lets in any organization", makes_users=False)) as app:
         (result,) = checked(subject_of(app), "sign-in: from another organization").results
-    assert (result.outcome, "no sandbox" in result.problem) == ("not checked", True)
+    assert (result.outcome, "not a sandbox" in result.problem) == ("not checked", True)
 
 
 def test_refusals_of_events_are_not_checked_where_a_good_event_is_refused() -> None:
