@@ -52,7 +52,7 @@ def test_sso_prints_the_address_without_a_terminal(scene: Scene) -> None:
 
 
 def test_sso_of_something_else_is_refused(scene: Scene) -> None:
-    assert "is no extension" in scene.run("extension", "sso", "Volume/shop/data", code=1).err
+    assert "is not an extension" in scene.run("extension", "sso", "Volume/shop/data", code=1).err
     assert "is not recorded" in scene.run("extension", "sso", scene.address, code=1).err
 
 

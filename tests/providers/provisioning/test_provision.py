@@ -168,11 +168,11 @@ def test_without_the_signing_secret_nothing_is_sent_at_all(scene: Scene) -> None
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"DATABASE_URL": URL, "bad-key": KEY}, "a key `bad-key`, which no secret can be called"),
-        ({"DATABASE_URL": URL, "": KEY}, "a key ``, which no secret can be called"),
-        ({"DATABASE_URL": URL, "API_KEY\n": KEY}, "a key `API_KEY`, which no secret can be called"),
-        ({"DATABASE_URL": URL, "PORT": 5432}, "a value of `PORT` that is no text"),
-        ({"DATABASE_URL": URL, "MORE": {"password": KEY}}, "a value of `MORE` that is no text"),
+        ({"DATABASE_URL": URL, "bad-key": KEY}, "a key `bad-key`, which is not a valid name of a secret"),
+        ({"DATABASE_URL": URL, "": KEY}, "a key ``, which is not a valid name of a secret"),
+        ({"DATABASE_URL": URL, "API_KEY\n": KEY}, "a key `API_KEY`, which is not a valid name of a secret"),
+        ({"DATABASE_URL": URL, "PORT": 5432}, "a value of `PORT` that is not text"),
+        ({"DATABASE_URL": URL, "MORE": {"password": KEY}}, "a value of `MORE` that is not text"),
         ([URL], "holds no `config`"),
     ],
     ids=["hyphen", "empty", "line-end", "number", "object", "list"],
