@@ -30,7 +30,7 @@ def echo_report(text: str, *, paged: bool = False) -> None:
 
     `paged`: on a terminal, through the pager where it is longer than the screen.
     """
-    encoding = sys.stdout.encoding
+    encoding = sys.stdout.encoding or "utf-8"  # a stream that a program put in its place may name none
     data = text.encode(encoding, "backslashreplace")
     fits = not paged or not sys.stdout.isatty() or not _longer_than_screen(text)
     if fits or not _page(_pager(), data):

@@ -5,6 +5,7 @@ That the checks can fail is shown with planted defects, in this process only.
 
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,7 +23,9 @@ from reconciler.manifests.validation import loader as loading
 from reconciler.pipeline.project import Project
 from reconciler.services import client, outcome
 from reconciler.services.client import Client
+from reconciler.services.machines import service
 from reconciler.services.outcome import Outcome, Verdict
+from reconciler.services.service import Service
 from reconciler.services.wire import Shape
 from tests.reliability.fuzz import campaign, manifests
 from tests.reliability.fuzz.campaign import Report, run
@@ -248,6 +251,11 @@ def _html_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome, "is_html", fails)
 
 
+def _refused_by_any_error() -> Service:
+    policy = replace(service.SERVICE.policy, by_anyone=frozenset(range(400, 600)))
+    return replace(service.SERVICE, policy=policy)
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("plant", "situation", "says"),
@@ -259,7 +267,7 @@ def _html_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (lambda patch: patch.setattr(settling, "LISTS_WITHOUT_A_TRACE", 1), "apply-new", "without 3 lists"),
         (
-            lambda patch: patch.setattr(outcome, "_REFUSED_BY_ANYONE", range(400, 600)),
+            lambda patch: patch.setattr(service, "SERVICE", _refused_by_any_error()),
             "apply-new",
             "clusters called",
         ),
