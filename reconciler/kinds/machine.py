@@ -122,7 +122,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         if subject.spec.power is None:
             return Moves(Action.NOOP)
         wanted = FieldChange("power", UNKNOWN, subject.spec.power, Effect.IN_PLACE)
-        return _unseen(subject, wanted, "no call of ours succeeded so far")
+        return _unseen(subject, wanted)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         if subject.live is not None:
@@ -186,10 +186,12 @@ def _path(address: Address, id: str) -> str:
 # --- without capability machine.get ---
 
 
-def _unseen(subject: Subject, change: FieldChange, sent: str) -> Moves:
+def _unseen(subject: Subject, change: FieldChange, known: str = "") -> Moves:
+    """`known`: what our own calls say of the machine; "" without one."""
     start = change.after == "started"
     verb = "start" if start else "suspend"
-    reason = f"live state unknown (enable `machine.get` to read it); {verb} will be sent"
+    why = f"; {known}" if known else ""
+    reason = f"live state unknown (enable `machine.get` to read it){why}; {verb} will be sent"
     if start:
         return Moves(Action.START, (_start_step(subject),), (change,), reason=reason)
     return Moves(Action.SUSPEND, (_suspend_step(subject),), (change,), Impact.DOWNTIME, reason)
