@@ -401,8 +401,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a plan runs although the person said no",
         APPLY,
-        "        if not approve(plan):\n",
-        "        if approve(plan) is None:\n",
+        "        if not approved:\n",
+        "        if approved is None:\n",
     ),
     _mutant(
         "a plan runs although something moved",
