@@ -19,7 +19,7 @@
     └── Locked             somebody else applies this scope
 
 A mutation never raises for what the platform answered: its outcome is data
-(`platform.outcome`). A person's mistakes are diagnostics, reported together.
+(`services.outcome`). A person's mistakes are diagnostics, reported together.
 """
 
 from collections.abc import Sequence
