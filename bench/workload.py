@@ -146,6 +146,7 @@ async def _write_records(root: Path, size: int) -> None:
         by_scope: dict[str, list[StateRecord]] = {}
         for record in records:
             by_scope.setdefault(record.scope, []).append(record)
+        await store.create()
         lease = await store.lease(sorted(by_scope), "bench")
         entry = JournalEntry("prepared", Event.RUN_STARTED, clock.now())
         async with anyio.create_task_group() as commits:  # side by side: they share a transaction

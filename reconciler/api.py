@@ -22,13 +22,13 @@ from reconciler.core.steps import Plan
 from reconciler.drift.find import Drift, look_for_drift
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline import open as opening
+from reconciler.pipeline import saved
 from reconciler.pipeline.apply import Applied
 from reconciler.pipeline.desired import load_desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings, find_settings
 from reconciler.pipeline.source_texts import SourceTexts
-from reconciler.planning.saved import dump_plan, load_plan
 
 __all__ = [
     "Applied",
@@ -42,6 +42,7 @@ __all__ = [
     "Reporter",
     "apply",
     "apply_saved",
+    "create_state",
     "drift",
     "dump_plan",
     "load_plan",
@@ -76,7 +77,8 @@ async def open_project(
 ) -> AsyncIterator[OpenProject]:
     """The project whose `reconcile.yaml` stands in `path` or a folder above it, until the `async with` ends.
 
-    `env`, `sandbox`, `state`, `lock_timeout_s` (seconds): as the options of the command line. `manifests`:
+    `env`, `sandbox`, `state`, `lock_timeout_s` (seconds): as the options of the command line; the sandbox
+    has a state of its own, which is made here. `manifests`:
     files and folders instead of the configured ones. `variables`: in the place of the process's environment
     variables, for settings, the token and the sources of secrets. `reporter`: is called with progress.
     `read_only`: every call but GET is refused.
@@ -85,25 +87,38 @@ async def open_project(
     platform or the state cannot be had.
     """
     reporter = reporter or Reporter()
-    found = _settings(path, os.environ if variables is None else variables, env)
-    desired = load_desired([str(each) for each in manifests], found, SourceTexts(found.root), reporter)
+    config = _settings(path, os.environ if variables is None else variables, env)
+    desired = load_desired([str(each) for each in manifests], config, SourceTexts(config.root), reporter)
     options = opening.Options(sandbox, state, lock_timeout_s, read_only, take_signals=False)
-    async with opening.open_project(found, options, reporter, desired.resources, desired.policies) as project:
+    async with opening.open_project(
+        config, options, reporter, desired.resources, desired.policies
+    ) as project:
         yield OpenProject(desired, project)
 
 
 def _settings(path: str | Path, variables: Mapping[str, str], env: str) -> ProjectSettings:
-    found = find_settings(Path(path).absolute(), variables, env)
-    found.refuse_unknown_environment()
-    return found
+    config = find_settings(Path(path).absolute(), variables, env)
+    config.refuse_unknown_environment()
+    return config
 
 
-async def plan(project: OpenProject) -> Plan:
+async def create_state(project: OpenProject) -> bool:
+    """Make the state that `apply` needs, for a project that begins; False where there is one already.
+
+    Raises StoreError where traces of an older state are visible.
+    """
+    return await project.project.store.create()
+
+
+async def plan(project: OpenProject, *, with_exec: bool = False) -> Plan:
     """What `apply` would do. Sends nothing but GET, and takes no lock.
+
+    `with_exec`: programs that give secret values are run. Without it, such a secret is planned as set, and
+    its value is compared when that is applied.
 
     Errors stand in the plan's `diagnostics`: such a plan cannot be applied.
     """
-    return await make_plan(project.project, project.desired)
+    return await make_plan(project.project, project.desired, with_exec=with_exec)
 
 
 async def apply(
@@ -114,8 +129,9 @@ async def apply(
     `approve` gets the plan when there is anything to send or to adopt; its False ends the apply with
     `Applied.declined`. `approved_deletes`: the addresses that may be deleted, such as Volume/shop/old.
 
-    Raises Refused, before any call, when the plan holds errors or deletes what is not approved, or is not
-    true any more; Locked when somebody else applies. What became of each call stands in `Applied.results`.
+    Raises Refused, before any call, when there is no state (`create_state`), when the plan holds errors or
+    deletes what is not approved, or is not true any more; Locked when somebody else applies. What became of
+    each call stands in `Applied.results`.
     """
     return await applying.apply(
         project.project, project.desired, approve=approve, approved_deletes=approved_deletes
@@ -126,9 +142,23 @@ async def apply_saved(project: OpenProject, plan: Plan, *, approved_deletes: Col
     """Carry out exactly `plan`, which was reviewed, as `apply --plan` does. A plan runs once.
 
     `dump_plan` and `load_plan` keep it between processes. Raises Refused, before any call, when anything
-    that the plan is about moved since it was made; otherwise as `apply`.
+    that the plan is about moved since it was made, or the manifests of `project` ask for something else;
+    otherwise as `apply`.
     """
-    return await applying.run_saved(project.project, plan, approved_deletes)
+    return await applying.run_saved(project.project, project.desired, plan, approved_deletes)
+
+
+async def dump_plan(project: OpenProject, plan: Plan) -> bytes:
+    """The plan as a file of `plan --out` holds it, signed with the key of the project's state.
+
+    Raises ReconcilerError where there is no state.
+    """
+    return await saved.dump_plan(project.project.store, plan)
+
+
+async def load_plan(project: OpenProject, text: bytes) -> Plan:
+    """Raises ReconcilerError for what was not made with the project's state, or was changed since."""
+    return await saved.load_plan(project.project.store, text)
 
 
 async def drift(project: OpenProject) -> Drift:

@@ -197,7 +197,7 @@ def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
             return []
 
     async def ids() -> Sequence[Address]:
-        store = open_store(url, root=root, clock=SystemClock(), environment=environment)
+        store = open_store(url, root=root, clock=SystemClock(), environment=environment, read_only=True)
         try:
             return list((await store.load(())).ids)
         finally:

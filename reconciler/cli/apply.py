@@ -29,6 +29,8 @@ from reconciler.core.steps import Plan
 
 if TYPE_CHECKING:
     from reconciler.pipeline.apply import Applied, PlanRefused
+    from reconciler.pipeline.project import Project
+    from reconciler.pipeline.settings import ProjectSettings
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more.
 _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PENDING, "done": DONE}
@@ -53,7 +55,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
 )
 @options.lock_timeout
 @options.show_all
-@options.platform
+@options.state
 @reports("apply")
 @reports_failures
 def command(
@@ -71,27 +73,24 @@ def command(
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.pipeline.apply import PlanRefused, apply, run_saved
-    from reconciler.pipeline.desired import load_desired, load_policies
+    from reconciler.pipeline.apply import PlanRefused, apply, refuse_other_environment, run_saved
+    from reconciler.pipeline.desired import load_again, load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
-    from reconciler.pipeline.project import Desired
     from reconciler.reports.report import PlanReport
-    from reconciler.services.registry import providers_of
 
     if plan_file is not None and paths:
         raise click.UsageError("--plan runs a saved plan; it takes no PATH")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
     approved = [str(address) for address in approved_deletes]
-    found, reporter = settings_here(env), make_reporter()
-    saved = load_saved(plan_file) if plan_file is not None else None
+    found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
+    saved = _load_saved(plan_file, found, state_url) if plan_file is not None else None
     if saved is None:
         desired = load_desired(paths, found, texts_here(), reporter)
     else:
-        desired = Desired(
-            (), policies=load_policies(found, texts_here(), reporter) if providers_of(saved) else ()
-        )
+        refuse_other_environment(found.env, saved)
+        desired = load_again(saved.manifests, found, texts_here(), reporter)
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
         return unchanged_in(plan, desired) if show_all else None
@@ -102,9 +101,10 @@ def command(
     async def work(watch: Watch) -> "Applied":
         chosen = Options(sandbox, state_url, lock_timeout)
         async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
+            if not auto_approve and saved is None and not (await project.store.load()).lineage:
+                await _offer_state(project)
             if saved is not None:
-                show(saved)
-                return await run_saved(project, saved, approved, on_executor=watch.follow)
+                return await run_saved(project, desired, saved, approved, on_executor=watch.follow, tell=show)
             return await apply(
                 project,
                 desired,
@@ -134,13 +134,27 @@ def exit_code(applied: "Applied") -> int:
     return first_of(*(_CODES[result.outcome] for result in applied.results))
 
 
-def load_saved(file: Path) -> Plan:
-    from reconciler.planning.saved import load_plan
-
+def read_file(file: Path) -> bytes:
+    """The bytes of a saved plan. Raises ReconcilerError."""
     try:
-        return load_plan(file.read_bytes())
+        return file.read_bytes()
     except OSError as failure:
         raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
+
+
+def _load_saved(file: Path, config: "ProjectSettings", state_url: str | None) -> Plan:
+    """The plan, if it is signed with the key of the state."""
+    from reconciler.cli.signals import run
+    from reconciler.pipeline.open import open_state
+    from reconciler.pipeline.saved import load_plan
+
+    text = read_file(file)
+
+    async def verified() -> Plan:
+        async with open_state(config, state_url) as store:
+            return await load_plan(store, text)
+
+    return run(verified)
 
 
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
@@ -154,6 +168,17 @@ def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[
             return _confirmed()
 
     return approve
+
+
+async def _offer_state(project: "Project") -> None:
+    """Make the state that is missing, if the person at the terminal says so."""
+    from reconciler.cli.signals import prompting
+
+    click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
+    with prompting():
+        begins = click.confirm("Does this project begin here? Then make the state", err=True)
+    if begins:
+        await project.store.create()
 
 
 def _confirmed() -> bool:

@@ -15,10 +15,13 @@ from reconciler.core.errors import ManifestError
 @options.paths
 @options.ref
 @options.changed_since
+@options.untrusted
 @options.environment
 @output()
 @reports_failures
-def command(paths: Sequence[str], ref: str | None, changed_since: str | None, env: str) -> int:
+def command(
+    paths: Sequence[str], ref: str | None, changed_since: str | None, untrusted: str | None, env: str
+) -> int:
     """Print the effective manifests, as YAML that can be validated again, or as one JSON document.
 
     With --env, the overlay is laid over them. With --changed-since, only what differs, and its dependants.
@@ -29,7 +32,12 @@ def command(paths: Sequence[str], ref: str | None, changed_since: str | None, en
     from reconciler.reports.report import Page
 
     manifests = read_manifests(
-        paths, settings_here(env, ref=ref), texts_here(), ref=ref, changed_since=changed_since, keep=True
+        paths,
+        settings_here(env, ref=ref, untrusted=untrusted),
+        texts_here(),
+        ref=ref,
+        changed_since=changed_since,
+        keep=True,
     )
     if has_errors(manifests.loaded.diagnostics):
         raise ManifestError("the manifests hold errors; nothing is printed", manifests.loaded.diagnostics)

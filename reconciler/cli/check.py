@@ -165,10 +165,10 @@ def _section(name: str | None) -> "tuple[ProviderSection | None, ProjectSettings
 
     if name is None:
         return None, None
-    found = settings_here()
-    if name not in found.settings.providers:
+    config = settings_here()
+    if name not in config.settings.providers:
         raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{name}`")
-    return found.settings.providers[name], found
+    return config.settings.providers[name], config
 
 
 def _from_env(name: str | None, option: str) -> bytes | None:
@@ -188,7 +188,7 @@ def _current(
     if source is None or found is None:
         return None
     first = source[0] if isinstance(source, Sequence) else source
-    return secret_sources(found).value(first.ref(), lambda ref: None).reveal().encode()
+    return secret_sources(found, runs_programs=True).value(first.ref(), lambda ref: None).reveal().encode()
 
 
 def _path(path: str | None) -> str | None:

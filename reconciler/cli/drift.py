@@ -1,6 +1,7 @@
 """`reconcile drift`: what changed on the platform without us, and into the manifests with what is right."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from reconciler.cli.signals import run
 from reconciler.core import advice
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.model import Address
-from reconciler.core.steps import Plan
+from reconciler.core.plural import counted
 from reconciler.pipeline.settings import ProjectSettings
 
 if TYPE_CHECKING:
@@ -36,15 +37,17 @@ if TYPE_CHECKING:
     help="Write what the platform shows into the manifests, of the ADDRESSes given or of all: those values, "
     "and no other byte.",
 )
+@click.option("--all-fields", is_flag=True, help="Exit 2 also for fields that no manifest says.")
 @click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
 @click.option("--save-baseline", is_flag=True, help="Save what drifts now as known, for --only-new.")
 @options.no_pager
-@options.platform
+@options.state
 @reports("drift")
 @reports_failures
 def command(
     arguments: Sequence[str],
     accept: bool,
+    all_fields: bool,
     only_new: bool,
     save_baseline: bool,
     env: str,
@@ -69,10 +72,9 @@ def command(
     if accept:
         return _accept(drift, desired, found, paths, addresses)
     if save_baseline:
-        return _save(drift.plan, desired if paths else None, found)
-    if only_new:
-        return _only_new(drift, found)
-    return _report(drift.plan)
+        return _save(drift, desired if paths else None, found)
+    code = _only_new(drift, found) if only_new else _report(drift)
+    return first_of(code, CHANGES if all_fields and drift.unmanaged else DONE)
 
 
 def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
@@ -102,25 +104,33 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
 
 
 def _look(
-    found: ProjectSettings, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None
+    config: ProjectSettings, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None
 ) -> "Drift":
     from reconciler.drift.find import Drift, look_for_drift
     from reconciler.pipeline.open import Options, open_project
 
     async def work() -> Drift:
         chosen = Options(sandbox, state_url, read_only=True)
-        async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
+        async with open_project(config, chosen, reporter, desired.resources, desired.policies) as project:
             return await look_for_drift(project, desired)
 
     return run(work)
 
 
-def _report(plan: Plan, note: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False) -> int:
-    """Show the drift of `plan`; its exit code. `note` (for people) or `more` (JSON) goes with it."""
+def _report(
+    drift: "Drift", note: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
+) -> int:
+    """Show the drift; its exit code. `note` (for people) or `more` (JSON) goes with it."""
     from reconciler.reports.report import DriftReport
 
+    plan = drift.plan
     report = DriftReport(
-        plan=plan, only_new=only_new, note=note, more=more or {}, diagnostics=plan.diagnostics
+        plan=plan,
+        unmanaged=drift.unmanaged,
+        only_new=only_new,
+        note=note,
+        more=more or {},
+        diagnostics=plan.diagnostics,
     )
     emit(report, paged=True)
     failed = FAILED if has_errors(plan.diagnostics) else DONE
@@ -130,18 +140,16 @@ def _report(plan: Plan, note: str = "", more: dict[str, Any] | None = None, *, o
 def _accept(
     drift: "Drift",
     desired: "Desired",
-    found: ProjectSettings,
+    config: ProjectSettings,
     paths: Sequence[str],
     addresses: Sequence[Address],
 ) -> int:
-    from dataclasses import replace
-
     from reconciler.drift.accept import accept
     from reconciler.drift.sharing import Environments
     from reconciler.reports.drift import acceptance_document, render_acceptance
 
-    shared = Environments(found.env, found.settings.overlays) if found.environments() else None
-    done = accept(drift, desired, found.root, addresses, shared)
+    shared = Environments(config.env, config.settings.overlays) if config.environments() else None
+    done = accept(drift, desired, config.root, addresses, shared)
     refusals: list[Diagnostic] = list(dict.fromkeys(each.why for each in done.refused))
     replaced = {(each.span.file, each.span.line, each.span.column) for each in done.accepted}
     remaining = [  # without what was said of values that are not there any more
@@ -150,36 +158,37 @@ def _accept(
         if each.span is None or (each.span.file, each.span.line, each.span.column) not in replaced
     ]
     plan = replace(drift.plan, diagnostics=(*remaining, *refusals, *done.remarks))
-    _report(plan, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
+    shown = replace(drift, plan=plan)
+    _report(shown, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)
 
 
-def _save(plan: Plan, part: "Desired | None", found: ProjectSettings) -> int:
+def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> int:
     """`part`: the manifests given, if those are not all: what is known of others stays known."""
     from reconciler.drift.baseline import FILE_NAME, load_baseline, save_baseline
 
-    file = found.private / FILE_NAME
-    before = load_baseline(file, plan.lineage) if part is not None else None
+    file, plan = config.private / FILE_NAME, drift.plan
+    before = load_baseline(file, plan.context.lineage) if part is not None else None
     ours = [resource.address for resource in part.resources] if part is not None else []
     known = save_baseline(file, plan, before.about_others(ours) if before is not None else ())
-    saved = {"baseline": {"file": str(file), "saved_at": plan.created_at.isoformat(), "known": known}}
-    _report(plan, f"Saved {known} drifted values as known: see --only-new.\n", saved)
+    saved = {"baseline": {"file": str(file), "saved_at": plan.context.at.isoformat(), "known": known}}
+    _report(drift, f"Saved {counted(known, 'drifted value')} as known: see --only-new.\n", saved)
     return DONE
 
 
-def _only_new(drift: "Drift", found: ProjectSettings) -> int:
+def _only_new(drift: "Drift", config: ProjectSettings) -> int:
     from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 
-    file = found.private / FILE_NAME
-    baseline = load_baseline(file, drift.plan.lineage)
+    file = config.private / FILE_NAME
+    baseline = load_baseline(file, drift.plan.context.lineage)
     if baseline is None:
         more = {"baseline": {"file": str(file), "saved_at": None, "known": 0}}
         save = advice.command("drift", "--save-baseline").with_options(options.of_this_run())
         more_text = f"No baseline yet: all of it is new. To make one: {save}\n"
-        return _report(drift.plan, more_text, more)
+        return _report(drift, more_text, more)
     plan, known = only_new(drift, baseline)
     saved_at = baseline.saved_at
     more = {"baseline": {"file": str(file), "saved_at": saved_at.isoformat(), "known": known}}
     more_text = f"Left out: {known} known since {saved_at:%Y-%m-%d %H:%M} UTC.\n" if known else ""
-    return _report(plan, more_text, more, only_new=True)
+    return _report(replace(drift, plan=plan), more_text, more, only_new=True)

@@ -9,7 +9,7 @@ from reconciler.cli.output import emit, output
 
 
 def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Kinds and codes, or the fields of the kind that is written already."""
+    """Kinds, capabilities and codes, or the fields of the kind that is written already."""
     from reconciler.pipeline.explain import topics_like
 
     return topics_like(incomplete)
@@ -22,8 +22,8 @@ def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def command(topic: str | None, codes: bool) -> None:
     """Explain a kind, a field of it, or the code of an error, a warning or a remark.
 
-    TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, or a
-    CODE such as volume-shrink. Without it, the kinds are listed.
+    TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, a
+    capability such as machine.get, or a CODE such as volume-shrink. Without it, the kinds are listed.
     """
     if codes and topic is not None:
         raise click.UsageError("--codes lists all codes, and takes no topic")
@@ -36,6 +36,7 @@ def command(topic: str | None, codes: bool) -> None:
 def _about(topic: str) -> tuple[Any, str]:
     """The page as a JSON document and as text."""
     from reconciler.explanations import Explanation
+    from reconciler.manifests.authoring.reference import CapabilityPage
     from reconciler.pipeline.explain import UnknownTopic, find_topic
     from reconciler.reports import explain
 
@@ -47,6 +48,8 @@ def _about(topic: str) -> tuple[Any, str]:
         return explain.code_document(found), explain.code_text(found, _heading)
     if isinstance(found, tuple):
         return explain.field_document(*found), explain.field_text(*found, _heading)
+    if isinstance(found, CapabilityPage):
+        return explain.capability_document(found), explain.capability_text(found, _heading)
     return explain.kind_document(found), explain.kind_text(found, _heading)
 
 

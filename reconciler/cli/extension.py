@@ -35,12 +35,15 @@ def command() -> None:
 @output()
 @options.state
 @reports_failures
-def show(address: Address, env: str, state_url: str | None) -> int:
+def show(address: Address, env: str, state_url: str | None, sandbox: bool) -> int:
     """Show one extension: status, plan, names, the secrets that it sets, costs."""
     from reconciler.pipeline.extension import look_at_extension
 
     shown = _with_providers(
-        env, state_url, lambda store, clients, costs: look_at_extension(store, clients, costs, address)
+        env,
+        state_url,
+        sandbox,
+        lambda store, clients, costs: look_at_extension(store, clients, costs, address),
     )
     found = _document(shown)
     lines = [
@@ -59,12 +62,12 @@ def show(address: Address, env: str, state_url: str | None) -> int:
 @click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
 @options.state
 @reports_failures
-def sso(address: Address, only_print: bool, env: str, state_url: str | None) -> int:
+def sso(address: Address, only_print: bool, env: str, state_url: str | None, sandbox: bool) -> int:
     """Open the page where the provider signs a person in; print it without a browser or terminal."""
     from reconciler.pipeline.extension import sign_in_address
 
     url = _with_providers(
-        env, state_url, lambda store, clients, costs: sign_in_address(store, clients, address)
+        env, state_url, sandbox, lambda store, clients, costs: sign_in_address(store, clients, address)
     )
     if only_print or not sys.stdout.isatty() or not _opened(url):
         click.echo(url)
@@ -100,21 +103,24 @@ def _document(shown: "ShownExtension") -> dict[str, object]:
 def _with_providers(
     env: str,
     state_url: str | None,
+    sandbox: bool,
     work: "Callable[[Store, Mapping[str, Client], Mapping[str, str | None]], Awaitable[T]]",
 ) -> T:
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_policies
-    from reconciler.pipeline.open import open_providers, open_state, secret_sources
+    from reconciler.pipeline.identity import refuse_missing
+    from reconciler.pipeline.open import open_providers, open_state, secret_sources, shown_state
 
-    found = settings_here(env)
-    policies = load_policies(found, texts_here(), make_reporter())
+    config, reporter = settings_here(env, sandbox=sandbox), make_reporter()
+    policies = load_policies(config, texts_here(), reporter)
 
     async def main() -> T:
         async with (
-            open_state(found, state_url) as store,
-            open_providers(policies, secret_sources(found), read_only=True) as clients,
+            open_state(config, state_url, tell=reporter.note) as store,
+            open_providers(policies, secret_sources(config, runs_programs=True), read_only=True) as clients,
         ):
+            refuse_missing(await store.load(), shown_state(state_url or config.settings.state))
             costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}
             return await work(store, clients, costs)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from reconciler.cli.options import of_this_run, refuse_empty_options
+from reconciler.cli.options import of_this_run, refuse_contradictions, refuse_empty_options
 from reconciler.cli.output import emit, lost
 from reconciler.cli.signals import Interrupted
 from reconciler.core.advice import spell
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
-from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
+from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
 from reconciler.reports.report import Failure
 from reconciler.reports.visible import visible_lines
 
@@ -36,6 +36,7 @@ def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
         context = click.get_current_context(silent=True)
         if context is not None:
             refuse_empty_options(context)
+            refuse_contradictions(context)
         try:
             code = function(*args, **kwargs)
         except ReconcilerError as failure:
@@ -56,7 +57,7 @@ def report_interrupted(interrupted: Interrupted, message: str) -> int:
 
 def report_failure(failure: ReconcilerError) -> int:
     """Say what failed; returns the exit code."""
-    diagnostics = failure.diagnostics if isinstance(failure, ManifestError | Refused) else ()
+    diagnostics = failure.diagnostics if isinstance(failure, Diagnosed) else ()
     emit(Failure(diagnostics=diagnostics, message=failure.message, help=failure.help, advice=failure.advice))
     echo_error(failure)
     if isinstance(failure, Locked):

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Draw the steps of a plan saved by `plan --out`, not the manifests.",
 )
+@options.untrusted
 @options.environment
 @output()
 @reports_failures
-def command(paths: Sequence[str], form: str, plan_file: Path | None, env: str) -> int:
+def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: str | None, env: str) -> int:
     """Draw what the manifests declare: an arrow leads from a resource to those that refer to it.
 
     Reads manifests alone, no platform and no state.
@@ -44,18 +45,21 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, env: str) -
 
     if plan_file is not None and paths:
         raise click.UsageError("--plan draws a saved plan; it takes no PATH")
+    if plan_file is not None and untrusted is not None:
+        raise click.UsageError("--plan draws a saved plan; --untrusted is about manifests")
     if form != "text" and not in_parts():
         raise click.UsageError("--output is a format of its own; leave --format out")
 
     def graph() -> "Graph":
-        from reconciler.cli.apply import load_saved
+        from reconciler.cli.apply import read_file
         from reconciler.cli.progress import make_reporter
         from reconciler.cli.sources import settings_here, texts_here
         from reconciler.pipeline.desired import load_desired
+        from reconciler.planning.saved import unverified_plan
 
         if plan_file is not None:
-            return plan_graph(load_saved(plan_file))
-        desired = load_desired(paths, settings_here(env), texts_here(), make_reporter())
+            return plan_graph(unverified_plan(read_file(plan_file)))
+        desired = load_desired(paths, settings_here(env, untrusted=untrusted), texts_here(), make_reporter())
         echo_diagnostics(desired.diagnostics)
         return resource_graph(desired.resources, desired.policies)
 

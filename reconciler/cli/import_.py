@@ -54,7 +54,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
     help="Where the files go; default: the first of the configured manifests.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
-@options.platform
+@options.state
 @output()
 @reports_failures
 def command(
@@ -157,10 +157,10 @@ def _id(word: str) -> str:
     return word
 
 
-def _default_folder(found: "ProjectSettings") -> Path:
+def _default_folder(config: "ProjectSettings") -> Path:
     from reconciler.pipeline.desired import given_paths
 
-    paths = given_paths((), found)
+    paths = given_paths((), config)
     if not paths or (os.path.lexists(paths[0]) and not Path(paths[0]).is_dir()):
         raise ReconcilerError(
             f"the configured manifests `{paths[0]}` are not a directory"
@@ -171,20 +171,20 @@ def _default_folder(found: "ProjectSettings") -> Path:
     return Path(paths[0])
 
 
-def _is_configured(folder: Path, found: "ProjectSettings") -> bool:
+def _is_configured(folder: Path, config: "ProjectSettings") -> bool:
     from reconciler.pipeline.desired import given_paths
 
-    own = [str(found.root / found.overlay)] if found.env else []
-    return any(_is_below(folder, Path(path)) for path in (*given_paths((), found), *own))
+    own = [str(config.root / config.overlay)] if config.env else []
+    return any(_is_below(folder, Path(path)) for path in (*given_paths((), config), *own))
 
 
 def _is_below(folder: Path, other: Path) -> bool:
     return folder.resolve().is_relative_to(other.resolve())
 
 
-def _refuse_overlay_of_another(found: "ProjectSettings", folder: Path) -> None:
-    overlays = (found.root / found.settings.overlays).resolve()
-    if not _is_below(folder, overlays) or _is_below(folder, overlays / (found.env or ".none")):
+def _refuse_overlay_of_another(config: "ProjectSettings", folder: Path) -> None:
+    overlays = (config.root / config.settings.overlays).resolve()
+    if not _is_below(folder, overlays) or _is_below(folder, overlays / (config.env or ".none")):
         return
     name = next(iter(folder.resolve().relative_to(overlays).parts), "NAME")
     raise ReconcilerError(
@@ -194,7 +194,7 @@ def _refuse_overlay_of_another(found: "ProjectSettings", folder: Path) -> None:
 
 
 def _declared(
-    found: "ProjectSettings", folder: Path
+    config: "ProjectSettings", folder: Path
 ) -> "tuple[Callable[[Sequence[str]], Loaded], Loaded, frozenset[Address]]":
     """The configured manifests and those in `folder`, as the environment has them.
 
@@ -207,22 +207,22 @@ def _declared(
     from reconciler.moves.records import former_addresses
     from reconciler.pipeline.desired import given_paths, overlay_path
 
-    _refuse_overlay_of_another(found, folder)
-    chosen = "manifests" in found.settings.model_fields_set
-    configured = [path for path in given_paths((), found) if chosen or os.path.lexists(path)]
+    _refuse_overlay_of_another(config, folder)
+    chosen = "manifests" in config.settings.model_fields_set
+    configured = [path for path in given_paths((), config) if chosen or os.path.lexists(path)]
     paths = [path for path in configured if Path(path) != folder or folder.exists()]
-    if folder.exists() and not (found.env and _is_below(folder, found.root / found.overlay)):
+    if folder.exists() and not (config.env and _is_below(folder, config.root / config.overlay)):
         paths.append(str(folder))
-    apart = found.settings.overlays
-    overlay = overlay_path(found) if found.env and (found.root / found.overlay).is_dir() else None
+    apart = config.settings.overlays
+    overlay = overlay_path(config) if config.env and (config.root / config.overlay).is_dir() else None
 
     def read(more: Sequence[str]) -> "Loaded":
-        return load([*paths, *more], root=found.root, overlay=overlay, apart=apart)
+        return load([*paths, *more], root=config.root, overlay=overlay, apart=apart)
 
     loaded = read([])
     if has_errors(loaded.diagnostics):
         raise ManifestError("the manifests hold errors; nothing was written", loaded.diagnostics)
-    base = load(paths, root=found.root, apart=apart) if overlay is not None else loaded
+    base = load(paths, root=config.root, apart=apart) if overlay is not None else loaded
     here = {resource.address for resource in loaded.resources}
     left = former_addresses(base.policies).values()
     there = {*(resource.address for resource in base.resources), *chain.from_iterable(left)}
@@ -232,7 +232,7 @@ def _declared(
 def _report(
     unmanaged: "Unmanaged",
     planned: "Sequence[Planned]",
-    found: "ProjectSettings",
+    config: "ProjectSettings",
     *,
     dry_run: bool,
 ) -> None:
@@ -243,7 +243,7 @@ def _report(
 
     files = [
         File(
-            name_of(str(each.change.path), found.root),
+            name_of(str(each.change.path), config.root),
             each.change.before is None,
             each.entries,
             each.change.added if dry_run else "",

@@ -34,9 +34,9 @@ def command(kind: str, name: str, app: str, out: Path | None) -> int:
     ):
         if not re.fullmatch(pattern, text):
             raise click.UsageError(f"{option} `{text}` is not a valid name: {pattern_help(pattern)}")
-    found = settings_here()
-    likely = found.root / next(iter(found.settings.manifests), ".") / "new.yaml"
-    text = f"# {modeline((out or likely).parent, found.root)}\n" + skeleton(chosen, name=name, app=app)
+    config = settings_here()
+    likely = config.root / next(iter(config.settings.manifests), ".") / "new.yaml"
+    text = f"# {modeline((out or likely).parent, config.root)}\n" + skeleton(chosen, name=name, app=app)
     if out is not None:
         _write(out, text)
     message = f"Wrote {out}: replace what stands in capitals.\n"

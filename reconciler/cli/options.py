@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from reconciler.cli.context import NO_PAGER
+from reconciler.cli.context import NO_PAGER, UNTRUSTED
 from reconciler.core.advice import NO_OPTIONS, RunOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -16,7 +16,9 @@ show_all = click.option(
     help="Name also what is unchanged, and what is retained as before.",
 )
 sandbox = click.option(
-    "--sandbox", is_flag=True, help="Use an embedded emulated platform, kept under .reconcile/."
+    "--sandbox",
+    is_flag=True,
+    help="Use an embedded emulated platform, with a state of its own, kept under .reconcile/.",
 )
 lock_timeout = click.option(
     "--lock-timeout",
@@ -59,6 +61,12 @@ def refuse_empty_options(context: click.Context) -> None:
             raise empty_option(each)
 
 
+def refuse_contradictions(context: click.Context) -> None:
+    """Raises UsageError when one option of the command line makes another meaningless."""
+    if context.params.get("sandbox") and context.params.get("state_url"):
+        raise click.UsageError("--sandbox has a state of its own: leave out --state")
+
+
 class FolderPath(click.Path):
     """A folder's path. pathlib takes an empty one for the working directory."""
 
@@ -94,6 +102,14 @@ changed_since = click.option(
 )
 
 
+untrusted = click.option(
+    "--untrusted",
+    metavar="REF",
+    envvar=UNTRUSTED,
+    shell_complete=_refs,
+    help="The files are somebody else's: settings, providers and places of secrets are those of this git "
+    "revision, no program runs, and no file outside of the project is read.",
+)
 environment = click.option(
     "--env",
     metavar="NAME",
@@ -120,16 +136,11 @@ def no_pager(function: Function) -> Function:
 
 
 def state(function: Function) -> Function:
-    """What every verb that opens the state takes."""
-    return _state(environment(function))
+    """What every verb that opens the state takes; those that read the platform, too."""
+    return sandbox(_state(environment(function)))
 
 
 def paths(function: Function) -> Function:
     # Whether it can be read, the manifests' own diagnostics say.
     path = click.Path(readable=False, allow_dash=True)
     return click.argument("paths", nargs=-1, metavar="[PATH]...", type=path)(function)
-
-
-def platform(function: Function) -> Function:
-    """What every verb that reads the platform takes."""
-    return sandbox(state(function))

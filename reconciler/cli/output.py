@@ -123,6 +123,13 @@ class _FileName(click.ParamType[ReportFile]):
             self.fail(f"`{file}` is not a regular file")
         return ReportFile(self._format.convert(name, param, ctx), path)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """The formats; shells leave the file behind the `=` to the person."""
+        from click.shell_completion import CompletionItem
+
+        found = self._format.shell_complete(ctx, param, incomplete)
+        return [CompletionItem(f"{item.value}=") for item in found]
+
 
 def refuse_report_to(path: Path) -> None:
     """Raises UsageError when --report names the file that the verb itself writes."""
@@ -167,12 +174,12 @@ def lost() -> bool:
 
 
 def _print(report: "Report", *, paged: bool = False) -> None:
-    from reconciler.cli.pager import echo_report, look_here
+    from reconciler.cli.pager import echo_report, look_here, output_encoding
     from reconciler.reports.report import Failure, Page
 
     format = chosen_format()
     if not format.in_parts:
-        click.echo(format.render(report), nl=False)
+        click.echo(format.printable(format.render(report), output_encoding()), nl=False)
         return
     if isinstance(report, Failure):  # nothing of it is a result: `failures` tells of it on stderr
         echo_diagnostics(report.diagnostics)
@@ -180,7 +187,7 @@ def _print(report: "Report", *, paged: bool = False) -> None:
     notices = report.notices if isinstance(report, Page) else ""
     rest = replace(report, notices="") if isinstance(report, Page) else report
     text = format.render(replace(rest, diagnostics=(), look=look_here()))
-    echo_report(text, paged=paged)
+    echo_report(format.printable(text, output_encoding()), paged=paged)
     click.echo(notices, nl=False, err=True)
     echo_diagnostics(report.diagnostics)
 

@@ -25,16 +25,15 @@ def look_here() -> Look:
     return Look(shutil.get_terminal_size().columns, colour)
 
 
-def echo_report(text: str, *, paged: bool = False) -> None:
-    """Print `text`, escaped where standard output has no such characters.
+def output_encoding() -> str:
+    return sys.stdout.encoding or "utf-8"  # a stream that a program put in its place may name none
 
-    `paged`: on a terminal, through the pager where it is longer than the screen.
-    """
-    encoding = sys.stdout.encoding or "utf-8"  # a stream that a program put in its place may name none
-    data = text.encode(encoding, "backslashreplace")
+
+def echo_report(text: str, *, paged: bool = False) -> None:
+    """Print `text`. `paged`: on a terminal, through the pager where it is longer than the screen."""
     fits = not paged or not sys.stdout.isatty() or not _longer_than_screen(text)
-    if fits or not _page(_pager(), data):
-        click.echo(data.decode(encoding), nl=False)
+    if fits or not _page(_pager(), text.encode(output_encoding())):
+        click.echo(text, nl=False)
 
 
 def _pager() -> str:

@@ -32,9 +32,11 @@ from reconciler.core.steps import Plan
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
 @options.ref
 @options.changed_since
+@options.untrusted
+@click.option("--with-exec", is_flag=True, help="Run the programs that give secret values, as apply does.")
 @options.show_all
 @options.no_pager
-@options.platform
+@options.state
 @reports("plan")
 @reports_failures
 def command(
@@ -43,6 +45,8 @@ def command(
     detailed_exitcode: bool,
     ref: str | None,
     changed_since: str | None,
+    untrusted: str | None,
+    with_exec: bool,
     env: str,
     show_all: bool,
     state_url: str | None,
@@ -54,22 +58,29 @@ def command(
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
+    from reconciler.pipeline.saved import dump_plan
     from reconciler.reports.report import PlanReport
 
+    if untrusted is not None and out is not None:
+        raise click.UsageError("--out: a plan of somebody else's change is not saved: nobody could apply it")
+    if untrusted is not None and with_exec:
+        raise click.UsageError("--with-exec: no program runs for somebody else's change (--untrusted)")
     if out is not None:
         refuse_report_to(out)
-    found, reporter = settings_here(env, ref=ref), make_reporter()
+    found, reporter = settings_here(env, ref=ref, untrusted=untrusted), make_reporter()
     desired = load_desired(paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since)
 
-    async def work() -> Plan:
+    async def work() -> tuple[Plan, bytes]:
         chosen = Options(sandbox, state_url, read_only=True)
-        async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
-            return await make_plan(project, desired)
+        async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
+            plan = await make_plan(project, desired, with_exec=with_exec)
+            savable = out is not None and not has_errors(plan.diagnostics)
+            return plan, await dump_plan(project.store, plan) if savable else b""
 
-    plan = run(work)
-    savable = not has_errors(plan.diagnostics)
+    plan, text = run(work)
+    savable = bool(text)
     if out is not None and savable:
-        _save(plan, out)
+        _save(text, out)
     unchanged = unchanged_in(plan, desired) if show_all else None
     emit(PlanReport(plan=plan, unchanged=unchanged, diagnostics=plan.diagnostics), paged=True)
     if out is not None:
@@ -89,19 +100,18 @@ def exit_code(plan: Plan, *, detailed: bool) -> int:
         quiet = (Action.NOOP, Action.RETAIN, Action.REFUSED)
         if any(change.action not in quiet for change in plan.changes):
             codes.append(CHANGES)
-        elif plan.steps:
+        elif plan.steps or any(change.action is Action.NOOP for change in plan.changes):
             codes.append(PENDING)
     return first_of(*codes)
 
 
-def _save(plan: Plan, out: Path) -> None:
+def _save(text: bytes, out: Path) -> None:
     from reconciler.core.errors import ReconcilerError
-    from reconciler.planning.saved import dump_plan
 
     try:
         descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, 0o600)
-            file.write(dump_plan(plan))
+            file.write(text)
     except OSError as failure:
         raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure

@@ -68,6 +68,9 @@ class PlainReporter(Reporter):
         said = f" ({detail})" if _says_more(detail, step) else ""
         self._line(f"{step.id}: {outcome} after {elapsed_s:.1f} s{said}")
 
+    def asked_to_wait(self, step: Step, wait_s: float) -> None:
+        self._line(f"{step.id}: refused with 429, tried again in {wait_s:.0f} s")
+
     def settling(self, address: Address, wait_s: float) -> None:
         self._line(f"{address}: the outcome of a call is unknown; looking for evidence for {wait_s:.0f} s")
 
@@ -82,7 +85,14 @@ class LiveReporter(Reporter):
         from rich.console import Console
         from rich.status import Status
 
-        self._console = console or Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+        self._console = console or Console(
+            stderr=True,
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+            # By itself, rich keeps dim and bold under NO_COLOR.
+            color_system=None if os.environ.get("NO_COLOR") else "auto",
+        )
         self._marks = _MARKS if _can_show(self._console.encoding) else _PLAIN_MARKS
         spinner = "dots" if self._marks is _MARKS else "line"
         self._status = Status("", console=self._console, spinner=spinner)
@@ -110,6 +120,10 @@ class LiveReporter(Reporter):
         said = f"  {detail}" if _says_more(detail, step) else ""
         text = f"{self._marks[outcome]} {step.id} {elapsed_s:.1f} s{said}"
         self._console.print(visible(text), style=_COLOURS[outcome])
+        self._show_running()
+
+    def asked_to_wait(self, step: Step, wait_s: float) -> None:
+        self._running[step.id] = f" (429, again in {wait_s:.0f} s)"
         self._show_running()
 
     def settling(self, address: Address, wait_s: float) -> None:

@@ -37,6 +37,13 @@ def command() -> None:
 @click.option(
     "--db", type=click.Path(dir_okay=False, path_type=Path), help="Store. [.reconcile/provider-NAME.db]"
 )
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address or network of a proxy in front, whose X-Forwarded-For is believed; repeatable.",
+)
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes.")
 @click.option("--public-url", metavar="URL", help="The address that the platform calls. [where it listens]")
 @click.option(
@@ -63,6 +70,7 @@ def serve(
     port: int,
     host: str,
     db: Path | None,
+    proxies: Sequence[str],
     workers: int,
     public_url: str | None,
     signing: Sequence[str],
@@ -98,9 +106,9 @@ def serve(
         """Raises SecretUnavailable naming the source."""
         return secrets.value(source, lambda ref: None).reveal()
 
-    found = find_settings(Path.cwd(), os.environ)
-    secrets = secret_sources(found)
-    section = found.settings.providers.get(name, ProviderSection())
+    config = find_settings(Path.cwd(), os.environ)
+    secrets = secret_sources(config, runs_programs=True)
+    section = config.settings.providers.get(name, ProviderSection())
     declared = section.signing_secret_from or []
     written = declared if isinstance(declared, list) else [declared]
     sources = [_parse_source(each) for each in signing] or [each.ref() for each in written]
@@ -128,7 +136,7 @@ def serve(
     with bound(host, port) as (listener, url):
         settings = ProviderSettings(
             public_url=public_url or section.public_url or url,
-            store=db or found.private / f"provider-{name}.db",
+            store=db or config.private / f"provider-{name}.db",
             signing_secrets=signing_secrets,
             encoding="base64" if encoding == "base64" else "hex",
             webhook_url=webhook_url or section.webhook_url,
@@ -139,7 +147,12 @@ def serve(
             name=name,
             answer_s=answer_s,
         )
-        anyio.run(functions.check)
+        for database in anyio.run(functions.check):
+            click.echo(
+                f"warning: every role may connect to the database `{database}`, and read the names of all: "
+                f"REVOKE CONNECT ON DATABASE {database} FROM PUBLIC",
+                err=True,
+            )
         Store(settings.store).close()  # made, or refused, before anything is answered
         number = serve_provider(
             listener,
@@ -147,6 +160,7 @@ def serve(
             settings.prefix,
             workers,
             lambda: click.echo(f"listening on {url}"),
+            proxies,
         )
     return 128 + number
 

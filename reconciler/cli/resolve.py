@@ -1,5 +1,7 @@
 """`reconcile resolve`: a person says what no evidence can."""
 
+from collections.abc import Mapping
+
 import click
 
 from reconciler.cli import options
@@ -11,19 +13,25 @@ from reconciler.core.model import Address
 
 
 @click.command("resolve", short_help="Say what became of a call whose outcome is unknown.")
-@click.argument("address", type=ADDRESS)
+@click.argument("addresses", type=ADDRESS, nargs=-1, metavar="ADDRESS...")
 @click.option("--adopt", metavar="ID", help="The call made this object; or: yes, an inferred id is ours.")
 @click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
-@click.option("--restarted", is_flag=True, help="The restart that was owed is done.")
+@click.option("--force", is_flag=True, help="With --adopt or --not-created: whatever speaks against it.")
+@click.option("--restarted", is_flag=True, help="The restarts that were owed are done.")
+@click.option("--machine", metavar="ID", help="With --restarted: of all volumes that this machine holds.")
+@click.option("--confirm-inferred", is_flag=True, help="The ids that were inferred are ours (default: all).")
 @options.lock_timeout
-@options.platform
+@options.state
 @output()
 @reports_failures
 def command(
-    address: Address,
+    addresses: tuple[Address, ...],
     adopt: str | None,
     not_created: bool,
+    force: bool,
     restarted: bool,
+    machine: str | None,
+    confirm_inferred: bool,
     lock_timeout: float,
     env: str,
     state_url: str | None,
@@ -34,23 +42,43 @@ def command(
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_service_of
     from reconciler.pipeline.open import Options, open_project
-    from reconciler.pipeline.resolve import resolve_unknown, settle_restart
+    from reconciler.pipeline.resolve import confirm_inferred as confirm
+    from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
     from reconciler.reports.report import Page
 
-    if (adopt is not None) + not_created + restarted != 1:
-        raise click.UsageError("give exactly one of --adopt ID, --not-created and --restarted")
+    if (adopt is not None) + not_created + restarted + confirm_inferred != 1:
+        raise click.UsageError(
+            "give exactly one of --adopt ID, --not-created, --restarted and --confirm-inferred"
+        )
     if adopt is not None and not adopt.strip():
         raise click.UsageError("--adopt is empty: an object has an id")
+    if force and (restarted or confirm_inferred):
+        raise click.UsageError("--force goes with --adopt or --not-created")
+    if machine is not None and (not restarted or addresses):
+        raise click.UsageError("--machine goes with --restarted, in the place of addresses")
+    if not addresses and machine is None and not confirm_inferred:
+        raise click.UsageError("Missing argument 'ADDRESS...'.")
+    if len(addresses) > 1 and not (restarted or confirm_inferred):
+        raise click.UsageError("--adopt and --not-created answer for one address at a time")
     found, reporter = settings_here(env), make_reporter()
 
-    async def work() -> str:
+    async def work() -> Mapping[Address, str]:
         chosen = Options(sandbox, state_url, lock_timeout, read_only=True)
-        policies = load_service_of(address, found, texts_here(), reporter)
+        policies = load_service_of(addresses[0], found, texts_here(), reporter) if addresses else ()
         async with open_project(found, chosen, reporter, policies=policies) as project:
             if restarted:
-                return await settle_restart(project, address)
-            return await resolve_unknown(project, address, adopt=adopt)
+                return await settle_restarts(project, addresses, machine=machine)
+            if confirm_inferred:
+                return await confirm(project, addresses)
+            (address,) = addresses
+            return {address: await resolve_unknown(project, address, adopt=adopt, force=force)}
 
     resolved = run(work)
-    emit(Page(document={"address": str(address), "resolved": resolved}, text=f"{address}: {resolved}\n"))
+    documents = [{"address": str(address), "resolved": words} for address, words in resolved.items()]
+    emit(
+        Page(
+            document=documents[0] if len(addresses) == 1 else {"resolved": documents},
+            text="".join(f"{address}: {words}\n" for address, words in resolved.items()),
+        )
+    )
     return DONE

@@ -28,6 +28,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--strict", is_flag=True, help="Refuse what the API document does not describe.")
 @click.option("--token", default="sandbox", show_default=True, help="Bearer token that /v1 asks for.")
 @click.option(
+    "--org-token",
+    "organization_tokens",
+    multiple=True,
+    metavar="SLUG=TOKEN",
+    help="Token that may touch this organization only; repeatable, also for one token.",
+)
+@click.option(
     "--machine-socket",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Unix socket at which a machine may suspend itself.",
@@ -45,6 +52,7 @@ def command(
     switches: Sequence[str],
     strict: bool,
     token: str,
+    organization_tokens: Sequence[str],
     machine_socket: Path | None,
     until_stdin_closes: bool,
 ) -> int:
@@ -67,6 +75,7 @@ def command(
             switch=dict(map(_setting, switches)),
             strict=strict,
             token=token,
+            organization_tokens=_by_token(organization_tokens),
             machine_socket=machine_socket,
             ready=lambda url: click.echo(f"listening on {url}"),
             until_stdin_closes=until_stdin_closes,
@@ -74,6 +83,17 @@ def command(
     except ValueError as failure:
         raise click.UsageError(str(failure)) from failure
     return DONE
+
+
+def _by_token(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Organizations by token, from SLUG=TOKEN each."""
+    slugs: dict[str, list[str]] = {}
+    for text in texts:
+        slug, equals, token = text.partition("=")
+        if not equals or not slug:
+            raise click.UsageError("--org-token: expected SLUG=TOKEN")
+        slugs.setdefault(token, []).append(slug)
+    return slugs
 
 
 def _setting(text: str) -> tuple[str, Any]:

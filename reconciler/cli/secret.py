@@ -132,7 +132,7 @@ def keygen(file: Path) -> int:
 @output()
 @options.state
 @reports_failures
-def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None) -> int:
+def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, sandbox: bool) -> int:
     """Compare the values that the sources give now with those that were set, without showing either.
 
     Fingerprints are made with the project's own key, which is kept beside the state. Two runs with the same
@@ -142,16 +142,18 @@ def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None) -
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
-    from reconciler.pipeline.open import open_state, secret_sources
+    from reconciler.pipeline.identity import refuse_missing
+    from reconciler.pipeline.open import open_state, secret_sources, shown_state
     from reconciler.pipeline.secret import fingerprints
 
-    found = settings_here(env)
-    desired = load_desired((), found, texts_here(), make_reporter())
+    config, reporter = settings_here(env, sandbox=sandbox), make_reporter()
+    desired = load_desired((), config, texts_here(), reporter)
 
     async def work() -> "list[Fingerprinted]":
-        async with open_state(found, state_url) as store:
+        async with open_state(config, state_url, tell=reporter.note) as store:
+            refuse_missing(await store.load(), shown_state(state_url or config.settings.state))
             return await fingerprints(
-                store, secret_sources(found), desired.resources, desired.policies, addresses
+                store, secret_sources(config), desired.resources, desired.policies, addresses
             )
 
     shown = run(work)

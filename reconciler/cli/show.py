@@ -1,5 +1,6 @@
 """`reconcile show`: one resource as the platform and the record have it."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,12 +13,13 @@ from reconciler.cli.signals import run
 from reconciler.core.model import Address
 
 if TYPE_CHECKING:
+    from reconciler.core.context import Context
     from reconciler.pipeline.show import Shown
 
 
 @click.command("show", short_help="Show one resource: live fields, snapshots, what is owed.")
 @click.argument("address", type=ADDRESS)
-@options.platform
+@options.state
 @output()
 @reports_failures
 def command(address: Address, env: str, state_url: str | None, sandbox: bool) -> int:
@@ -25,7 +27,7 @@ def command(address: Address, env: str, state_url: str | None, sandbox: bool) ->
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.core.errors import ManifestError
-    from reconciler.pipeline.desired import load_desired, load_service_of
+    from reconciler.pipeline.desired import load_desired, load_service_of, origin_here
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.project import Desired
     from reconciler.pipeline.show import look_at
@@ -39,12 +41,14 @@ def command(address: Address, env: str, state_url: str | None, sandbox: bool) ->
         except ManifestError:
             return Desired(())  # a record is shown whatever the manifests hold
 
-    async def work() -> "Shown":
+    async def work() -> "tuple[Shown, Context]":
         chosen = Options(sandbox, state_url, read_only=True)
         policies = load_service_of(address, found, texts_here(), reporter)
         async with open_project(found, chosen, reporter, policies=policies) as project:
-            return await look_at(project, address, manifests)
+            shown = await look_at(project, address, manifests)
+            return shown, project.context(origin_here(found), shown.lineage)
 
-    shown = run(work)
-    emit(object_page(shown.record, shown.live, shown.unreadable, shown.sets, shown.details))
+    shown, context = run(work)
+    page = object_page(shown.record, shown.live, shown.unreadable, shown.sets, shown.details)
+    emit(replace(page, context=context))
     return FAILED if not shown.unreadable and shown.live is None else DONE

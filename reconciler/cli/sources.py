@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.context import TEXTS
+from reconciler.cli.context import ROOT, TEXTS, UNTRUSTED
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.reading.text import MOST_BYTES
 
@@ -16,10 +16,16 @@ if TYPE_CHECKING:  # models take long to import, and `--help` and completion nee
     from reconciler.pipeline.source_texts import SourceTexts
 
 
-def settings_here(env: str = "", *, ref: str | None = None) -> "ProjectSettings":
+def settings_here(
+    env: str = "", *, ref: str | None = None, untrusted: str | None = None, sandbox: bool = False
+) -> "ProjectSettings":
     """The settings of the project around the working directory, for the environment `env`.
 
-    Raises ReconcilerError when there is no such environment; at a git revision `ref` there may be others.
+    `sandbox`: with the state of the embedded sandbox.
+
+    `untrusted`: they are those of this revision (`--untrusted`). Raises ReconcilerError when there is no such
+    environment; at a git revision `ref` there may be others. Also for a verb without that option, while the
+    variable says that the files are somebody else's.
     """
     from reconciler.pipeline.settings import find_settings
 
@@ -27,10 +33,18 @@ def settings_here(env: str = "", *, ref: str | None = None) -> "ProjectSettings"
         here = Path.cwd()
     except FileNotFoundError:
         raise ReconcilerError("the working directory is gone", help="change to one that exists") from None
-    found = find_settings(here, os.environ, env)
-    if ref is None:
-        found.refuse_unknown_environment()
-    return found
+    if untrusted is None and os.environ.get(UNTRUSTED):
+        raise ReconcilerError(
+            f"{UNTRUSTED} is set: only validate, build, plan and graph work on files of somebody else",
+            help="unset it where the files are those of a branch that you trust",
+        )
+    config = find_settings(here, os.environ, env, trusted=untrusted)
+    if ref is None or untrusted is not None:
+        config.refuse_unknown_environment()
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[ROOT] = config.root
+    return config.in_sandbox() if sandbox else config
 
 
 def texts_here() -> "SourceTexts":
@@ -42,7 +56,7 @@ def texts_here() -> "SourceTexts":
     meta = context.meta if context is not None else {}
     if TEXTS not in meta:
         try:
-            root = project_root(Path.cwd())
+            root = meta.get(ROOT) or project_root(Path.cwd())
         except (OSError, ReconcilerError):  # then no file of it can be read, either
             root = Path()
         meta[TEXTS] = SourceTexts(root, _read_stdin)

@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
     from reconciler.core.clock import Clock
 
 
+class Which(NamedTuple):
+    """What says which state is meant."""
+
+    env: str
+    state_url: str | None
+    sandbox: bool
+
+
 @click.group("state", short_help="Look after what is recorded.")
 def command() -> None:
     """What is recorded of the objects that are ours."""
@@ -36,8 +45,8 @@ def command() -> None:
 @output()
 @options.state
 @reports_failures
-def init(take_over: bool, env: str, state_url: str | None) -> int:
-    """Create the state, which the first apply would do too. Harmless when it exists."""
+def init(take_over: bool, env: str, state_url: str | None, sandbox: bool) -> int:
+    """Make the state that apply needs. Harmless when it exists."""
 
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.open import holder
@@ -47,26 +56,25 @@ def init(take_over: bool, env: str, state_url: str | None) -> int:
         if not environment:
             raise click.UsageError("--take-over: say with --env whose it becomes")
         taken = _with_store(
-            env,
-            state_url,
+            Which(env, state_url, sandbox),
             lambda store: maintenance_of(store).take_over(environment, by=holder()),
+            existing=False,
             environment="",
         )
 
     async def work(store: Store) -> tuple[bool, str]:
-        existed = bool((await store.load()).lineage)
-        await store.release(await store.lease([], holder()))
-        return existed, (await store.load()).lineage
+        created = await store.create()
+        return created, (await store.load()).lineage
 
-    existed, lineage = _with_store(env, state_url, work)
-    place = _place(env, state_url)
+    created, lineage = _with_store(Which(env, state_url, sandbox), work, existing=False)
+    place = _place(Which(env, state_url, sandbox))
     if take_over:
         now = "is from now on" if taken else "is already"
         text = f"{place}: {now} the state of environment {environment}\n"
     else:
-        text = f"{place}: {'exists already' if existed else 'created'}\n"
+        text = f"{place}: {'created' if created else 'exists already'}\n"
     more = {"taken_over": taken} if take_over else {}
-    emit(Page(document={"state": place, "lineage": lineage, "created": not existed, **more}, text=text))
+    emit(Page(document={"state": place, "lineage": lineage, "created": created, **more}, text=text))
     return DONE
 
 
@@ -74,10 +82,25 @@ def init(take_over: bool, env: str, state_url: str | None) -> int:
 @output()
 @options.state
 @reports_failures
-def list_records(env: str, state_url: str | None) -> int:
+def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
     """One line a record: address, id, what is owed."""
-    state = _load(env, state_url)
-    emit(records_page(state.records, state.unclaimed, options.of_this_run()))
+    from reconciler.cli.sources import settings_here
+    from reconciler.core.clock import SystemClock
+    from reconciler.pipeline.context import make_context
+    from reconciler.pipeline.desired import origin_here
+
+    which = Which(env, state_url, sandbox)
+    state, config = _load(which), settings_here(env, sandbox=sandbox)
+    context = make_context(
+        config.env,
+        config.settings.platform.base_url,
+        _place(which),
+        origin_here(config),
+        state.lineage,
+        SystemClock().now(),
+    )
+    page = records_page(state.records, state.unclaimed, options.of_this_run())
+    emit(replace(page, context=context))
     return DONE
 
 
@@ -86,11 +109,11 @@ def list_records(env: str, state_url: str | None) -> int:
 @output()
 @options.state
 @reports_failures
-def show(address: Address, env: str, state_url: str | None) -> int:
+def show(address: Address, env: str, state_url: str | None, sandbox: bool) -> int:
     """All that is recorded of one address. Secrets stand there as keyed fingerprints only."""
     from reconciler.pipeline.unrecorded import not_recorded
 
-    records = _load(env, state_url).records
+    records = _load(Which(env, state_url, sandbox)).records
     record = records.get(address)
     if record is None:
         raise not_recorded(address, records)
@@ -105,7 +128,9 @@ def show(address: Address, env: str, state_url: str | None) -> int:
 @options.state
 @options.lock_timeout
 @reports_failures
-def mv(source: Address, target: Address, env: str, state_url: str | None, lock_timeout: float) -> int:
+def mv(
+    source: Address, target: Address, env: str, state_url: str | None, sandbox: bool, lock_timeout: float
+) -> int:
     """Record an object under another address, when its manifest got another name.
 
     Addresses without an [index] take all of a `count` with them. A Moved manifest does the same, reviewed.
@@ -113,7 +138,7 @@ def mv(source: Address, target: Address, env: str, state_url: str | None, lock_t
     from reconciler.pipeline.resolve import move
 
     moved: list[StateRecord] = _with_store(
-        env, state_url, lambda store: move(store, source, target, *_actor(), lock_timeout)
+        Which(env, state_url, sandbox), lambda store: move(store, source, target, *_actor(), lock_timeout)
     )
     emit(moved_page(source, moved))
     return DONE
@@ -126,7 +151,12 @@ def mv(source: Address, target: Address, env: str, state_url: str | None, lock_t
 @options.lock_timeout
 @reports_failures
 def forget(
-    address: Address | None, unclaimed: str | None, env: str, state_url: str | None, lock_timeout: float
+    address: Address | None,
+    unclaimed: str | None,
+    env: str,
+    state_url: str | None,
+    sandbox: bool,
+    lock_timeout: float,
 ) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
     from reconciler.pipeline.resolve import claim
@@ -136,14 +166,18 @@ def forget(
     if (address is None) == (unclaimed is None):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
     if unclaimed is not None:
-        if not _with_store(env, state_url, lambda store: claim(store, unclaimed, *_actor(), lock_timeout)):
+        if not _with_store(
+            Which(env, state_url, sandbox), lambda store: claim(store, unclaimed, *_actor(), lock_timeout)
+        ):
             raise _nothing(f"no unclaimed object `{unclaimed}` is known")
         click.echo(f"dismissed: {unclaimed}")
         return DONE
     assert address is not None
-    records = _load(env, state_url).records
+    records = _load(Which(env, state_url, sandbox)).records
     record = records.get(address)
-    if not _with_store(env, state_url, lambda store: forget_record(store, address, *_actor(), lock_timeout)):
+    if not _with_store(
+        Which(env, state_url, sandbox), lambda store: forget_record(store, address, *_actor(), lock_timeout)
+    ):
         raise not_recorded(address, records)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
     for owed in owed_work({address: record}) if record is not None else ():
@@ -156,12 +190,13 @@ def forget(
 @click.option("--force", is_flag=True, help="Break the lock even if its owner is still running.")
 @options.state
 @reports_failures
-def unlock(scope: str, force: bool, env: str, state_url: str | None) -> int:
+def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bool) -> int:
     """Free a scope (an app, or org/SLUG) whose holder hangs. A holder that died frees its scopes itself."""
     from reconciler.pipeline.open import holder
 
     freed = _with_store(
-        env, state_url, lambda store: maintenance_of(store).unlock(scope, force=force, by=holder())
+        Which(env, state_url, sandbox),
+        lambda store: maintenance_of(store).unlock(scope, force=force, by=holder()),
     )
     click.echo(f"{scope}: {freed}")
     return DONE
@@ -172,9 +207,9 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None) -> int:
 @output()
 @options.state
 @reports_failures
-def backup(file: Path | None, env: str, state_url: str | None) -> int:
+def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) -> int:
     """Copy the state to FILE, or among the backups that every apply makes, and verify the copy."""
-    made = _with_store(env, state_url, lambda store: maintenance_of(store).backup(file))
+    made = _with_store(Which(env, state_url, sandbox), lambda store: maintenance_of(store).backup(file))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
 
@@ -185,7 +220,7 @@ def backup(file: Path | None, env: str, state_url: str | None) -> int:
 @output()
 @options.state
 @reports_failures
-def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | None) -> int:
+def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | None, sandbox: bool) -> int:
     """Put a backup (the newest good one) in the place of a damaged state, with all that can be salvaged."""
     from reconciler.pipeline.open import holder
 
@@ -193,21 +228,25 @@ def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | No
         if not sys.stdin.isatty():
             raise click.UsageError("nobody to ask on standard input: pass --auto-approve")
         chosen = str(file) if file is not None else "the newest good backup"
-        question = f"Put {chosen} in the place of {_place(env, state_url)}, which is kept aside?"
+        question = (
+            f"Put {chosen} in the place of {_place(Which(env, state_url, sandbox))}, which is kept aside?"
+        )
         with prompting():
             sure = click.confirm(question, err=True)
         if not sure:
             click.echo("nothing was changed", err=True)
             return FAILED
     done: Restored = _with_store(
-        env, state_url, lambda store: maintenance_of(store).restore(file, by=holder())
+        Which(env, state_url, sandbox),
+        lambda store: maintenance_of(store).restore(file, by=holder()),
+        existing=False,
     )
     emit(restored_page(done, options.of_this_run()))
     return DONE
 
 
-def _load(env: str, state_url: str | None) -> State:
-    found: State = _with_store(env, state_url, lambda store: store.load())
+def _load(which: Which) -> State:
+    found: State = _with_store(which, lambda store: store.load())
     return found
 
 
@@ -221,27 +260,37 @@ def _actor() -> "tuple[Clock, str, str]":
     return SystemClock(), holder(), uuid.uuid4().hex
 
 
-def _place(env: str, state_url: str | None) -> str:
+def _place(which: Which) -> str:
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.open import shown_state
 
-    return state_url or settings_here(env).settings.state
+    return shown_state(which.state_url or settings_here(which.env, sandbox=which.sandbox).settings.state)
 
 
 def _with_store(
-    env: str,
-    state_url: str | None,
+    which: Which,
     work: Callable[[Store], Awaitable[Any]],
     *,
     environment: str | None = None,
+    existing: bool = True,
 ) -> Any:
-    """What `work` returns. `environment`: whose state it is, instead of the chosen environment's."""
+    """What `work` returns. `environment`: whose state it is, instead of the chosen environment's.
+
+    Raises Refused where there is no state, unless it need not be `existing`.
+    """
+    from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.identity import refuse_missing
     from reconciler.pipeline.open import open_state
 
-    found = settings_here(env)
+    config = settings_here(which.env, sandbox=which.sandbox)
 
     async def main() -> Any:
-        async with open_state(found, state_url, environment=environment) as store:
+        async with open_state(
+            config, which.state_url, environment=environment, tell=make_reporter().note
+        ) as store:
+            if existing:
+                refuse_missing(await store.load(), _place(which))
             return await work(store)
 
     return run(main)

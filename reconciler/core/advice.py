@@ -14,8 +14,7 @@ PROGRAM = "reconcile"
 
 # Verbs of two words, and which verbs take what. A test compares this with the command line.
 _GROUPS = frozenset({"state", "secret", "extension", "provider"})
-_ON_PLATFORM = frozenset({"plan", "apply", "drift", "import", "show", "resolve"})  # take --sandbox, too
-_ON_STATE = frozenset({"state", "extension"})  # all of the group
+_ON_STATE = frozenset({"plan", "apply", "drift", "import", "show", "resolve", "state", "extension"})
 _ON_STATE_TOO = frozenset({("secret", "fingerprint")})
 
 
@@ -55,13 +54,11 @@ class Command(NamedTuple):
     def with_options(self, run: RunOptions) -> "Command":
         """With those of the run's options that the verb takes."""
         verb = self.words[: self._verb_length]
-        on_platform = verb[0] in _ON_PLATFORM
         options = []
-        if on_platform or verb[0] in _ON_STATE or verb in _ON_STATE_TOO:
+        if verb[0] in _ON_STATE or verb in _ON_STATE_TOO:
             options += ["--env", run.env] if run.env else []
             options += ["--state", run.state] if run.state else []
-        if on_platform and run.sandbox:
-            options.append("--sandbox")
+            options += ["--sandbox"] if run.sandbox else []
         return self._replace(options=tuple(options))
 
     @property

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reconciler.core.advice import Command
 
+IN_FLIGHT = "in-flight"  # the code for a call that a living process waits for: nobody has to decide anything
 UNKNOWN_OUTCOME = "unknown-outcome"  # the code of a question that only a person can answer: exit 3
 
 
@@ -44,6 +45,8 @@ class Diagnostic:
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
     `label` is what stands beside the caret, `help` the way out; `advice`: the commands in these texts.
+    `addresses`: all that one cause concerns, where it is told once.
+    `shown_to`: how many characters of the line may be shown, as what follows may be a secret; 0: all.
     """
 
     code: str
@@ -54,6 +57,8 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
     help: str = ""
     advice: tuple[Command, ...] = ()
+    addresses: tuple[str, ...] = ()
+    shown_to: int = 0
 
     @property
     def hidden(self) -> bool:

@@ -1,13 +1,15 @@
 """The failures of this program.
 
     ReconcilerError
-    ├── ManifestError      the manifests (or the settings) hold errors: carries diagnostics
-    ├── Refused            a plan or a request that this program will not carry out: carries diagnostics
+    ├── Diagnosed          carries diagnostics
+    │   ├── ManifestError  the manifests (or the settings) hold errors
+    │   └── Refused        a plan or a request that this program will not carry out
     ├── PlatformError      a read of the platform failed
     │   ├── NotFound       404: the object or its app is not there (for this token)
     │   │   └── AppMissing the app itself is not there (yet): proves nothing about its objects
     │   ├── Unauthorized   401 or 403
     │   ├── NotYet         408: a state that was waited for has not come; ask again
+    │   ├── Down           nothing but failures for a while: asking on tells nothing new
     │   ├── Unreadable     the answer is not what the API document promises
     │   └── NoSuchService  nobody knows how to reach the provider, or how to sign what it is sent
     ├── TransportError     a request got no complete answer
@@ -23,6 +25,7 @@ A mutation never raises for what the platform answered: its outcome is data
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic
@@ -41,7 +44,9 @@ class ReconcilerError(Exception):
         self.advice = advice
 
 
-class ManifestError(ReconcilerError):
+class Diagnosed(ReconcilerError):
+    """`diagnostics`: every problem, of which the message is the sum."""
+
     def __init__(
         self,
         message: str,
@@ -54,17 +59,12 @@ class ManifestError(ReconcilerError):
         self.diagnostics = tuple(diagnostics)
 
 
-class Refused(ReconcilerError):
-    def __init__(
-        self,
-        message: str,
-        diagnostics: Sequence[Diagnostic] = (),
-        *,
-        help: str = "",
-        advice: tuple[Command, ...] = (),
-    ) -> None:
-        super().__init__(message, help=help, advice=advice)
-        self.diagnostics = tuple(diagnostics)
+class ManifestError(Diagnosed):
+    pass
+
+
+class Refused(Diagnosed):
+    pass
 
 
 class PlatformError(ReconcilerError):
@@ -99,6 +99,14 @@ class Unauthorized(PlatformError):
 
 class NotYet(PlatformError):
     """The message is the platform's own, which may name the state that it is in."""
+
+
+class Down(PlatformError):
+    """`outage`: what all reads of that service have in common. The message is about this one."""
+
+    def __init__(self, message: str, *, outage: str, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.outage = outage
 
 
 class Unreadable(PlatformError):

@@ -274,6 +274,7 @@ class Impact(StrEnum):
     ONLINE = "online"
     RESTART = "restart"
     DOWNTIME = "downtime"
+    REPOINT = "repoint"  # what names an existing object will name a new one
     DATA_LOSS = "data_loss"
 
 

@@ -22,6 +22,9 @@ class Reporter:
     def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
         """The call is done; its wait last saw `seen`."""
 
+    def asked_to_wait(self, step: Step, wait_s: float) -> None:
+        """The call of `step` was refused as one too many (429), and is tried again in `wait_s` seconds."""
+
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
         """`outcome` is done, pending, unknown, failed or skipped; `detail` an id or an error text."""
 

@@ -7,12 +7,12 @@ templates. A plan therefore shows, stores and runs the same thing.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Literal
 
+from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import SENSITIVE, Address, Change, Lifecycle, Owed
-from reconciler.services.wire import Shape
+from reconciler.core.wire import Shape
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -168,6 +168,7 @@ class ForEach:
     `over`: that mapping. In the path, `EACH_KEY` stands for the key; in the body, `EACH_VALUE` for the value.
     `pattern`: what a key must match. `taken`: keys that belong to other addresses, which the call would
     overwrite: then, as with an unfit key or value, none of the calls is sent.
+    `allowed`, `never`: patterns of the keys that may be set ("": any), and of those that nothing may set.
     `keep`: the record's field `keep + key` holds the keyed fingerprint of what was sent; a value whose
     fingerprint stands there is not sent again.
     `again`: an answer without the mapping came before the values were there: its call is made again, once.
@@ -182,6 +183,8 @@ class ForEach:
     again: bool = False
     applied: Mapping[str, Any] = field(default_factory=dict)
     if_none: Mapping[str, Any] | None = None
+    allowed: str = ""
+    never: str = ""
 
 
 EACH_KEY = OutputRef("each", "key")
@@ -262,18 +265,23 @@ class Repeat:
     how: Literal["repeat"] = "repeat"
 
 
+FOUND_ID = OutputRef("found", "id")
+
+
 @dataclass(frozen=True, slots=True)
 class Find:
     """A lost reply: what it may have made is looked for in `read`, by equal `match` fields and a baseline.
 
     `unattached`: fields that must be empty for the object to be ours to take. `keep`: the field of the
-    record that keeps the id of what is found, where it is not the record's own object.
+    record that keeps the id of what is found, where it is not the record's own object. `one`: shows what was
+    found by its id (`FOUND_ID`): a list may lag behind.
     """
 
     read: Read
     match: Mapping[str, Any] = field(default_factory=dict)
     unattached: tuple[str, ...] = ()
     keep: str = ""
+    one: Read | None = None
     how: Literal["find"] = "find"
 
 
@@ -367,6 +375,19 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class ManifestSet:
+    """Which manifests were loaded, and what they asked for.
+
+    `paths`: as given, from the project's root; empty for the configured ones. `ref`: the git revision that
+    they were read at; "" for the working tree. `digest`: of all resources; "" where nobody took it.
+    """
+
+    paths: tuple[str, ...] = ()
+    ref: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All that one apply will do.
 
@@ -374,12 +395,11 @@ class Plan:
     `inputs`: existing objects whose fields steps refer to (address, read), read again by apply.
     `providers`: where each extension provider is that calls go to, by its name.
     `moves`: carried out before anything else; all other parts speak of the new addresses.
-    `environment`: whose plan it is; "" for none.
+    `context`: what it is about, and when it was made. `manifests`: what it was made from.
     """
 
     id: str
-    lineage: str
-    created_at: datetime
+    context: Context
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
     expectations: tuple[Expectation, ...]
@@ -390,7 +410,7 @@ class Plan:
     unchanged: int = 0
     providers: Mapping[str, str] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
-    environment: str = ""
+    manifests: ManifestSet = field(default_factory=ManifestSet)
 
 
 OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]

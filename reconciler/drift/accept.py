@@ -126,13 +126,13 @@ def _unapplied_edits(accepted: Sequence[Accepted], chosen: Sequence[Change]) -> 
 
 
 def _edit(
-    found: Drifted, field: FieldChange, policies: Sequence[Resource]
+    drifted: Drifted, field: FieldChange, policies: Sequence[Resource]
 ) -> tuple[Edit, Resource] | Diagnostic:
     """The edit that makes the manifest ask for what is there, and what it then declares.
 
     Or why there is none that leaves nothing to do.
     """
-    resource, live = found.resource, field.after
+    resource, live = drifted.resource, field.after
     kind = find_kinds()[resource.address.kind]
     path = ("spec", field.path)
     problem = (
@@ -146,11 +146,17 @@ def _edit(
     edited = with_value(edit, kind)
     if isinstance(edited, Diagnostic):
         return edited
-    return _left_to_do(kind, replace(found, resource=edited), field) or (edit, edited)
+    return _left_to_do(kind, replace(drifted, resource=edited), field) or (edit, edited)
 
 
 def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
     address = resource.address
+    if field.path in resource.objectives:
+        return cannot_accept(
+            f"`{address}`: `{field.path}: {field.before}` is an objective, which has no value to accept",
+            resource.span("metadata", "name"),
+            "the next apply meets it again; or change it in the policy that gives it",
+        )
     if field.path == "id":
         forget = command("state", "forget", address)
         return cannot_accept(
@@ -202,9 +208,9 @@ def _another_place(
     return None
 
 
-def _left_to_do(kind: Kind, found: Drifted, field: FieldChange) -> Diagnostic | None:
+def _left_to_do(kind: Kind, drifted: Drifted, field: FieldChange) -> Diagnostic | None:
     """A refusal where drift or plan would go on about a field that the manifest asks for as it is."""
-    resource, record, live = found.resource, found.record, found.live
+    resource, record, live = drifted.resource, drifted.record, drifted.live
     change, _ = drift_of(kind, record, resource, live)
     subject = Subject(resource.address, resource, record, live, record.created_at)
     left = [*(change.fields if change is not None else ()), *kind.compare(subject)]

@@ -50,8 +50,8 @@ def save_baseline(file: Path, plan: Plan, keep: Collection[Mapping[str, Any]] = 
     entries = list(_entries(plan))
     document = {
         "format_version": FORMAT_VERSION,
-        "lineage": plan.lineage,
-        "saved_at": plan.created_at.isoformat(),
+        "lineage": plan.context.lineage or "",
+        "saved_at": plan.context.at.isoformat(),
         "drift": [*keep, *entries],
     }
     text = json.dumps(document, ensure_ascii=False, indent=2, default=str)
@@ -63,7 +63,7 @@ def save_baseline(file: Path, plan: Plan, keep: Collection[Mapping[str, Any]] = 
     return len(entries)
 
 
-def load_baseline(file: Path, lineage: str) -> Baseline | None:
+def load_baseline(file: Path, lineage: str | None) -> Baseline | None:
     """The stored baseline; None when there is none. Raises ReconcilerError for one that cannot be relied on.
 
     `lineage`: of the state that it must have been made with; "" for a state that is not there yet.

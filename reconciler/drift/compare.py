@@ -1,12 +1,12 @@
 """What moved on the platform without us: the record against the live object."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord
 from reconciler.kinds.base import Kind
-from reconciler.kinds.roles import RecordsAnswers
+from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
 from reconciler.planning.ignores import split_ignored
 
 _ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
@@ -30,17 +30,38 @@ def drift_of(
     return change_of(kind, record, fields), remarks
 
 
-def change_of(kind: Kind, record: StateRecord, fields: list[FieldChange]) -> Change:
-    """The change that puts `fields` back."""
+def change_of(kind: Kind, record: StateRecord, fields: Sequence[FieldChange]) -> Change:
+    """The change that puts `fields` back, among them objectives that are missed."""
     actions = [_undoing(kind, change) for change in fields]
     action = Action.REFUSED if Action.REFUSED in actions else min(actions, key=list(Action).index)
-    return Change(
-        record.address, action, tuple(fields), reason="changed on the platform, not by us", id=record.id
-    )
+    missed = [each for each in fields if each.path in _objectives(kind)]
+    reasons = ["changed on the platform, not by us"] if len(missed) < len(fields) else []
+    reasons += [f"the objective `{each.path}: {each.before}` is missed" for each in missed]
+    return Change(record.address, action, tuple(fields), reason="; ".join(reasons), id=record.id)
+
+
+def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: Any) -> Change | None:
+    """What moved of the fields that no manifest says, since we last saw them: for information only."""
+    moved = []
+    for field in unmanaged(kind, resource.spec):
+        seen, now = record.applied.get(field.name), getattr(live, field.name, None)
+        if seen in (None, "") or now is None or seen == now:
+            continue
+        if field.equal is None or not field.equal(seen, now):
+            moved.append(FieldChange(field.name, seen, now, field.effect))
+    reason = "changed on the platform; no manifest says what it should be"
+    return Change(record.address, Action.NOOP, tuple(moved), reason=reason, id=record.id) if moved else None
+
+
+def _objectives(kind: Kind) -> Mapping[str, Action]:
+    role = kind.role(HasObjectives)
+    return role.objectives if role is not None else {}
 
 
 def _undoing(kind: Kind, change: FieldChange) -> Action:
     """What brings a field that moved from `before` to `after` back; REFUSED where nothing does."""
+    if change.path in _objectives(kind):
+        return _objectives(kind)[change.path]
     field = next((each for each in kind.fields if each.name == change.path), None)
     if field is not None and field.undo is not None:
         return field.undo(change)

@@ -1,20 +1,32 @@
 """Drift: what moved on the platform without us."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, error
-from reconciler.core.model import Address, Change, Observation, Resource, StateRecord, owed_work
+from reconciler.core.model import (
+    Action,
+    Address,
+    Change,
+    FieldChange,
+    Observation,
+    Resource,
+    StateRecord,
+    owed_work,
+)
 from reconciler.core.steps import Plan, Read
-from reconciler.drift.compare import drift_of
+from reconciler.drift.compare import change_of, drift_of, unmanaged_change
 from reconciler.kinds import find_kinds
-from reconciler.kinds.base import Kind
-from reconciler.kinds.roles import located
+from reconciler.kinds.base import Kind, Subject
+from reconciler.kinds.roles import HasObjectives, located
 from reconciler.moves.records import follow_moves
+from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
-from reconciler.planning.decide import many_missing, may_be_invisible
+from reconciler.planning.decide import many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.ignores import in_force
 
 
@@ -29,10 +41,14 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A plan without steps, and behind each of its changes what was compared."""
+    """A plan without steps, and behind each of its changes what was compared.
+
+    `unmanaged`: what moved of fields that no manifest says; the plan has no change for it.
+    """
 
     plan: Plan
     drifted: Mapping[Address, Drifted]
+    unmanaged: Sequence[Change] = ()
 
 
 async def find_drift(project: Project, desired: Desired) -> Plan:
@@ -42,6 +58,7 @@ async def find_drift(project: Project, desired: Desired) -> Plan:
 
 async def look_for_drift(project: Project, desired: Desired) -> Drift:
     """As `find_drift`, with what it found."""
+    project.sources.runs_programs = False
     state = await project.store.load()
     kinds = find_kinds()
     followed = follow_moves(kinds, desired.policies, desired.resources, state.records)
@@ -66,6 +83,18 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     changes: list[Change] = []
     drifted: dict[Address, Drifted] = {}
     missing: list[StateRecord] = []
+    unmanaged: list[Change] = []
+    questions = _Objectives()
+
+    def judge(found: Drifted, more: Sequence[FieldChange] = ()) -> None:
+        kind = kinds[found.record.address.kind]
+        change, ignored = drift_of(kind, found.record, found.resource, found.live)
+        remarks.extend(ignored)
+        if more:
+            change = change_of(kind, found.record, [*(change.fields if change is not None else ()), *more])
+        if change is not None:
+            changes.append(change)
+            drifted[change.address] = found
 
     def compare(read: Read, observation: Observation) -> None:
         if not observation.complete:
@@ -79,21 +108,29 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
                 continue
             if live is None:
                 missing.append(record)
-            change, ignored = drift_of(kind, record, resource, live)
-            remarks.extend(ignored)
-            if change is not None:
-                changes.append(change)
-                drifted[record.address] = Drifted(resource, record, live)
+            found = Drifted(resource, record, live)
+            if live is not None and live.present:
+                if (aside := unmanaged_change(kind, record, resource, live)) is not None:
+                    unmanaged.append(aside)
+                if questions.ask(kind, found, observation.at):
+                    continue
+            judge(found)
 
-    await read_all(project, list(by_read), compare)
+    await read_all(project, list(by_read), compare, lambda read: [record.address for record in by_read[read]])
+    await read_all(project, questions.reads(), questions.answer)
+    for found, missed, problem in questions.answers():
+        judge(found, missed)
+        problems += problem
     compared = sum(map(len, by_read.values()))
     wave = many_missing(missing, compared)
     if wave is not None:
         problems.append(wave)
+    if not state.lineage:
+        nothing = f"{len(desired.resources)} declared, nothing recorded"
+        problems.insert(0, state_missing(project.state_url, nothing))
     plan = Plan(
         id=project.new_id(),
-        lineage=state.lineage,
-        created_at=project.clock.now(),
+        context=project.context(desired.origin, state.lineage),
         changes=tuple(sorted(changes, key=lambda change: str(change.address))),
         steps=(),
         expectations=(),
@@ -103,13 +140,91 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             *desired.diagnostics,
             *followed.refused.values(),
             *followed.diagnostics,
+            *recorded_twice(kinds, records),
             *problems,
+            *(_unrecorded(project, wanted, records) if state.lineage else ()),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *map(_not_compared, unseen.items()),
         ),
         unchanged=compared - len(changes),
     )
-    return Drift(plan, drifted)
+    return Drift(plan, drifted, sorted(unmanaged, key=lambda change: str(change.address)))
+
+
+def _unrecorded(
+    project: Project, wanted: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+) -> list[Diagnostic]:
+    """What is declared and in no record: nothing was compared of it. An error if that is so of everything."""
+    kinds = find_kinds()
+    missing = [
+        resource
+        for address, resource in wanted.items()
+        if address not in records and _is_made(kinds[address.kind], resource, project)
+    ]
+    if missing and not any(address in records for address in wanted):
+        listed = command("state", "list")
+        return [
+            error(
+                "nothing-recorded",
+                f"{len(missing)} declared, nothing recorded: nothing was compared",
+                help=f"check that this is the state of these manifests (`{listed}`): a new runner, a wiped "
+                "disk or another path has an empty one; an apply records what it makes and adopts",
+                advice=(listed,),
+            )
+        ]
+    return [
+        Diagnostic(
+            "not-recorded",
+            Severity.INFO,
+            f"`{resource.address}` is declared and in no record: it was not compared",
+            resource.span("metadata", "name"),
+        )
+        for resource in missing
+    ]
+
+
+def _is_made(kind: Kind, resource: Resource, project: Project) -> bool:
+    """Whether an apply would do anything about it, if there is no object yet."""
+    now, capabilities = project.clock.now(), project.capabilities
+    subject = Subject(resource.address, resource, None, None, now, capabilities)
+    return kind.create(subject).action is not Action.NOOP
+
+
+class _Objectives:
+    """Which objectives are missed. Asked once all objects are known: each may take a read of its own."""
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[HasObjectives, Drifted, Subject, Sequence[Read]]] = []
+        self._answers: dict[Read, Observation] = {}
+
+    def ask(self, kind: Kind, found: Drifted, at: datetime) -> bool:
+        """Whether there is anything to read first. `at`: the platform's time."""
+        role = kind.role(HasObjectives)
+        if role is None:
+            return False
+        subject = Subject(found.record.address, found.resource, found.record, found.live, at)
+        reads = role.objective_reads(subject)
+        if reads:
+            self._asked.append((role, found, subject, reads))
+        return bool(reads)
+
+    def reads(self) -> Sequence[Read]:
+        return list(dict.fromkeys(read for *_, reads in self._asked for read in reads))
+
+    def answer(self, read: Read, observation: Observation) -> None:
+        self._answers[read] = observation
+
+    def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange], Sequence[Diagnostic]]]:
+        """Each object with what it misses, or why that cannot be told."""
+        for role, found, subject, reads in self._asked:
+            unread = [
+                error("unreadable", f"cannot read {read.path}: {self._answers[read].problem}")
+                for read in reads
+                if not self._answers[read].complete
+            ]
+            extra = {read.shape: self._answers[read].objects for read in reads}
+            missed = () if unread else role.missed(replace(subject, extra=extra))
+            yield found, missed, unread
 
 
 def _not_compared(unseen: tuple[Kind, int]) -> Diagnostic:

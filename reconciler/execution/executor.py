@@ -5,12 +5,22 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from graphlib import TopologicalSorter
+from itertools import count
 from typing import Any, Literal
 
 import anyio
 
 from reconciler.core.clock import Clock
-from reconciler.core.errors import AppMissing, NotFound, PlatformError, ReconcilerError, StoreError
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.errors import (
+    AppMissing,
+    NotFound,
+    PlatformError,
+    ReconcilerError,
+    Refused,
+    StoreError,
+    Unauthorized,
+)
 from reconciler.core.model import Address, Obligation, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import (
@@ -31,8 +41,10 @@ from reconciler.execution.for_each import calls_of, values_of
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.execution.outputs import Outputs, SecretReader, dig, fill_body, fill_path, fill_record
+from reconciler.execution.own_calls import OwnCalls, OwnReader
 from reconciler.execution.recorder import Recorder, Unrecorded
-from reconciler.execution.settling import Settlement, left_of_window, settle
+from reconciler.execution.settling import Evidence, Settlement, left_of_window
+from reconciler.execution.traffic import RATE_LIMIT_S, TOO_MANY, Limited, Traffic, Unsent
 from reconciler.execution.waiting import wait_for
 from reconciler.planning.match import possible
 from reconciler.secrets.fingerprint import fingerprint
@@ -55,6 +67,7 @@ class Executor:
         plan: Plan,
         *,
         services: Services,
+        own: OwnCalls,
         recorder: Recorder,
         observed: Mapping[Read, Observation],
         outputs: Outputs,
@@ -66,6 +79,7 @@ class Executor:
     ) -> None:
         self._plan = plan
         self._services = services
+        self._own = own
         self._recorder = recorder
         self._observed = observed
         self._outputs = outputs
@@ -76,6 +90,8 @@ class Executor:
         self._limits = limits
         self._bindings: dict[Address, Binding] = {binding.address: binding for binding in plan.bindings}
         self._results: dict[str, Result] = {}
+        self._traffic = Traffic(limits.concurrency)
+        self._evidence = Evidence(clock, limits, recorder.tracked_ids)
         self.stopping = False
         self._sending: anyio.CancelScope | None = None
 
@@ -90,10 +106,9 @@ class Executor:
         steps = {step.id: step for step in self._plan.steps}
         sorter = TopologicalSorter(_predecessors(self._plan.steps))
         sorter.prepare()
-        limiter = anyio.CapacityLimiter(self._limits.concurrency)
 
         async def one(step: Step) -> None:
-            self._results[step.id] = await self._one(step, limiter)
+            self._results[step.id] = await self._one(step)
             sorter.done(step.id)
             launch()
 
@@ -109,7 +124,12 @@ class Executor:
             for step in self._plan.steps
         ]
 
-    async def _one(self, step: Step, limiter: anyio.CapacityLimiter) -> Result:
+    def notices(self) -> Sequence[Diagnostic]:
+        """What stopped calls of this run, once for each cause."""
+        done = sum(result.outcome == "done" for result in self._results.values())
+        return self._traffic.notices(done, len(self._plan.steps))
+
+    async def _one(self, step: Step) -> Result:
         blocker = next((id for id in step.after if self._results[id].outcome != "done"), None)
         if blocker is not None:
             return self._skip(step, f"waits for {blocker}, which is {self._results[blocker].outcome}")
@@ -120,22 +140,23 @@ class Executor:
             if isinstance(step.guard, UnlessRecorded) and self._is_recorded(step, step.guard.field):
                 return self._result(step, "done", "not needed: the value is the same")
             reply, baseline = None, frozenset[str]()
-            if step.mutates:
-                async with limiter:
-                    if self.stopping:
-                        return self._skip(step, "interrupted before it was sent")
-                    self._reporter.step_started(step)
-                    if step.for_each is not None:
-                        result = await self._each(step)
-                    else:
-                        result, reply, baseline = await self._mutate(step)
+            if step.for_each is not None:
+                result = await self._each(step)
+            elif step.mutates:
+                result, reply, baseline = await self._mutate(step)
             else:
                 self._reporter.step_started(step)
                 result = self._result(step, "done")
             if result.outcome == "done" and step.wait is not None:
                 result = await self._wait(step, reply, baseline)
             if result.outcome == "done":
-                result = replace(result, note=step.note)
+                result = replace(result, note="; ".join(filter(None, (result.note, step.note))))
+        except Unsent as unsent:
+            return self._skip(step, unsent.message)
+        except Unauthorized as refused:  # by a read after it
+            if refused.status == 401:
+                self._traffic.token_refused(self._services.of(step.call.service))
+            result = self._result(step, "failed", refused.message)
         except ReconcilerError as failure:
             # Raised before a call or by a read after it: what the call did is already recorded.
             lost = isinstance(failure, Unrecorded) and not failure.kept
@@ -161,28 +182,76 @@ class Executor:
 
     # --- one mutation ---
 
-    async def _mutate(self, step: Step) -> tuple[Result, Any, frozenset[str]]:
-        """The result, the reply and the baseline. At most `ATTEMPTS` intents, each sent once."""
+    async def _mutate(self, step: Step, *, within: bool = False) -> tuple[Result, Any, frozenset[str]]:
+        """The result, the reply and the baseline. Raises Unsent if nothing of it was sent.
+
+        At most `ATTEMPTS` intents whose outcome is unknown, each sent once; and any number within
+        `RATE_LIMIT_S` that are refused with 429. `within`: a part of a step that has begun.
+        """
         path = fill_path(step.call.path, self._outputs)
+        foreign = self._own.why_foreign(step, path, self._recorder.records)
+        if foreign:
+            raise Refused(f"{foreign}; it was not sent")
         body = fill_body(step.call.body, self._outputs, self._read_secret)
         call = replace(step.call, path=path, body=body)
-        for attempt in range(1, ATTEMPTS + 1):
-            await self._services.of(call.service).turn(call)
-            intent, usable = await self._intend(step, path, fresh=attempt > 1)
-            sent_at = self._clock.now()
-            outcome = await self._send(step, attempt, intent, call)
+        client = self._services.of(call.service)
+        lost, limited = 0, Limited(self._clock)
+        outcome = Outcome(Verdict.NO)
+        for attempt in count(1):
+            listed: list[Any] = []
+            turn = self._traffic.turn(
+                client,
+                call,
+                creates=not isinstance(step.recovery, Repeat),
+                again=limited.since_s is not None,
+                prepare=partial(self._list_before, step, listed, fresh=lost > 0),
+            )
+            try:
+                async with turn:
+                    if self.stopping:
+                        raise Unsent("interrupted before it was sent")
+                    if attempt == 1 and not within:
+                        self._reporter.step_started(step)
+                    intent, usable = self._intend(step, path, listed)
+                    sent_at = self._clock.now()
+                    outcome = await self._send(step, attempt, intent, call)
+                    self._traffic.answered(client, outcome)
+            except Unsent as unsent:
+                if attempt == 1:
+                    raise
+                word: OutcomeWord = "pending" if isinstance(step.recovery, Repeat) else "failed"
+                return self._result(step, word, f"{outcome.message}; {unsent.message}"), None, frozenset()
             if outcome.kind is Verdict.YES:
                 return self._result(step, "done"), outcome.reply, usable
+            if outcome.status == TOO_MANY:
+                wait_s = limited.pause_s(outcome)
+                if wait_s is None:
+                    self._traffic.give_up(client, call)
+                    why = f"{outcome.message}; rate-limited for {limited.for_s:.0f} s; run again"
+                    return self._result(step, "failed", why), None, usable
+                client.refused(call, wait_s)
+                self._reporter.asked_to_wait(step, wait_s)
+                continue
             if outcome.kind is Verdict.NO:
-                if await self._holds_already(step, attempt, outcome):
+                if await self._holds_already(step, outcome, repeated=lost > 0):
                     await self._landed(step, attempt, intent, "")
                     return self._result(step, "done"), None, usable
                 note = step.if_refused if _is_about_the_object(outcome) else ""
-                return self._result(step, "failed", outcome.message, note), None, usable
-            if attempt == ATTEMPTS and isinstance(step.recovery, Repeat):
+                why = outcome.message
+                if outcome.status == 403:
+                    why += f" (check that the token may change `{intent.scope}`)"
+                return self._result(step, "failed", why, note), None, usable
+            lost += 1
+            if _says_gone(step, outcome):
+                if await self._is_seen_to_be_gone(step):
+                    await self._landed(step, attempt, intent, "")
+                    return self._result(step, "done"), None, usable
+                why = f"{outcome.message}; the object is not seen to be gone: run again to look again"
+                return self._result(step, "unknown", why), None, usable
+            if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
                 # Nobody has to decide: the next run finds out by sending it again.
                 return self._result(step, "pending", f"{outcome.message}; run again"), None, usable
-            settlement = await self._settle(step, intent, sent_at)
+            settlement = await self._settle(step, intent, sent_at, outcome)
             if settlement.kind == "landed":
                 await self._landed(step, attempt, intent, settlement.id)
                 return self._result(step, "done"), None, usable
@@ -190,6 +259,8 @@ class Executor:
                 why = f"{outcome.message}; {settlement.why}"
                 return self._result(step, "unknown", why), None, usable
             await self._recorder.not_landed(step, attempt)
+            if lost == ATTEMPTS:
+                break
         why = f"{outcome.message}; it did not land, and is not sent again in this run"
         return self._result(step, "failed", why), None, usable
 
@@ -198,15 +269,19 @@ class Executor:
     async def _each(self, step: Step) -> Result:
         """The calls one after another, each with its own intent and outcome; the first failure ends it."""
         assert step.for_each is not None
+        if self.stopping:
+            raise Unsent("interrupted before it was sent")
+        self._reporter.step_started(step)
         over = step.for_each.over
         if step.for_each.again and self._outputs.get(over) is None:
             asked = next(each for each in self._plan.steps if each.id == over.source)
-            result, reply, _ = await self._mutate(replace(asked, id=f"{asked.id}-again"))
+            result, reply, _ = await self._mutate(replace(asked, id=f"{asked.id}-again"), within=True)
             if result.outcome != "done":
                 return replace(result, step=step.id)
             self._outputs.put(over.source, reply)
         values = values_of(step, self._outputs, self._recorder.records)
         calls = calls_of(step, values or {}, partial(self._print_of_key, step.address))
+        sent: list[str] = []
         for key, call in calls:
             record = self._recorder.records.get(step.address)
             if record is not None and call.effect.applied.items() <= record.applied.items():
@@ -215,28 +290,30 @@ class Executor:
                 return self._result(step, "pending", f"interrupted before `{key}` was sent; run again")
             # Stands only when the grace period after a signal cuts the call off.
             self._results[step.id] = self._result(step, "pending", f"interrupted at `{key}`; run again")
-            result, _, _ = await self._mutate(call)
+            try:
+                result, _, _ = await self._mutate(call, within=True)
+            except Unsent as unsent:
+                return self._result(step, "pending", f"`{key}`: {unsent.message}; run again")
             if result.outcome != "done":
                 return replace(result, step=step.id, error=f"`{key}`: {result.error}")
+            sent.append(key)
         done = step.for_each.applied if values is not None else step.for_each.if_none
         await self._recorder.reached(step, done or {})
-        return self._result(step, "done")
+        return self._result(step, "done", note=f"set {', '.join(sent)}" if sent else "")
 
     def _print_of_key(self, address: Address, key: str, value: Sensitive) -> str:
         """The key is part of it, so that two keys with one value do not show it."""
         return fingerprint(self._key, address, Sensitive(f"{key}={value.reveal()}"))
 
-    async def _intend(self, step: Step, path: str, *, fresh: bool) -> tuple[Intent, frozenset[str]]:
+    def _intend(self, step: Step, path: str, listed: Sequence[Any]) -> tuple[Intent, frozenset[str]]:
         """What is about to be sent, with the ids listed before; and those of them that are not under way."""
         binding = self._bindings.get(step.address)
         record = self._recorder.records.get(step.address)
         known = binding or record
         if known is None:
             raise ReconcilerError(f"`{step.address}` is neither wanted nor recorded")
-        find, listed = None, list[Any]()
         if step.find is not None:
-            find = replace(step.find.read, path=fill_path(step.find.read.path, self._outputs))
-            listed = list(await self._list(find, fresh=fresh))
+            self._refuse_namesake(step, step.find, listed)
         applied = self._applied(step)
         intent = Intent(
             method=step.call.method,
@@ -247,10 +324,11 @@ class Executor:
             scope=known.scope,
             lifecycle=known.lifecycle,
             source=known.source,
-            find=find,
+            find=self._where_found(step),
             match=step.find.match if step.find is not None else None,
             unattached=step.find.unattached if step.find is not None else (),
             keep=step.find.keep if step.find is not None else "",
+            one=step.find.one if step.find is not None else None,
             baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else (),
             owes=step.effect.owes.because if step.effect.owes is not None else "",
             service=step.call.service,
@@ -258,11 +336,41 @@ class Executor:
         )
         return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") not in UNDER_WAY)
 
-    async def _list(self, read: Read, *, fresh: bool) -> Sequence[Any]:
-        """This run's observation serves all creates of an app; a second attempt looks again."""
-        if not fresh and read in self._observed:
-            return self._observed[read].objects
-        return (await self._services.read(read)).objects
+    def _reader(self, step: Step) -> OwnReader:
+        """What the step looks and waits through."""
+        return OwnReader(self._own, step.address, self._services, self._recorder.records)
+
+    def _refuse_namesake(self, step: Step, find: Find, listed: Sequence[Any]) -> None:
+        """Raises ReconcilerError where what a create makes may be there already, in no record.
+
+        Whatever the plan says: it may be what a lost call made, or what a lost state knew.
+        """
+        if step.effect.id_path is None:
+            return
+        tracked = self._recorder.tracked_ids()
+        ids = [item.id for item in possible(find.match, listed) if item.present and item.id not in tracked]
+        if ids:
+            named = ", ".join(sorted(ids))
+            raise ReconcilerError(
+                f"not sent: the platform shows an equal object that no record owns: {named}; plan again"
+            )
+
+    def _where_found(self, step: Step) -> Read | None:
+        if step.find is None:
+            return None
+        return replace(step.find.read, path=fill_path(step.find.read.path, self._outputs))
+
+    async def _list_before(self, step: Step, listed: list[Any], *, fresh: bool) -> None:
+        """Put into `listed` what a lost create will be compared with.
+
+        This run's observation serves all creates of an app; a second attempt looks again.
+        """
+        read = self._where_found(step)
+        if read is not None:
+            reader = self._reader(step)
+            reader.check(read)  # also what it shares with others, here and when it is settled
+            known = None if fresh else self._observed.get(read)
+            listed[:] = (known or await reader.read(read)).objects
 
     async def _send(self, step: Step, attempt: int, intent: Intent, call: Call) -> Outcome:
         """Intent, send, outcome: the outcome is recorded even if this task is cancelled meanwhile."""
@@ -280,6 +388,9 @@ class Executor:
                 accepts=step.effect.accepts,
                 deadline_s=self._limits.deadline_s,
             )
+            if _says_gone(step, outcome):
+                # Also what a token may not see, and an edge that lags behind, say: a look decides.
+                outcome = replace(outcome, kind=Verdict.UNKNOWN)
         except ReconcilerError as refused:  # by our own client, before anything was sent
             outcome = Outcome(Verdict.NO, message=refused.message)
             raise
@@ -345,24 +456,20 @@ class Executor:
 
         return fill_record(step.effect.applied, self._outputs, print_of)
 
-    async def _settle(self, step: Step, intent: Intent, sent_at: datetime) -> Settlement:
+    async def _settle(self, step: Step, intent: Intent, sent_at: datetime, outcome: Outcome) -> Settlement:
+        """What became of it. The time that the service asks to wait only says when to look."""
         if step.effect.removes and await self._is_gone(step):
             return Settlement("landed")
+        least_s = min(outcome.retry_after_s or 0.0, RATE_LIMIT_S)
         if isinstance(step.recovery, Repeat):
-            await self._clock.sleep(left_of_window(sent_at, self._clock, self._limits.repeat_after_s))
+            left_s = left_of_window(sent_at, self._clock, self._limits.repeat_after_s)
+            await self._clock.sleep(max(left_s, least_s))
             return Settlement("not_landed")
         if isinstance(step.recovery, Find):
             self._reporter.settling(step.address, self._limits.settle_s)
-        return await settle(
-            intent,
-            sent_at,
-            services=self._services,
-            clock=self._clock,
-            limits=self._limits,
-            tracked=self._recorder.tracked_ids,
-        )
+        return await self._evidence.settle(intent, sent_at, self._reader(step), least_s=least_s)
 
-    async def _holds_already(self, step: Step, attempt: int, outcome: Outcome) -> bool:
+    async def _holds_already(self, step: Step, outcome: Outcome, *, repeated: bool) -> bool:
         """Whether a call was refused because what it asks for is there.
 
         That is so if `Already` holds; else only for a repetition, whose lost predecessor had landed.
@@ -370,7 +477,7 @@ class Executor:
         wait = step.guard.wait if isinstance(step.guard, Already) else None
         if wait is not None and not _is_about_the_object(outcome):
             return False
-        if wait is None and attempt == 1:
+        if wait is None and not repeated:
             return False
         if wait is None and step.effect.removes:
             return await self._is_gone(step)
@@ -380,7 +487,7 @@ class Executor:
             return False
         waited = await wait_for(
             replace(wait, timeout_s=min(wait.timeout_s, READ_LAG_S)),
-            services=self._services,
+            services=self._reader(step),
             outputs=self._outputs,
             clock=self._clock,
             stopping=lambda: self.stopping,
@@ -396,14 +503,31 @@ class Executor:
             return False
         try:
             read = replace(step.wait.read, path=fill_path(step.wait.read.path, self._outputs))
-            objects = (await self._services.read(read)).objects
+            objects = (await self._reader(step).read(read)).objects
         except AppMissing:
             return False
         except NotFound:
             return True
         except PlatformError:
             return False
-        return not any(item.present for item in objects)
+        item = step.wait.item
+        return not any(each.present for each in objects if item in (None, each.id))
+
+    async def _is_seen_to_be_gone(self, step: Step) -> bool:
+        """Whether reads stop to show the object of a deletion, within the time that they may lag."""
+        assert step.wait is not None
+        try:
+            waited = await wait_for(
+                step.wait,
+                services=self._reader(step),
+                outputs=self._outputs,
+                clock=self._clock,
+                on_seen=lambda seen, waited_s: self._reporter.step_waiting(step, seen, waited_s),
+                stopping=lambda: self.stopping,
+            )
+        except PlatformError:
+            return False
+        return waited.ended == "done"
 
     async def _landed(self, step: Step, attempt: int, intent: Intent, id: str) -> None:
         if step.effect.id_path is not None:
@@ -425,7 +549,7 @@ class Executor:
         self._results[step.id] = self._result(step, "pending", "interrupted; run again to go on waiting")
         waited = await wait_for(
             step.wait,
-            services=self._services,
+            services=self._reader(step),
             outputs=self._outputs,
             clock=self._clock,
             reply=reply,
@@ -459,6 +583,11 @@ def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
                 before[step.id] = (*step.after, newest[step.lane])
             newest[step.lane] = step.id
     return before
+
+
+def _says_gone(step: Step, outcome: Outcome) -> bool:
+    """Whether a deletion was answered "not there", where a read can show whether that is so."""
+    return step.effect.removes and step.wait is not None and outcome.refusal in step.effect.accepts
 
 
 def _is_about_the_object(outcome: Outcome) -> bool:

@@ -69,6 +69,14 @@ def _check(
             raise ReconcilerError(
                 f"the answer brings a key `{shown}`, which is not a valid name of a secret; none is set"
             )
+        if each.never and re.fullmatch(each.never, key):
+            raise ReconcilerError(
+                f"the answer brings `{shown}`, which changes how programs run and is never set; none is set"
+            )
+        if each.allowed and not re.fullmatch(each.allowed, key):
+            raise ReconcilerError(
+                f"the answer brings a key `{shown}` that the manifest does not allow; none is set"
+            )
         if not isinstance(values[key], Sensitive):
             raise ReconcilerError(
                 f"the answer brings a value of `{shown}` that is not text; no secret is set"

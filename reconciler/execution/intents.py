@@ -19,7 +19,7 @@ class Intent:
 
     `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings
     a new object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart
-    may be owed. `own_id`: the id that the call gives what it makes (see `Repeat.own_id`).
+    may be owed. `own_id`: the id that the call gives what it makes (see `Repeat.own_id`). `one`: see `Find`.
     """
 
     method: str
@@ -38,11 +38,13 @@ class Intent:
     owes: str = ""
     service: str = PLATFORM
     own_id: str = ""
+    one: Read | None = None
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
-        if self.find is not None:
-            data["find"] = {**asdict(self.find), "shape": str(self.find.shape)}
+        for name, read in (("find", self.find), ("one", self.one)):
+            if read is not None:
+                data[name] = {**asdict(read), "shape": str(read.shape)}
         return data
 
     def record(self, address: Address, id: str, created_at: datetime, *, inferred: bool) -> StateRecord:

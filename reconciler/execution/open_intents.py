@@ -1,19 +1,21 @@
 """Intents that an earlier run left without an outcome: settled before anything else is planned or sent."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+
+import anyio
 
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
-from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
-from reconciler.core.errors import PlatformError
+from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, error, warning
+from reconciler.core.errors import Locked
 from reconciler.core.model import Address, Obligation, StateRecord, owing
 from reconciler.core.reporter import Reporter
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.limits import Limits
 from reconciler.execution.recorder import Recorder
-from reconciler.execution.settling import Settlement, candidates, judge, left_of_window, settle
+from reconciler.execution.settling import Evidence, Settlement, left_of_window, look
 from reconciler.services.registry import Services
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import JournalEntry, State
@@ -50,31 +52,52 @@ async def settle_open(
     async with leased(store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
         state = await store.load()
         records = state.records
-        for opened in state.open_intents:
+        settlements = await _settlements(state, scopes, services, clock, reporter, limits)
+        for opened, settlement in settlements:
             intent = parse_intent(opened)
-            if intent.scope not in scopes:
-                continue
             recorder = Recorder(store, lease, opened.run, clock, records)
             records = recorder.records
-            if intent.if_unknown == "repeat":
-                await clock.sleep(left_of_window(opened.at, clock, limits.repeat_after_s))
+            if settlement is None:
                 await _close_absolute(recorder, opened, intent, clock)
                 continue
             assert opened.address is not None
-            if intent.if_unknown == "find":
-                reporter.settling(opened.address, limits.settle_s)
-            settlement = await settle(
-                intent,
-                opened.at,
-                services=services,
-                clock=clock,
-                limits=limits,
-                tracked=recorder.tracked_ids,
-            )
             if settlement.kind == "undecided":
                 undecided[opened.address] = settlement.why
             await _close(recorder, opened, intent, settlement)
     return undecided
+
+
+async def _settlements(
+    state: State,
+    scopes: Collection[str],
+    services: Services,
+    clock: Clock,
+    reporter: Reporter,
+    limits: Limits,
+) -> Sequence[tuple[JournalEntry, Settlement | None]]:
+    """What became of each open call of `scopes`, in the journal's order; None of one that may be repeated.
+
+    All are waited for side by side.
+    """
+    tracked = {record.id for record in state.records.values()}
+    evidence = Evidence(clock, limits, lambda: tracked)
+    found: dict[int, Settlement | None] = {}
+
+    async def find_out(number: int, opened: JournalEntry, intent: Intent) -> None:
+        if intent.if_unknown == "repeat":
+            await clock.sleep(left_of_window(opened.at, clock, limits.repeat_after_s))
+            found[number] = None
+            return
+        assert opened.address is not None
+        if intent.if_unknown == "find":
+            reporter.settling(opened.address, limits.settle_s)
+        found[number] = await evidence.settle(intent, opened.at, services)
+
+    async with anyio.create_task_group() as group:
+        for number, opened in enumerate(state.open_intents):
+            if (intent := parse_intent(opened)).scope in scopes:
+                group.start_soon(find_out, number, opened, intent)
+    return [(state.open_intents[number], found[number]) for number in sorted(found)]
 
 
 async def overlay(
@@ -84,11 +107,13 @@ async def overlay(
     clock: Clock,
     limits: Limits,
     concerned: Collection[str],
+    holders: Mapping[str, Locked] | None = None,
     undecided: Mapping[Address, str] | None = None,
 ) -> tuple[Mapping[Address, StateRecord], Mapping[Address, Diagnostic]]:
     """The records as they would be once open intents are settled, and what cannot be settled yet.
 
-    Waits for nothing and writes nothing. `concerned`: the scopes to answer for. `undecided`: what
+    Waits for nothing and writes nothing. `concerned`: the scopes to answer for. `holders`: who is at work in
+    which scope: what is open there is no question, but under way. `undecided`: what
     `settle_open` found, which looked well; without it (for verbs that only read) one look has to do.
     """
     records = dict(state.records)
@@ -96,6 +121,9 @@ async def overlay(
     for opened in state.open_intents:
         intent = parse_intent(opened)
         if opened.address is None or intent.scope not in concerned:
+            continue
+        if holders and intent.scope in holders:
+            questions[opened.address] = _in_flight(opened, intent, holders[intent.scope], clock.now())
             continue
         if intent.if_unknown == "repeat":
             after = _after_absolute(opened, intent, records.get(opened.address), clock.now())
@@ -107,7 +135,8 @@ async def overlay(
             why = undecided.get(opened.address, "it was sent a moment ago, by another run")
             settlement = Settlement("undecided", why=why)
         elif intent.if_unknown == "find" and intent.find is not None:
-            settlement = await _look(intent, services, {record.id for record in records.values()}, limits)
+            tracked = frozenset(record.id for record in records.values())
+            settlement = await look(intent, services.read, services, tracked.copy, limits)
             if left_of_window(opened.at, clock, limits.settle_s):
                 settlement = Settlement("undecided", why="it may still show up; the next apply waits for it")
         if settlement.kind == "landed":
@@ -136,13 +165,38 @@ def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
     )
 
 
-async def _look(intent: Intent, services: Services, tracked: set[str], limits: Limits) -> Settlement:
-    assert intent.find is not None
-    try:
-        observation = await services.read(intent.find)
-    except PlatformError as failure:
-        return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
-    return judge(intent, candidates(intent, observation.objects, tracked), limits)
+async def load_with_holders(store: Spooling) -> tuple[State, Mapping[str, Locked]]:
+    """The state, and who is at work in the scopes of its open intents.
+
+    An intent is open only while its holder is at work, or for good. So one that was open before we asked
+    who holds its scope, and still is, while nobody held it, is one that nobody works on.
+    """
+    state, holders = await store.load(), dict[str, Locked]()
+    while True:
+        scopes = {parse_intent(opened).scope for opened in state.open_intents}
+        if not scopes:
+            return state, {}
+        holders = dict(await store.holders(scopes))
+        known = {(opened.run, opened.step, opened.attempt) for opened in state.open_intents}
+        state = await store.load()
+        new = [
+            opened for opened in state.open_intents if (opened.run, opened.step, opened.attempt) not in known
+        ]
+        if all(parse_intent(opened).scope in holders for opened in new):
+            return state, holders
+
+
+def _in_flight(opened: JournalEntry, intent: Intent, held: Locked, now: datetime) -> Diagnostic:
+    """Said of a call whose sender is at work: it has no answer yet, and nobody has to decide."""
+    sent_s = max(0.0, (now - opened.at).total_seconds())
+    plan = command("plan")
+    return warning(
+        IN_FLIGHT,
+        f"{held.holder} has been applying `{opened.address}` for {held.age_s:.0f} s: "
+        f"{intent.method} {intent.path} was sent {sent_s:.0f} s ago, and its answer is not there yet",
+        help=f"nothing has to be decided: run `{plan}` again when that apply is done",
+        advice=(plan,),
+    )
 
 
 async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settlement: Settlement) -> None:

@@ -19,6 +19,29 @@ from reconciler.state.store import Event, JournalEntry, Lease, Run
 LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
+def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
+    """What `binding` makes of `record`; None where there is neither a record nor an object to record."""
+    if record is not None:
+        return replace(
+            record,
+            lifecycle=binding.lifecycle,
+            source=binding.source,
+            applied={**record.applied, **binding.applied},
+            obligations=() if binding.settles else record.obligations,
+        )
+    if binding.id is None:
+        return None
+    return StateRecord(
+        binding.address,
+        binding.id,
+        binding.scope,
+        binding.applied,
+        binding.lifecycle,
+        LONG_AGO,
+        binding.source,
+    )
+
+
 class Unrecorded(StoreError):
     """A call was sent and its outcome could not be written down, or (`kept`) only aside, for the next run."""
 
@@ -56,14 +79,18 @@ class Recorder:
 
         A plan has run once it began in one of them.
         """
-        parts = self._in_every_scope(Event.RUN_STARTED, Run(plan.id).to_json())
+        parts = self._in_every_scope(
+            Event.RUN_STARTED,
+            Run(plan.id, plan.manifests.digest, revision=plan.context.revision or "").to_json(),
+        )
         put, _ = moved_records(plan.moves, self.records)
         for move in plan.moves:
             entry = moved_entry(move, self._run, self._clock.now())
             parts.move(put[move.target].scope, entry, move.source)
         gone = [move.source for move in plan.moves]
         self.records |= put
-        put |= {each.address: each for each in map(self._bound, plan.bindings) if each is not None}
+        records = [bound(each, self.records.get(each.address)) for each in plan.bindings]
+        put |= {each.address: each for each in records if each is not None}
         for record in put.values():
             parts.of(record.scope).put.append(record)
         for change in plan.changes:
@@ -77,30 +104,6 @@ class Recorder:
         for scope in self._lease.scopes:
             parts.of(scope).entries.append(self._entry(event, data=data))
         return parts
-
-    def _bound(self, binding: Binding) -> StateRecord | None:
-        record = self.records.get(binding.address)
-        if record is not None:
-            applied = {**record.applied, **binding.applied}
-            obligations = () if binding.settles else record.obligations
-            return replace(
-                record,
-                lifecycle=binding.lifecycle,
-                source=binding.source,
-                applied=applied,
-                obligations=obligations,
-            )
-        if binding.id is None:
-            return None
-        return StateRecord(
-            binding.address,
-            binding.id,
-            binding.scope,
-            binding.applied,
-            binding.lifecycle,
-            LONG_AGO,
-            binding.source,
-        )
 
     def owed(self) -> tuple[Owed, ...]:
         return owed_work(self.records)

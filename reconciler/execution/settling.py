@@ -1,18 +1,28 @@
 """Settling an unknown outcome from evidence: what the platform's list shows now and did not before."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+import math
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal
+
+import anyio
+from anyio.lowlevel import checkpoint
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import PlatformError
+from reconciler.core.model import Observation
+from reconciler.core.steps import FOUND_ID, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
+from reconciler.execution.outputs import Outputs, fill_path
 from reconciler.planning.match import matching, possible
-from reconciler.services.registry import Services
+from reconciler.services.registry import Reader
 
 LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed
+BETWEEN_LISTS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +52,43 @@ def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
     if not found:
         return Settlement("not_landed")
     may_infer = limits.adopt_inferred or not intent.creates
-    free = [item for item in found if not any(getattr(item, name, None) for name in intent.unattached)]
-    if len(found) == len(free) == 1 and may_infer and matching(intent.match or {}, found):
+    if len(found) == 1 and may_infer and matching(intent.match or {}, found) and _is_free(intent, found[0]):
         return Settlement("landed", found[0].id)
-    ids = ", ".join(sorted(item.id for item in found))
-    return Settlement("undecided", why=f"these may be what it made: {ids}")
+    return _undecided(item.id for item in found)
+
+
+def _undecided(ids: Iterable[str]) -> Settlement:
+    return Settlement("undecided", why=f"these may be what it made: {', '.join(sorted(ids))}")
+
+
+def _is_free(intent: Intent, item: Any) -> bool:
+    return not any(getattr(item, name, None) for name in intent.unattached)
+
+
+async def look(
+    intent: Intent,
+    read_list: Callable[[Read], Awaitable[Observation]],
+    services: Reader,
+    tracked: Callable[[], Collection[str]],
+    limits: Limits,
+) -> Settlement:
+    """What one list proves; and of the object to take, what it shows of itself, where the list may lag."""
+    assert intent.find is not None
+    try:
+        observation = await read_list(intent.find)
+        settlement = judge(intent, candidates(intent, observation.objects, tracked()), limits)
+        if settlement.kind == "landed" and intent.one is not None:
+            found = Outputs()
+            found.put(FOUND_ID.source, {FOUND_ID.path: settlement.id})
+            read = replace(intent.one, path=fill_path(intent.one.path, found))
+            (item,) = (await services.read(read)).objects
+            if not (item.present and matching(intent.match or {}, [item]) and _is_free(intent, item)):
+                return _undecided([settlement.id])
+            if settlement.id in tracked():  # meanwhile
+                return Settlement("not_landed")
+    except PlatformError as failure:
+        return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
+    return settlement
 
 
 def left_of_window(sent_at: datetime, clock: Clock, settle_s: float) -> float:
@@ -58,28 +100,78 @@ def left_of_window(sent_at: datetime, clock: Clock, settle_s: float) -> float:
     return min(max(0.0, left_s), settle_s)
 
 
-async def settle(
-    intent: Intent,
-    sent_at: datetime,
-    *,
-    services: Services,
-    clock: Clock,
-    limits: Limits,
-    tracked: Callable[[], Collection[str]],
-) -> Settlement:
-    """What became of a call whose reply was lost, once the settle window has passed."""
-    if intent.if_unknown != "find" or intent.find is None:
-        return Settlement("undecided", why="the platform documents no way to find out")
-    await clock.sleep(left_of_window(sent_at, clock, limits.settle_s))
-    settlement = Settlement("not_landed")
-    for attempt in range(LISTS_WITHOUT_A_TRACE):
-        if attempt:
-            await clock.sleep(min(limits.settle_s, 5.0))
-        try:
-            observation = await services.read(intent.find)
-        except PlatformError as failure:
-            return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
-        settlement = judge(intent, candidates(intent, observation.objects, tracked()), limits)
-        if settlement.kind != "not_landed":
-            return settlement
-    return settlement
+class Evidence:
+    """What lists show of the lost calls of one run, and which of it is taken.
+
+    Lists are read at common moments, so that one list serves all who wait for it, however many they are.
+    `tracked`: the ids that records hold now.
+    """
+
+    def __init__(self, clock: Clock, limits: Limits, tracked: Callable[[], Collection[str]]) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._recorded = tracked
+        self._taken: set[str] = set()
+        self._asked: dict[Read, _Asked] = {}
+        self._reading: dict[Read, anyio.Lock] = defaultdict(anyio.Lock)
+
+    async def settle(
+        self, intent: Intent, sent_at: datetime, services: Reader, *, least_s: float = 0.0
+    ) -> Settlement:
+        """What became of a call whose reply was lost, once the settle window and `least_s` have passed.
+
+        An object that it names is nobody else's from then on.
+        """
+        if intent.if_unknown != "find" or intent.find is None:
+            return Settlement("undecided", why="the platform documents no way to find out")
+        await self._clock.sleep(max(left_of_window(sent_at, self._clock, self._limits.settle_s), least_s))
+        settlement = Settlement("not_landed")
+        for _ in range(LISTS_WITHOUT_A_TRACE):
+            await self._clock.sleep(self._until_the_next_moment())
+            settlement = await look(
+                intent, partial(self._list, services), services, self._tracked, self._limits
+            )
+            if settlement.kind == "landed":
+                self._taken.add(settlement.id)
+            if settlement.kind != "not_landed":
+                return settlement
+        return settlement
+
+    def _tracked(self) -> Collection[str]:
+        return {*self._recorded(), *self._taken}
+
+    def _until_the_next_moment(self) -> float:
+        """Seconds until lists are read again."""
+        every_s = min(self._limits.settle_s, BETWEEN_LISTS_S)
+        if not every_s:
+            return 0.0
+        now_s = self._clock.monotonic()
+        return (math.floor(now_s / every_s + 1e-6) + 1) * every_s - now_s
+
+    async def _list(self, services: Reader, read: Read) -> Observation:
+        """One list for all who ask before it is begun: one that was begun earlier may show less."""
+        asked = self._asked.get(read)
+        if asked is not None:
+            await asked.over.wait()
+        else:
+            asked = self._asked[read] = _Asked()
+            async with self._reading[read]:
+                await checkpoint()
+                del self._asked[read]
+                try:
+                    asked.answer = await services.read(read)
+                except PlatformError as failure:
+                    asked.answer = failure
+                finally:
+                    asked.over.set()
+        if isinstance(asked.answer, PlatformError):
+            raise asked.answer
+        return asked.answer
+
+
+class _Asked:
+    """A list that some wait for, and how it ended."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.answer: Observation | PlatformError = PlatformError("interrupted")

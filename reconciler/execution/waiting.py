@@ -9,7 +9,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
 from reconciler.core.steps import Condition, OutputRef, Wait
 from reconciler.execution.outputs import Outputs, dig, fill_path
-from reconciler.services.registry import Services
+from reconciler.services.registry import Reader
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -27,7 +27,7 @@ class Waited:
 async def wait_for(
     wait: Wait,
     *,
-    services: Services,
+    services: Reader,
     outputs: Outputs,
     clock: Clock,
     reply: Any = None,
@@ -46,14 +46,13 @@ async def wait_for(
     read = replace(wait.read, path=fill_path(wait.read.path, outputs))
     started = clock.monotonic()
     seen = "nothing yet"
-    service = services.of(read.service)
     for pause in _pauses(wait.every_s, immediately=reply is None):
         waited_s = clock.monotonic() - started
         if stopping() or waited_s + pause > wait.timeout_s:
             return Waited("pending", seen)
         await clock.sleep(pause)
         try:
-            observation = await service.read(read)
+            observation = await services.read(read)
         except Unauthorized:
             raise
         except NotFound as missing:
@@ -68,7 +67,10 @@ async def wait_for(
         except PlatformError as failure:
             seen = failure.message
             continue
-        for item in _candidates(wait, outputs, observation.objects, baseline):
+        found = _candidates(wait, outputs, observation.objects, baseline)
+        if wait.or_gone and not found:
+            return Waited("done", "gone")
+        for item in found:
             seen = str(getattr(item, wait.until.field, None))
             verdict = _judge(wait.until, partial(_attribute, item))
             if verdict != "pending":

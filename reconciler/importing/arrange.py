@@ -13,6 +13,7 @@ from reconciler.importing.ownership import DISAGREEMENT, Known, Live, Skipped
 from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
 from reconciler.kinds.manifest import ID_PATTERN, ManifestKind
+from reconciler.kinds.roles import holds_secrets
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 63
@@ -34,6 +35,7 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
     new: list[tuple[Live, Declared]] = []
     skipped: list[Skipped] = []
     names: Counter[tuple[str, str, str | None]] = Counter()
+    places: dict[tuple[str, str], str] = {}
     for live in found:
         given = known.given(live)
         declared = live.kind.declare(live.item, live.place, given)
@@ -46,7 +48,12 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
         names[live.kind.name, live.place, declared.name] += 1
         if left_out := known.left_out(live, declared):
             skipped.append(left_out)
-        elif refused := _unusable(live, declared) or declared.refused or _overruled(live, declared, given):
+        elif refused := (
+            _unusable(live, declared)
+            or declared.refused
+            or _overruled(live, declared, given)
+            or _listed_before(live, places)
+        ):
             skipped.append(Skipped(live, "refused", refused))
         else:
             new.append((live, declared))
@@ -56,6 +63,14 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
         for live, declared, address in _addressed(new, known.taken())
     ]
     return entries, skipped
+
+
+def _listed_before(live: Live, places: dict[tuple[str, str], str]) -> str:
+    """Why an object gets no second manifest, in another app; "" where `live` is the first, and remembered."""
+    if holds_secrets(live.kind):  # which are known by their names, each in its app
+        return ""
+    first = places.setdefault((live.kind.name, live.id), live.place)
+    return f"the platform lists it in app `{first}`, too: look whose it is" if first != live.place else ""
 
 
 def _unusable(live: Live, declared: Declared) -> str:

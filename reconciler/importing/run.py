@@ -29,7 +29,7 @@ from reconciler.state.store import State
 
 _HEAD = (
     "Imported from the platform. What is not written here has the platform's default, or is not known;",
-    "nothing watches over it until somebody writes it.",
+    "apply leaves it as it is until somebody writes it.",
 )
 _SKELETON = re.compile(rb"^# ([A-Z][A-Za-z]*/\S+) is set on the platform; ", re.MULTILINE)
 

@@ -24,11 +24,12 @@ from reconciler.core.model import (
     Resource,
     StateRecord,
 )
-from reconciler.core.steps import OutputRef, Read, Step, Template
+from reconciler.core.steps import PLATFORM, Method, OutputRef, Read, Step, Template
+from reconciler.core.wire import Shape
 from reconciler.kinds.manifest import Field, ManifestKind
 from reconciler.kinds.nested import nested_changes
-from reconciler.services.wire import Shape
 
+UNCHECKED_VALUE = "unchecked"  # stands for the fingerprint of a value that is not read while planning
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
 
 
@@ -48,7 +49,7 @@ class Subject:
     `extra` holds answers of `Kind.extra_reads`, by their shape. `fingerprint` is that of the
     desired secret value: None when there is none or its source is not readable. `powers`: what is
     wanted of the app's machines, by id (see `roles.KeepsPower`). `sets`: who sets which of the app's
-    secrets (see `roles.SetsSecrets`), itself included.
+    secrets (see `roles.SetsSecrets`), itself included. `made`: of what it refers to, what this plan makes.
     """
 
     address: Address
@@ -61,6 +62,7 @@ class Subject:
     fingerprint: str | None = None
     powers: Mapping[str, Power] = field(default_factory=dict)
     sets: Mapping[str, Sequence[Address]] = field(default_factory=dict)
+    made: frozenset[Address] = frozenset()
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -108,6 +110,24 @@ class Moves:
     advice: tuple[Command, ...] = ()
 
 
+ANY = "*"  # in an OwnCall: any one segment of the path, or any provider; no id is sent like that
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCall:
+    """A request that steps of one address may send to `service`, whatever a plan says.
+
+    `path`: as it is sent, without a query. `body`: what these of its fields must hold. `if_owed`: it is
+    sent only where a restart is owed.
+    """
+
+    method: Method
+    path: str
+    service: str = PLATFORM
+    body: Mapping[str, Any] = field(default_factory=dict)
+    if_owed: bool = False
+
+
 class Kind(ManifestKind):
     """The contract between the pipeline, which acts, and one kind of object, which only knows.
 
@@ -120,8 +140,11 @@ class Kind(ManifestKind):
         False  # `read` asks for the object itself: its 404 means that it is not there
     )
     takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
-    # What it can use of the platform beside what the API documents: settings may name it.
-    capabilities: ClassVar[tuple[str, ...]] = ()
+    # What it can use of the platform beside what the API documents, and what for: settings may name it.
+    capabilities: ClassVar[Mapping[str, str]] = {}
+    # What its paths call its objects (`/v1/apps/APP/machines/ID`), if the platform's rate limit counts the
+    # requests for each object alone. Source: platform notes, "Errors, limits, headers".
+    counted_alone: ClassVar[str] = ""
     unreadable: ClassVar[str] = "write-only"  # why `read` shows nothing
 
     def scope(self, spec: Any, address: Address) -> str:
@@ -141,6 +164,16 @@ class Kind(ManifestKind):
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:
         """Fields by which an object without a record is recognised; None: by recorded id only."""
         return None
+
+    # --- what apply holds every plan to ---
+
+    @abstractmethod
+    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
+        """Every request that steps of this address may send, as far as is known now.
+
+        `subject`: the record and the live object as apply has just read them, and the resource where the
+        manifests are at hand: nothing of a plan. `scope`: the lease's.
+        """
 
     # --- deciding ---
 

@@ -31,6 +31,7 @@ class Field:
     `source`: "live", or "record" for create-only fields that the platform never returns.
     `help`: the recipe when it is refused. `equal` replaces `==` (want, live). `undo`: what brings a value
     that moved from `before` to `after` back (REFUSED: nothing does), where the effect does not say it.
+    `moves`: the platform changes it by itself where no manifest says what it must be.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Field:
     help: str = ""
     equal: Callable[[Any, Any], bool] | None = None
     undo: Callable[[FieldChange], Action] | None = None
+    moves: bool = False
 
 
 class ManifestKind(ABC):
@@ -50,6 +52,8 @@ class ManifestKind(ABC):
     name_pattern: ClassVar[str] = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
     fields: ClassVar[tuple[Field, ...]] = ()
     id_path: ClassVar[Path] = ("metadata", "id")  # where a manifest names an existing object
+    adoptable: ClassVar[bool] = False  # manifests may name an existing object at `metadata.id`
+    lifecycle: ClassVar[tuple[str, ...]] = ()  # the fields of `lifecycle` that count for it
     # What changing a field of `Spec` means that is not in `fields`, or one below it (`size_gb.min`).
     remarks: ClassVar[Mapping[str, str]] = {}
     example: ClassVar[Mapping[str, Any]] = {}  # a `spec`, for `reconcile explain`

@@ -3,14 +3,14 @@
 Suspend and resume does not do it: the machine has to stop. Source: platform notes, "Volumes".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.steps import Call, Condition, IfOwed, Read, Step, Wait
-from reconciler.kinds.base import Subject, segment
+from reconciler.core.wire import one
+from reconciler.kinds.base import OwnCall, Subject, segment
 from reconciler.kinds.steps import absolute
 from reconciler.services.machines.wire.machine import Machine
-from reconciler.services.wire import one
 
 RUNNING = ("started", "running")  # two words for one state. Source: platform notes, "Machines"
 STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next start is a cold one
@@ -39,6 +39,13 @@ def restart_steps(subject: Subject) -> list[Step]:
         _machine_step(subject, "stop", "stopped", after=_woken(subject)),
         _machine_step(subject, "start", *RUNNING, settles=True),
     ]
+
+
+def restart_calls(subject: Subject) -> Iterable[OwnCall]:
+    """All that a restart may send and wait by, to the machine that the volume is attached to now."""
+    yield OwnCall("GET", _machine_path(subject))
+    for verb in ("restart", "stop", "start"):
+        yield OwnCall("POST", f"{_machine_path(subject)}/{verb}", if_owed=True)
 
 
 def settled_by_a_stop(subject: Subject) -> bool:

@@ -7,15 +7,15 @@ The functions at the end answer for every kind, with or without the role.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from reconciler.core.model import Address, Path, Relocation, Resource, StateRecord
+from reconciler.core.model import Action, Address, FieldChange, Path, Relocation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read, SecretRef, Step
 from reconciler.kinds.base import Kind, Power, Subject
 from reconciler.kinds.declared import Declared
-from reconciler.kinds.manifest import ManifestKind
+from reconciler.kinds.manifest import Field, ManifestKind
 
 
 class SendsSecret(ABC):
@@ -63,6 +63,13 @@ class Importable(Kind):
 
         Where `read_alone`, the list need not show more than ids and names.
         """
+
+    def place(self, resource: Resource, resources: Mapping[Address, Resource]) -> str:
+        """The app, or (outside apps) the organization, of the object that `resource` wants.
+
+        "" where the manifests, which are `resources`, do not tell.
+        """
+        return resource.address.app or ""
 
     @abstractmethod
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
@@ -123,6 +130,20 @@ class RecordsAnswers(ABC):
         """What the record says of the fields: what drift is measured against."""
 
 
+class HasObjectives(ABC):
+    """Its manifests may hold objectives: what is wanted beside its fields, and missed as time passes."""
+
+    objectives: ClassVar[Mapping[str, Action]]  # by objective, what meets it again
+
+    @abstractmethod
+    def objective_reads(self, subject: Subject) -> Sequence[Read]:
+        """The GETs that show whether the objectives of the manifest are met; none where it has none."""
+
+    @abstractmethod
+    def missed(self, subject: Subject) -> Sequence[FieldChange]:
+        """The missed objectives: what was wanted, and what is, after the answers to `objective_reads`."""
+
+
 class HasDetails(ABC):
     """`show` prints more of it than its own read tells."""
 
@@ -162,6 +183,30 @@ def claim_of(kind: ManifestKind, id: str, spec: Any, record: StateRecord | None)
     return id if service == PLATFORM else f"{service}:{id}"
 
 
+def object_of(
+    kind: ManifestKind, address: Address, id: str, spec: Any, record: StateRecord | None
+) -> tuple[str, str | None, str]:
+    """What tells the object of an address from all others: a secret's name is unique in its app only."""
+    app = address.app if holds_secrets(kind) else None
+    return address.kind, app, claim_of(kind, id, spec, record)
+
+
+def owner_of(
+    kinds: Mapping[str, Kind], wanted: StateRecord, records: Iterable[StateRecord]
+) -> Address | None:
+    """The address of another one of `records` that is about the same object; None where there is none."""
+    for record in records:
+        address = record.address
+        if record.id != wanted.id or address == wanted.address or address.kind != wanted.address.kind:
+            continue
+        both = {
+            object_of(kinds[address.kind], each.address, each.id, None, each) for each in (record, wanted)
+        }
+        if wanted.id and len(both) == 1:
+            return address
+    return None
+
+
 def located(
     kind: Kind,
     address: Address,
@@ -174,6 +219,36 @@ def located(
     read = kind.read(address, id, capabilities)
     service = service_of(kind, spec, record)
     return read if read is None or service == PLATFORM else replace(read, service=service)
+
+
+def listed(
+    kind: Kind,
+    resource: Resource,
+    capabilities: frozenset[str],
+    resources: Mapping[Address, Resource],
+) -> Read | None:
+    """The list that shows whether there is an object of `resource`, whose id nobody knows; None: nothing.
+
+    `resources`: all that the manifests declare.
+    """
+    if kind.match(resource.spec, resource.address) is None:
+        return None
+    importable = kind.role(Importable)
+    place = importable.place(resource, resources) if importable is not None else ""
+    return importable.listing(place, capabilities) if importable is not None and place else None
+
+
+def unmanaged(kind: ManifestKind, spec: Any) -> list[Field]:
+    """The fields that could be compared with the platform, and that no manifest says.
+
+    None of a kind whose record holds what was sent; nor those that the platform changes by itself.
+    """
+    if kind.role(RecordsAnswers) is not None:
+        return []
+    written = spec.model_fields_set
+    return [
+        each for each in kind.fields if each.source == "live" and not each.moves and each.name not in written
+    ]
 
 
 def is_remade(kind: Kind, subject: Subject) -> bool:

@@ -18,6 +18,11 @@ VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _KEY = r"^[^\[\x00-\x1f\x7f]+$"  # sops takes every `[` for the begin of a component
 _PRIVATE_KEY = re.compile(r"\s*(AGE-SECRET-KEY-|-----BEGIN [A-Z ]*PRIVATE KEY)", re.IGNORECASE)
 
+# They hold our own credentials, the state's address among them: nobody's secret value.
+OWN_VARIABLES = frozenset(
+    ("RECONCILE_TOKEN", "RECONCILE_STATE", "RECONCILE_AGE_IDENTITY", "RECONCILE_AGE_IDENTITY_FILE")
+)
+
 Key = Annotated[str, Describe(pattern=_KEY)]
 Argument = Annotated[str, Describe(pattern=r"^[^\x00]*$")]
 
@@ -83,6 +88,11 @@ class ValueSource(Spec):
         le=600,
         description="How long `sops` or `exec` may take; default: 30 seconds.",
     )
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it names a source at all: manifests with errors may name none."""
+        return any(getattr(self, name) is not None for name in type(self).model_fields if name != "timeout_s")
 
     @property
     def place(self) -> tuple[str, ...]:

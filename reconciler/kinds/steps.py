@@ -1,14 +1,16 @@
 """The steps that kinds plan, one constructor for each way that a call can go."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from reconciler.core.steps import (
     Call,
+    Condition,
     ForEach,
     Guard,
     OutputRef,
     Owes,
+    Read,
     Recovery,
     Repeat,
     Step,
@@ -17,6 +19,34 @@ from reconciler.core.steps import (
     Wait,
 )
 from reconciler.kinds.base import Subject
+
+# For a moment after a delete, reads still show the object, and a list may still offer it for adoption.
+# Source: platform notes, "Volumes".
+DELETE_LAG_S = 60
+
+
+class Words(TypedDict, total=False):
+    """What else a step says and waits for; see `Step`."""
+
+    after: tuple[str, ...]
+    lane: str
+    note: str
+    if_refused: str
+
+
+class ToWhom(TypedDict, total=False):
+    """Whose call it is; see `Call`."""
+
+    service: str
+    sensitive: bool
+
+
+class _Parts(Words, total=False):
+    effect: StepEffect
+    guard: Guard | None
+    recovery: Recovery
+    wait: Wait | None
+    for_each: ForEach
 
 
 def create(
@@ -50,22 +80,37 @@ def absolute(
     owes: Owes | None = None,
     guard: Guard | None = None,
     wait: Wait | None = None,
-    **words: Any,
+    **words: Unpack[Words],
 ) -> Step:
-    """A PUT, or another call that may be sent again. `words`: after, lane, note, if_refused."""
+    """A PUT, or another call that may be sent again."""
     effect = StepEffect(applied or {}, known_id=known_id, object_path=object_path, owes=owes)
     return _step(subject, name, call, effect=effect, guard=guard, recovery=Repeat(), wait=wait, **words)
 
 
-def delete(subject: Subject, path: str | Template, wait: Wait | None = None, **of_call: Any) -> Step:
-    """The object and its record go; one that is not there any more is gone. `of_call`: service, sensitive."""
+def delete(
+    subject: Subject,
+    path: str | Template,
+    read: Read | None = None,
+    *,
+    item: str | None = None,
+    every_s: float = 0.0,
+    **to: Unpack[ToWhom],
+) -> Step:
+    """The object and its record go; one that is not there any more is gone.
+
+    `read`: shows the object, or `item` of its list. Where nothing does, the answer alone has to do.
+    """
     effect = StepEffect(accepts=("not_found", "gone"), removes=True)
-    call = Call("DELETE", path, **of_call)
-    return _step(subject, "delete", call, effect=effect, recovery=Repeat(), wait=wait)
+    call = Call("DELETE", path, **to)
+    gone = None
+    if read is not None:
+        there = Condition("present", any_of=(False,))
+        gone = Wait(read, there, DELETE_LAG_S, item, or_gone=True, every_s=every_s)
+    return _step(subject, "delete", call, effect=effect, recovery=Repeat(), wait=gone)
 
 
-def set_each(subject: Subject, name: str, call: Call, for_each: ForEach, **words: Any) -> Step:
-    """One absolute call for each key of an answer. `words`: lane, note."""
+def set_each(subject: Subject, name: str, call: Call, for_each: ForEach, **words: Unpack[Words]) -> Step:
+    """One absolute call for each key of an answer."""
     return _step(subject, name, call, for_each=for_each, recovery=Repeat(), **words)
 
 
@@ -79,5 +124,5 @@ def answer_of(subject: Subject, name: str, path: str, *, or_kept: bool = False) 
     return OutputRef(f"{subject.address}#{name}", path, or_kept)
 
 
-def _step(subject: Subject, name: str, call: Call, **rest: Any) -> Step:
-    return Step(f"{subject.address}#{name}", subject.address, call, **rest)
+def _step(subject: Subject, name: str, call: Call, **parts: Unpack[_Parts]) -> Step:
+    return Step(f"{subject.address}#{name}", subject.address, call, **parts)

@@ -3,9 +3,10 @@
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Span, error, hide, warning
 from reconciler.manifests.reading.text import MOST_BYTES
 
 STDIN = "<stdin>"
@@ -20,6 +21,8 @@ def read_files(
     stdin: Callable[[], bytes] | None,
     problems: list[Diagnostic],
     apart: str = "",
+    *,
+    within: Path | None = None,
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and bytes of every manifest file in `paths`, each file once, in sorted order per path.
 
@@ -27,7 +30,8 @@ def read_files(
     and the settings) or `-`. Devices are refused: some have no end, some act on being opened. Names
     are relative to `root` where the file lies below it, else as given. The directory with the name
     `apart` is passed over where it lies below one that is given. What cannot be read is added to
-    `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read.
+    `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read. `within`: the folder that nothing is
+    read outside of, by whatever links.
     """
     seen: set[tuple[int, int]] = set()
     for given in dict.fromkeys(paths):
@@ -38,6 +42,9 @@ def read_files(
                 yield STDIN, stdin()
             continue
         name = name_of(given, root)
+        if within is not None and not lies_in(given, within):
+            problems.append(outside_root(name))
+            continue
         if not os.path.lexists(given):
             problems.append(
                 error(
@@ -72,6 +79,26 @@ def read_files(
             else:
                 if data is not None:
                     yield shown, data
+
+
+def lies_in(path: str | Path, folder: Path) -> bool:
+    """Whether `path` is in `folder`, once all links in both are followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def veiled(problem: Diagnostic) -> Diagnostic:
+    """`problem` without any words of the file that it is about, which is not the project's."""
+    message = "what stands here is not repeated: the file lies outside of the project's root"
+    return replace(hide(problem), message=message, label="", notes=(), help="", advice=())
+
+
+def outside_root(name: str) -> Diagnostic:
+    return error(
+        "outside-root",
+        f"`{name}` lies outside of the project's root, or a link leads out of it: it is not read",
+        Span(name, 1, 1, 1, private=True),
+        help="with --untrusted, only files of the project are read: move it there, or leave it out",
+    )
 
 
 def name_of(given: str, root: Path) -> str:

@@ -160,7 +160,7 @@ def find_renames(
     comers: dict[tuple[str, str | None], Came] = defaultdict(lambda: defaultdict(list))
     for address, change in changes.items():
         resource = resources.get(address)
-        if resource is None or address in records:
+        if resource is None or address in records or _raises_count(address, resources, records):
             continue
         if change.action in _MAKES or (change.action is Action.REFUSED and resource.adopt_id is not None):
             comers[address.kind, address.app][address._replace(ordinal=0)].append(resource)
@@ -193,6 +193,12 @@ def find_renames(
         yield from _same_names(kind, alias, came, fresh, kept=False)
         rest = {address: each for address, each in whole.items() if _is_kept(each)}
         yield from _same_names(kind, alias, came, rest, kept=True)
+
+
+def _raises_count(address: Address, resources: Collection[Address], records: Collection[Address]) -> bool:
+    """Whether it is one more of a recorded `count` that is still wanted: that is not a rename."""
+    first = address._replace(ordinal=0)
+    return address.ordinal > 0 and first in resources and first in records
 
 
 def _moved_away(kind: Kind, alias: Alias, record: StateRecord, came: Came, gone: Collection[Address]) -> bool:

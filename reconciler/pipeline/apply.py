@@ -1,26 +1,32 @@
 """Applying: a plan is shown, approved, found to be still true, and carried out."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from reconciler.core.advice import command
+from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, error, has_errors
 from reconciler.core.errors import NoSuchService, Refused, SecretUnavailable, StoreError
-from reconciler.core.model import Action, Address, Observation, Owed, StateRecord
+from reconciler.core.model import Action, Address, Observation, Owed, Resource, StateRecord
 from reconciler.core.steps import Move, OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
 from reconciler.execution.outputs import Outputs
+from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import owner_of
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
+from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.plan import PROVIDE_HELP, concerned_scopes, make_plan
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
@@ -87,6 +93,8 @@ async def _plan_and_run(
     on_executor: Callable[[Executor], None],
     tell: Callable[[Plan], None],
 ) -> Applied:
+    await require_state(project)
+    project.sources.runs_programs = True
     undecided = await settle_open(
         project.store,
         services=project.services,
@@ -110,7 +118,13 @@ async def _plan_and_run(
         forgets = any(change.action is Action.FORGET for change in plan.changes)
         if not plan.bindings and not plan.moves and not forgets:
             return Applied(plan, owed=plan.owed)
-    return await run_plan(project, plan, on_executor=on_executor)
+    return await run_plan(
+        project,
+        plan,
+        approved_deletes=approved_deletes,
+        resources=desired.by_address,
+        on_executor=on_executor,
+    )
 
 
 def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> None:
@@ -120,14 +134,20 @@ def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> Non
     """
     if isinstance(approved_deletes, str):
         raise TypeError("`approved_deletes` must be a collection of addresses, not one text")
+    planned = {change.address: change for change in plan.changes}
+    deleting = [change.address for change in plan.changes if change.action is Action.DELETE]
+    # What a call does decides, not what its change says.
+    deleting += [each.address for each in plan.steps if each.call.method == "DELETE" or each.effect.removes]
     unapproved = [
         error(
             "delete-not-approved",
-            f"`{change.address}` ({change.id}) would be deleted: {change.reason}",
-            help=f"if that is meant, pass --approve-delete {change.address.quoted}",
+            f"`{address}` ({planned[address].id}) would be deleted: {planned[address].reason}"
+            if address in planned
+            else f"`{address}` would be deleted",
+            help=f"if that is meant, pass --approve-delete {address.quoted}",
         )
-        for change in plan.changes
-        if change.action is Action.DELETE and str(change.address) not in approved_deletes
+        for address in dict.fromkeys(deleting)
+        if str(address) not in approved_deletes
     ]
     if unapproved or has_errors(plan.diagnostics):
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
@@ -151,27 +171,66 @@ class PlanRefused(Refused):
 
 async def run_saved(
     project: Project,
+    desired: Desired,
     plan: Plan,
     approved_deletes: Collection[str],
     *,
     on_executor: Callable[[Executor], None] = lambda executor: None,
+    tell: Callable[[Plan], None] = lambda plan: None,
 ) -> Applied:
-    """Run a plan from a file, if nothing that it is about has changed since."""
-    _refuse_other_environment(project, plan)
+    """Run a plan from a file, if nothing that it is about has changed since: also not the manifests.
+
+    `tell`: called with the plan, in the context of this run, before the platform is read. What the file,
+    the manifests and the state alone refuse is refused before.
+    """
+    project.sources.runs_programs = True
+    refuse_other_environment(project.environment, plan)
+    _refuse_other_addresses(project, plan)  # these are other manifests, too: this says which and where
+    _refuse_other_manifests(desired, plan)
+    state = await require_state(project)
+    _refuse_unless_current(plan, state)
+    plan = replace(plan, context=project.context(desired.origin, state.lineage))
     refuse_unless_runnable(plan, approved_deletes)
-    _refuse_other_addresses(project, plan)
-    return await run_plan(project, plan, on_executor=on_executor)
+    tell(plan)
+    return await run_plan(
+        project,
+        plan,
+        approved_deletes=approved_deletes,
+        resources=desired.by_address,
+        on_executor=on_executor,
+    )
 
 
-def _refuse_other_environment(project: Project, plan: Plan) -> None:
+def refuse_other_environment(environment: str, plan: Plan) -> None:
     """Names differ little between environments, and a plan of a new state names none."""
-    if plan.environment != project.environment:
-        planned = f"environment `{plan.environment}`" if plan.environment else "no environment"
-        here = f"`{project.environment}`" if project.environment else "none"
+    planned, here = plan.context.environment, environment or BASE
+    if planned != here:
         raise Refused(
-            f"this plan was made for {planned}, and {here} is chosen; nothing was changed",
-            help=f"pass --env {plan.environment}" if plan.environment else "leave out --env",
+            f"this plan was made for environment `{planned}`, and `{here}` is chosen; nothing was changed",
+            help=f"pass --env {planned}" if planned != BASE else "leave out --env",
         )
+
+
+def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:
+    """What was reviewed is a change to these manifests: of a branch that was not merged, it is of others."""
+    if plan.manifests.digest == desired.manifests.digest:
+        return
+    anew = command("plan", "--out", "FILE")
+    was, now = (
+        revision[:8] if revision else "" for revision in (plan.context.revision, desired.origin.revision)
+    )
+    between = f" ({was} then, {now} now)" if was and now and was != now else ""
+    raise Refused(
+        "the plan was made from other manifests; nothing was changed",
+        [
+            error(
+                "plan-of-other-manifests",
+                f"the manifests ask for something else than those that the plan was made from{between}",
+                help=f"make the plan anew with `{anew}` and look at it again",
+                advice=(anew,),
+            )
+        ],
+    )
 
 
 def _refuse_other_addresses(project: Project, plan: Plan) -> None:
@@ -202,9 +261,14 @@ async def run_plan(
     project: Project,
     plan: Plan,
     *,
+    approved_deletes: Collection[str],
+    resources: Mapping[Address, Resource] = MappingProxyType({}),
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
-    """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved."""
+    """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved.
+
+    And if it would send what is not its own (see `OwnCalls`). `resources`: what the manifests declare.
+    """
     records = (await project.store.load()).records
     touched = {step.address for step in plan.steps}
     touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
@@ -218,11 +282,16 @@ async def run_plan(
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,
     ) as lease:
-        return await _run_under(project, plan, lease, on_executor)
+        return await _run_under(project, plan, lease, approved_deletes, resources, on_executor)
 
 
 async def _run_under(
-    project: Project, plan: Plan, lease: Lease, on_executor: Callable[[Executor], None]
+    project: Project,
+    plan: Plan,
+    lease: Lease,
+    approved_deletes: Collection[str],
+    resources: Mapping[Address, Resource],
+    on_executor: Callable[[Executor], None],
 ) -> Applied:
     state = await project.store.load()
     _refuse_unless_current(plan, state)
@@ -230,7 +299,22 @@ async def _run_under(
     recorded = state.records
     if len(_still_there(plan, recorded)) == len(plan.moves):
         state = replace(state, records=carried_out(find_kinds(), plan.moves, recorded))
-    observed = await _observe_again(project, plan)
+    _refuse_recorded_elsewhere(plan, state)
+    observed: dict[Read, Observation] = {}
+    outputs = Outputs()
+    outputs.put("state", {"lineage": state.lineage})
+    grounds = Grounds(
+        project.clock.now(),
+        state.records,
+        observed,
+        project.capabilities,
+        resources,
+        frozenset(approved_deletes),
+        outputs,
+    )
+    own = OwnCalls(plan, grounds)
+    _refuse_foreign(own.foreign_reads())
+    await read_all(project, _reads_again(plan, own), observed.__setitem__)
     moved = _moved(plan, state, observed)
     if moved:
         raise Moved(
@@ -240,13 +324,12 @@ async def _run_under(
                 for address, how in moved.items()
             ],
         )
+    _refuse_foreign(own.foreign_calls())
     if project.sources.prepare(_secrets_of(plan)):
         await checkpoint()  # where a signal that ended a program is acted upon
     unreadable = _unreadable_sources(project, plan)
     if unreadable:
         raise Refused("what the calls need is not readable here; nothing was changed", unreadable)
-    outputs = Outputs()
-    outputs.put("state", {"lineage": state.lineage})
     for source, read in plan.inputs:
         record = state.records.get(Address.parse(source))
         for item in observed[read].objects:
@@ -265,6 +348,7 @@ async def _run_under(
     executor = Executor(
         plan,
         services=project.services,
+        own=own,
         recorder=recorder,
         observed=observed,
         outputs=outputs,
@@ -297,7 +381,7 @@ async def _run_under(
         (*adopted, *results),
         recorder.owed(),
         interrupted=executor.stopping,
-        notices=(*inferred, *await _questions(project, results)),
+        notices=(*executor.notices(), *inferred, *await _questions(project, results)),
     )
 
 
@@ -322,7 +406,7 @@ def _refuse_unless_current(plan: Plan, state: State) -> None:
             help=f"make a new one with `{anew}`",
             advice=(anew,),
         )
-    if plan.lineage and state.lineage and plan.lineage != state.lineage:
+    if plan.context.lineage != state.lineage:
         raise Refused("this plan was made for another state", help="check --state, or make a new plan")
 
 
@@ -342,6 +426,32 @@ def _refuse_while_unknown(plan: Plan, state: State) -> None:
     ]
     if unknown:
         raise Refused("a call's outcome is unknown; nothing was changed", unknown)
+
+
+def _refuse_recorded_elsewhere(plan: Plan, state: State) -> None:
+    """One object has one address: another run may have recorded it since, also in another scope."""
+    kinds = find_kinds()
+    recorded: dict[str, list[StateRecord]] = defaultdict(list)
+    for known in state.records.values():
+        recorded[known.id].append(known)
+    for binding in plan.bindings:
+        if binding.id is None or binding.address in state.records:
+            continue
+        record = StateRecord(
+            binding.address, binding.id, binding.scope, binding.applied, binding.lifecycle, plan.context.at
+        )
+        owner = owner_of(kinds, record, recorded[record.id])
+        if owner is not None:
+            raise Moved(
+                "the plan is stale: an object was recorded since it was made",
+                [
+                    error(
+                        "moved",
+                        f"`{binding.address}` would adopt {binding.id}, which is recorded as `{owner}` now",
+                        help="make a new plan and look at it again",
+                    )
+                ],
+            )
 
 
 def _secrets_of(plan: Plan) -> list[SecretRef]:
@@ -405,12 +515,16 @@ def _unreadable(problem: str, missing: SecretUnavailable) -> Diagnostic:
     return error("secret-source", problem, help=missing.help or PROVIDE_HELP, advice=missing.advice)
 
 
-async def _observe_again(project: Project, plan: Plan) -> Mapping[Read, Observation]:
-    observed: dict[Read, Observation] = {}
+def _refuse_foreign(found: Iterable[Diagnostic]) -> None:
+    foreign = list(found)
+    if foreign:
+        raise Refused("the plan holds what is not its own; nothing was changed", foreign)
+
+
+def _reads_again(plan: Plan, own: OwnCalls) -> list[Read]:
     reads = [expected.read for expected in plan.expectations if expected.read is not None]
     reads += [read for _, read in plan.inputs]
-    await read_all(project, list(dict.fromkeys(reads)), observed.__setitem__)
-    return observed
+    return list(dict.fromkeys([*reads, *own.adoption_reads()]))
 
 
 def _moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> dict[Address, str]:

@@ -21,8 +21,8 @@ _UNSEEN = (
 )
 
 
-def settings_before(found: ProjectSettings, base: "Revision") -> tuple[ProjectSettings, list[Diagnostic]]:
-    """`found` with what `reconcile.yaml` said at `base` of manifests, overlays and environments' names.
+def settings_before(config: ProjectSettings, base: "Revision") -> tuple[ProjectSettings, list[Diagnostic]]:
+    """`config` with what `reconcile.yaml` said at `base` of manifests, overlays and environments' names.
 
     Without that file: what is so by default, or as now where there were no manifests then. With a warning
     where it cannot be read.
@@ -36,9 +36,9 @@ def settings_before(found: ProjectSettings, base: "Revision") -> tuple[ProjectSe
         if then is None:
             problems.append(_broken(base, f"`{SETTINGS_FILE}` does not say where the manifests are"))
     if then is None:
-        return found, problems
+        return config, problems
     kept = {name: getattr(then, name) for name in ("manifests", "overlays", "environments")}
-    return replace(found, settings=found.settings.model_copy(update=kept)), problems
+    return replace(config, settings=config.settings.model_copy(update=kept)), problems
 
 
 def _paths_in(data: bytes) -> Settings | None:

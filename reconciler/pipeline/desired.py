@@ -7,16 +7,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.core.diagnostics import has_errors
-from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.core.context import Origin
+from reconciler.core.diagnostics import Diagnostic, has_errors
+from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
+from reconciler.core.steps import ManifestSet
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService
-from reconciler.manifests.files import STDIN, read_files
-from reconciler.manifests.load import Loaded, load
+from reconciler.manifests.digest import digest_resources
+from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
+from reconciler.manifests.load import Loaded, Reader, load
+from reconciler.manifests.revisions.working_tree import WorkingTree, settings_as_at
 from reconciler.manifests.validation.loader import Effective
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.own_credentials import own_credentials
+from reconciler.pipeline.project import Desired, Trusted
 from reconciler.pipeline.settings import ProjectSettings, refuse_unknown_environment
 from reconciler.pipeline.source_texts import SourceTexts
 from reconciler.policies.moved import MovedSpec
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
 def load_desired(
     paths: Sequence[str],
-    found: ProjectSettings,
+    config: ProjectSettings,
     texts: SourceTexts,
     reporter: Reporter,
     *,
@@ -39,8 +45,9 @@ def load_desired(
 
     `ref`, `changed_since`: see `read_manifests`.
     """
+    tree = _working_tree(config) if ref is None else None
     found_manifests = read_manifests(
-        paths, found, texts, ref=ref, changed_since=changed_since, reporter=reporter
+        paths, config, texts, ref=ref, changed_since=changed_since, reporter=reporter, tree=tree
     )
     loaded, focus = found_manifests.loaded, found_manifests.focus
     if has_errors(loaded.diagnostics):
@@ -48,7 +55,7 @@ def load_desired(
     if focus is not None:
         count = sum(resource.address in focus for resource in loaded.resources)
         reporter.note(
-            f"{count} of {len(loaded.resources)} resources changed since {changed_since}, "
+            f"{count} of {counted(len(loaded.resources), 'resource')} changed since {changed_since}, "
             "or depend on what did"
         )
     return Desired(
@@ -59,34 +66,76 @@ def load_desired(
         focus,
         found_manifests.declared,
         found_manifests.declared.moved if paths else None,
+        found_manifests.trusted,
+        _origin(found_manifests.at, tree, paths, config),
+        ManifestSet(
+            tuple(path if path == "-" else os.path.relpath(path, config.root) for path in paths),
+            ref or "",
+            digest_resources((*loaded.resources, *loaded.policies)),
+        ),
     )
 
 
-def load_policies(found: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Sequence[Resource]:
+def load_again(made: ManifestSet, config: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Desired:
+    """The manifests of a saved plan, as they are now: the same paths, at the same revision."""
+    paths = [path if path == "-" else os.path.relpath(config.root / path) for path in made.paths]
+    return load_desired(paths, config, texts, reporter, ref=made.ref or None)
+
+
+def origin_here(config: ProjectSettings) -> Origin:
+    """Where the configured manifests are from, for verbs that do not load them."""
+    tree = _working_tree(config)
+    parts = [(given_paths((), config), config.settings.overlays)]
+    parts += [([overlay_path(config)], "")] if config.env else []
+    for paths, apart in parts:
+        for _ in tree.read_files(paths, config.root, None, [], apart):
+            pass
+    return _origin(None, tree, (), config)
+
+
+def _working_tree(config: ProjectSettings) -> WorkingTree:
+    return WorkingTree(config.root, config.variables, config.root if config.trusted is not None else None)
+
+
+def _origin(
+    at: "Revision | None", tree: WorkingTree | None, paths: Sequence[str], config: ProjectSettings
+) -> Origin:
+    """Of what was read: from the working tree, or at a revision with the settings of the working tree."""
+    if tree is not None:
+        overlay = overlay_path(config) if config.env else None
+        return tree.origin(given_paths(paths, config), overlay, config.settings.overlays)
+    assert at is not None
+    return Origin(at.commit, dirty=not settings_as_at(at, config.root))
+
+
+def load_policies(config: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Sequence[Resource]:
     """What the configured manifests hold that owns no objects, such as providers, for verbs without PATHs."""
-    return load_desired((), found, texts, reporter).policies
+    return load_desired((), config, texts, reporter).policies
 
 
 def load_service_of(
-    address: Address, found: ProjectSettings, texts: SourceTexts, reporter: Reporter
+    address: Address, config: ProjectSettings, texts: SourceTexts, reporter: Reporter
 ) -> Sequence[Resource]:
     """The policies that calls about `address` may need: none unless another service holds its object."""
     kind = find_kinds().get(address.kind)
     elsewhere = kind is not None and kind.role(OnService) is not None
-    return load_policies(found, texts, reporter) if elsewhere else ()
+    return load_policies(config, texts, reporter) if elsewhere else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
     """`selected`: whether a record without a manifest belongs to the files given. `changed`: if asked for.
 
-    `declared`: whether files that were not given hold a record's manifest.
+    `declared`: whether files that were not given hold a record's manifest. `at`: the revision that was read.
+    `trusted`: see `Desired`.
     """
 
     loaded: Loaded
     selected: Callable[[StateRecord], bool]
     declared: "_Elsewhere"
     changed: "Changed | None" = None
+    at: "Revision | None" = None
+    trusted: Trusted | None = None
 
     @property
     def focus(self) -> frozenset[Address] | None:
@@ -104,101 +153,166 @@ class Manifests:
 
 def read_manifests(
     paths: Sequence[str],
-    found: ProjectSettings,
+    config: ProjectSettings,
     texts: SourceTexts,
     *,
     ref: str | None = None,
     changed_since: str | None = None,
     reporter: Reporter | None = None,
     keep: bool = False,
+    tree: WorkingTree | None = None,
 ) -> Manifests:
     """Those at `paths`, or the configured ones. `texts` shows those of `ref` afterwards, if it is given.
 
     `changed_since`: what differs from where the working tree, or `ref`, left that revision. Raises
-    ReconcilerError where git has no answer. `keep`: `Manifests.effective` is wanted.
+    ReconcilerError where git has no answer. `keep`: `Manifests.effective` is wanted. `tree`: what reads the
+    working tree, if somebody asks it afterwards.
     """
-    given = given_paths(paths, found)
+    found = _read_manifests(
+        paths, config, texts, ref=ref, changed_since=changed_since, reporter=reporter, keep=keep, tree=tree
+    )
+    if config.trusted is None:
+        return found
+    from reconciler.pipeline.untrusted import compare_with_trusted, refuse_own_state
+
+    refuse_own_state(config)
+    before = _before(given_paths((), config), config, config.trusted, whole=True)
+    trusted, remarks = compare_with_trusted(config, before, found.loaded, found.declared.at)
+    loaded = replace(found.loaded, diagnostics=(*found.loaded.diagnostics, *remarks))
+    return replace(found, loaded=loaded, trusted=trusted)
+
+
+def _read_manifests(
+    paths: Sequence[str],
+    config: ProjectSettings,
+    texts: SourceTexts,
+    *,
+    ref: str | None,
+    changed_since: str | None,
+    reporter: Reporter | None,
+    keep: bool,
+    tree: WorkingTree | None,
+) -> Manifests:
+    given = given_paths(paths, config)
+    read = tree.read_files if tree is not None else None
     if ref is None and changed_since is None:
-        loaded = _load(given, found, None, texts.stdin, whole=not paths, reporter=reporter, keep=keep)
-        return Manifests(loaded, _selector(given, found, None, whole=not paths), _Elsewhere(found, None))
+        loaded = _load(
+            given, config, None, texts.stdin, whole=not paths, reporter=reporter, keep=keep, read=read
+        )
+        loaded = _checked(loaded, config, paths)
+        return Manifests(loaded, _selector(given, config, None, whole=not paths), _Elsewhere(config, None))
     from reconciler.manifests.revisions.git import find_repository
     from reconciler.manifests.revisions.revision import fork_point, revision
 
-    git = find_repository(found.root, found.variables)
-    at = revision(git, ref) if ref is not None else None
-    if at is None and git.is_bare():
-        raise ReconcilerError(
-            "a bare repository has no working tree to compare", help="say with --ref what to compare"
-        )
+    git = find_repository(config.root, config.variables)
+    at = revision(git, ref, confined=config.trusted is not None) if ref is not None else None
     base = (
         fork_point(git, changed_since, at.commit if at is not None else "HEAD")
         if changed_since is not None
         else None
     )
-    if at is not None and found.env:
-        known = sorted({*at.folders(found.settings.overlays), *found.settings.environments})
-        refuse_unknown_environment(found.env, known, found.settings.overlays, f" at {ref}")
-    loaded = _load(given, found, at, texts.stdin, whole=not paths, reporter=reporter, keep=keep)
+    if at is not None and config.env:
+        known = sorted({*at.folders(config.settings.overlays), *config.settings.environments})
+        refuse_unknown_environment(config.env, known, config.settings.overlays, f" at {ref}")
+    loaded = _load(given, config, at, texts.stdin, whole=not paths, reporter=reporter, keep=keep, read=read)
+    loaded = _checked(loaded, config, None if at is not None else paths)
     if at is not None:
         texts.use(at.texts)
-    selected = _selector(given, found, at, whole=not paths)
+    selected = _selector(given, config, at, whole=not paths)
     if base is None:
-        return Manifests(loaded, selected, _Elsewhere(found, at))
+        return Manifests(loaded, selected, _Elsewhere(config, at), at=at)
     from reconciler.manifests.revisions.changed import changed
     from reconciler.manifests.revisions.sources import SourceFiles
     from reconciler.pipeline.base_revision import settings_before, unseen_before
 
-    then, problems = settings_before(found, base)
+    then, problems = settings_before(config, base)
     before = _before(given_paths(paths, then), then, base, whole=not paths)
     loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *problems, *unseen_before(before, base)))
-    files = SourceFiles(git, found.root, base, at)
-    return Manifests(loaded, selected, _Elsewhere(found, at), changed(before, loaded, files.differ))
+    files = SourceFiles(git, config.root, base, at)
+    return Manifests(loaded, selected, _Elsewhere(config, at), changed(before, loaded, files.differ), at)
 
 
-def overlay_path(found: ProjectSettings) -> str:
+def overlay_path(config: ProjectSettings) -> str:
     """The folder of the environment's overlay, from the working directory."""
-    return os.path.relpath(found.root / found.overlay)
+    return os.path.relpath(config.root / config.overlay)
 
 
-def given_paths(paths: Sequence[str], found: ProjectSettings) -> list[str]:
-    return list(paths) or [os.path.relpath(found.root / path) for path in found.settings.manifests]
+def given_paths(paths: Sequence[str], config: ProjectSettings) -> list[str]:
+    return list(paths) or [os.path.relpath(config.root / path) for path in config.settings.manifests]
 
 
 def _load(
     given: Sequence[str],
-    found: ProjectSettings,
+    config: ProjectSettings,
     at: "Revision | None",
     stdin: Callable[[], bytes] | None = None,
     *,
     whole: bool,
     reporter: Reporter | None = None,
     keep: bool = False,
+    read: Reader | None = None,
 ) -> Loaded:
-    there = at.holds(found.overlay) if at is not None else (found.root / found.overlay).is_dir()
+    confines = config.root if config.trusted is not None else None
+    if at is not None:
+        there = at.holds(config.overlay)
+    else:  # what only looks like a folder of ours is refused, not passed over
+        folder = config.root / config.overlay
+        there = folder.is_dir() if confines is None else os.path.lexists(folder)
     return load(
         given,
-        root=found.root,
+        root=config.root,
         stdin=stdin,
         reporter=reporter,
-        overlay=overlay_path(found) if found.env and there else None,
-        apart=found.settings.overlays,
+        overlay=overlay_path(config) if config.env and there else None,
+        apart=config.settings.overlays,
         whole=whole,
-        read=at.read_files if at is not None else read_files,
+        read=at.read_files if at is not None else read or partial(read_files, within=confines),
         keep=keep,
     )
 
 
-def _before(given: Sequence[str], found: ProjectSettings, base: "Revision", *, whole: bool) -> Loaded:
+def _checked(loaded: Loaded, config: ProjectSettings, paths: Sequence[str] | None) -> Loaded:
+    """`loaded` with what the settings object to, and without words of files that nobody here named.
+
+    `paths`: those of the command line; None where all files are from a git revision.
+    """
+    declared = (*loaded.resources, *loaded.policies)
+    # What is wrong already may leave a source without a value.
+    found = () if has_errors(loaded.diagnostics) else own_credentials(declared, config.own_variables)
+    told = loaded.diagnostics
+    if paths is not None:
+        beside = [Path(path) for path in paths if not os.path.abspath(path).startswith(f"{config.root}/")]  # noqa: PTH100
+        folders = [config.root, *beside]
+        told = tuple(each if _is_ours(each, config.root, folders) else veiled(each) for each in told)
+    return replace(loaded, diagnostics=(*told, *found))
+
+
+_ABOUT_FILES = ("symlink-outside", "outside-root", "unreadable-file")  # they repeat nothing that a file holds
+
+
+def _is_ours(problem: Diagnostic, root: Path, folders: Sequence[Path]) -> bool:
+    """Whether the file that `problem` is about lies in one of `folders`, or is not there at all."""
+    if (
+        problem.code in _ABOUT_FILES
+        or problem.span is None
+        or problem.span.file == STDIN
+        or not (root / problem.span.file).exists()
+    ):
+        return True
+    return any(lies_in(root / problem.span.file, folder) for folder in folders)
+
+
+def _before(given: Sequence[str], config: ProjectSettings, base: "Revision", *, whole: bool) -> Loaded:
     """The manifests at `base`: none for an environment that did not exist then."""
-    new = found.env and found.env not in found.settings.environments and not base.holds(found.overlay)
-    return Loaded() if new else _load([path for path in given if path != "-"], found, base, whole=whole)
+    new = config.env and config.env not in config.settings.environments and not base.holds(config.overlay)
+    return Loaded() if new else _load([path for path in given if path != "-"], config, base, whole=whole)
 
 
 def _selector(
-    given: Sequence[str], found: ProjectSettings, at: "Revision | None", *, whole: bool
+    given: Sequence[str], config: ProjectSettings, at: "Revision | None", *, whole: bool
 ) -> Callable[[StateRecord], bool]:
-    folders = [*given, overlay_path(found)] if found.env and whole else given
-    return partial(_selected, found.root, folders, at)
+    folders = [*given, overlay_path(config)] if config.env and whole else given
+    return partial(_selected, config.root, folders, at)
 
 
 def _selected(root: Path, given: Sequence[str], at: "Revision | None", record: StateRecord) -> bool:
@@ -228,9 +342,9 @@ class _Elsewhere:
     Files are read when that is asked, and each once.
     """
 
-    def __init__(self, found: ProjectSettings, at: "Revision | None") -> None:
-        self._found = found
-        self._at = at
+    def __init__(self, config: ProjectSettings, at: "Revision | None") -> None:
+        self._found = config
+        self.at = at
         self._known: dict[str, _Declared] = {}
 
     def __call__(self, record: StateRecord) -> bool:
@@ -251,7 +365,7 @@ class _Elsewhere:
         """By a file, or by all configured ones."""
         if source not in self._known:
             paths = [os.path.relpath(self._found.root / source)] if source else []
-            loaded = _load(given_paths(paths, self._found), self._found, self._at, whole=not source)
+            loaded = _load(given_paths(paths, self._found), self._found, self.at, whole=not source)
             addresses = frozenset(each.address for each in loaded.resources)
             valid = () if has_errors(loaded.diagnostics) else loaded.policies
             moved = {

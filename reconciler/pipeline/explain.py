@@ -12,17 +12,18 @@ from reconciler.core.nearest import did_you_mean, nearest
 from reconciler.explanations import Explanation, known_codes, read_explanation
 
 if TYPE_CHECKING:
-    from reconciler.manifests.authoring.reference import FieldPage, KindPage
+    from reconciler.manifests.authoring.reference import CapabilityPage, FieldPage, KindPage
 
 _ROOT = "spec."  # may be left out of a path
 
 
 class UnknownTopic(ReconcilerError):
-    """There is no such kind, field or code. `help` names the nearest one."""
+    """There is no such kind, field, capability or code. `help` names the nearest one."""
 
 
-def find_topic(topic: str) -> "Explanation | KindPage | tuple[KindPage, FieldPage]":
-    """The page of a diagnostic code, a kind, or a field (`Volume.spec.size_gb` or `Volume.size_gb`).
+def find_topic(topic: str) -> "Explanation | KindPage | CapabilityPage | tuple[KindPage, FieldPage]":
+    """The page of a diagnostic code, a kind, a field (`Volume.spec.size_gb` or `Volume.size_gb`), or a
+    capability (`machine.get`).
 
     Letter case matters in fields only, and where a code is called as a kind (`moved`, `Moved`). Raises
     UnknownTopic.
@@ -30,17 +31,29 @@ def find_topic(topic: str) -> "Explanation | KindPage | tuple[KindPage, FieldPag
     codes = known_codes()
     if topic in codes:
         return read_explanation(topic)
-    from reconciler.manifests.authoring.reference import kind_page
+    from reconciler.manifests.authoring.reference import capability_pages, kind_page
     from reconciler.policies import find_manifest_kinds
 
+    capabilities = capability_pages()
+    if topic in capabilities:
+        return capabilities[topic]
     name, _, path = topic.partition(".")
     kinds = {kind.name.lower(): kind for kind in find_manifest_kinds().values()}
     if name.lower() not in kinds:
         if topic.lower() in codes:
             return read_explanation(topic.lower())
-        raise UnknownTopic(f"no kind and no code is called `{topic}`", help=_nearest_topic(topic, codes))
+        raise UnknownTopic(
+            f"there is no kind, capability or code `{topic}`", help=_nearest_topic(topic, codes)
+        )
     page = kind_page(kinds[name.lower()])
-    return (page, find_field(page, path)) if path else page
+    if not path:
+        return page
+    try:
+        return page, find_field(page, path)
+    except UnknownTopic as unknown:
+        if hint := did_you_mean(topic, list(capabilities)):
+            raise UnknownTopic(unknown.message, help=hint) from None
+        raise
 
 
 def find_field(page: "KindPage", path: str) -> "FieldPage":
@@ -65,11 +78,14 @@ def find_field(page: "KindPage", path: str) -> "FieldPage":
 
 
 def topics_like(start: str) -> list[str]:
-    """The topics that begin with `start`, whatever its letter case: kinds and codes, or a kind's fields."""
-    from reconciler.manifests.authoring.reference import kind_page
+    """The topics that begin with `start`, whatever its letter case.
+
+    With a dot they are a kind's fields and capabilities, else kinds, capabilities and codes.
+    """
+    from reconciler.manifests.authoring.reference import capability_pages, kind_page
     from reconciler.policies import find_manifest_kinds
 
-    found = [*find_manifest_kinds(), *known_codes()]
+    found = [*find_manifest_kinds(), *capability_pages(), *known_codes()]
     name, dot, path = start.partition(".")
     if dot:
         left_out = "" if path.startswith(_ROOT) else _ROOT
@@ -79,7 +95,7 @@ def topics_like(start: str) -> list[str]:
         fields = [
             (page.name, field.path.removeprefix(left_out)) for page in pages for field in page.all_fields()
         ]
-        found = [f"{kind}.{field}" for kind, field in fields]
+        found = [*(f"{kind}.{field}" for kind, field in fields), *capability_pages()]
     return sorted(topic for topic in found if topic.lower().startswith(start.lower()))
 
 
@@ -95,8 +111,10 @@ def all_kinds() -> "list[KindPage]":
 
 
 def _nearest_topic(topic: str, codes: Iterable[str]) -> str:
+    from reconciler.manifests.authoring.reference import capability_pages
+
     pages = all_kinds()
-    if hint := did_you_mean(topic, [*(page.name for page in pages), *codes]):
+    if hint := did_you_mean(topic, [*(page.name for page in pages), *capability_pages(), *codes]):
         return hint
     for page in pages:
         for field in page.all_fields():

@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import Read
+from reconciler.core.wire import one
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.kinds.roles import OnService, located, secret_names, service_of
@@ -14,7 +15,6 @@ from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.provider import ID
 from reconciler.services.client import Client
 from reconciler.services.providers.wire import ExtensionCosts
-from reconciler.services.wire import one
 from reconciler.state.store import Store
 
 

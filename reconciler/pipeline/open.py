@@ -12,11 +12,13 @@ from functools import partial
 import anyio
 
 from reconciler.core.clock import SystemClock
+from reconciler.core.context import EMBEDDED
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
 from reconciler.kinds.roles import secret_of
+from reconciler.pipeline.context import program_version
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
     SANDBOX_TOKEN,
@@ -50,7 +52,7 @@ class Options:
 
 @asynccontextmanager
 async def open_project(
-    found: ProjectSettings,
+    config: ProjectSettings,
     options: Options,
     reporter: Reporter,
     resources: Sequence[Resource] = (),
@@ -58,33 +60,40 @@ async def open_project(
 ) -> AsyncIterator[Project]:
     """`resources`: what the embedded sandbox must have apps, organizations and machines for.
 
-    `policies`: among them the providers that calls may go to.
+    `policies`: among them the providers that calls may go to. With the embedded sandbox the state is its
+    own, and made where there is none yet.
     """
+    if options.sandbox:
+        if options.state_url is not None:
+            raise ReconcilerError("the sandbox has a state of its own", help="name no other one")
+        config = config.in_sandbox()
     settings, clock, sources = (
-        found.settings,
+        config.settings,
         SystemClock(),
-        secret_sources(found, take_signals=options.take_signals),
+        secret_sources(config, take_signals=options.take_signals),
     )
     async with open_providers(policies, sources, read_only=options.read_only) as providers:
-        with _base_url(found, options) as base_url:
+        with _base_url(config, options) as base_url:
             transport = HttpxTransport(base_url)
             try:
-                async with open_state(found, options.state_url, tell=reporter.note) as store:
+                async with open_state(config, options.state_url, tell=reporter.note) as store:
                     if options.sandbox:
+                        await store.create()
                         await furnish(transport, base_url, resources, reporter)
                     yield Project(
                         store=store,
                         platform=platform_client(
                             transport,
                             base_url,
-                            (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, found),
+                            (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, config),
                             clock,
                             rate_limit=settings.platform.rate_limit,
-                            user_agent=f"reconciler/{_version()}",
+                            user_agent=f"reconciler/{program_version()}",
                             read_only=options.read_only,
+                            credential=_token_source(config, options),
                         ),
                         capabilities=settings.capabilities,
-                        limits=_limits(found, options),
+                        limits=_limits(config, options),
                         clock=clock,
                         reporter=reporter,
                         sources=sources,
@@ -92,16 +101,24 @@ async def open_project(
                         holder=holder(),
                         lock_timeout_s=options.lock_timeout_s,
                         providers=providers,
-                        environment=found.env,
+                        environment=config.env,
+                        address=EMBEDDED if options.sandbox else base_url,
+                        state_url=shown_state(options.state_url or settings.state),
                     )
             finally:
                 with anyio.CancelScope(shield=True):
                     await transport.aclose()
 
 
+def shown_state(url: str) -> str:
+    """The state's URL as people may see it: other backends' may hold a password."""
+    scheme, _, _ = url.partition(":")
+    return url if scheme == "sqlite" else f"{scheme}:…"
+
+
 @asynccontextmanager
 async def open_state(
-    found: ProjectSettings,
+    config: ProjectSettings,
     url: str | None = None,
     *,
     environment: str | None = None,
@@ -109,14 +126,14 @@ async def open_state(
 ) -> AsyncIterator[Spooling]:
     """The store at `url`, or the configured one. `environment`: whose it must be, if not the chosen one's.
 
-    `tell` gets what went wrong beside the work that was asked for, such as a backup.
+    `tell` gets what was done or went wrong beside the work that was asked for: a migration, a backup.
     """
     store = open_store(
-        url or found.settings.state,
-        root=found.root,
+        url or config.settings.state,
+        root=config.root,
         clock=SystemClock(),
         tell=tell,
-        environment=found.env if environment is None else environment,
+        environment=config.env if environment is None else environment,
     )
     try:
         yield store
@@ -146,7 +163,7 @@ async def open_providers(
                 clock,
                 new_nonce=lambda: uuid.uuid4().hex,
                 encoding=spec.signature_encoding,
-                user_agent=f"reconciler/{_version()}",
+                user_agent=f"reconciler/{program_version()}",
                 read_only=read_only,
             )
         yield providers
@@ -162,19 +179,24 @@ def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
     return sources.value(ref, lambda ref: None)
 
 
-def secret_sources(found: ProjectSettings, *, take_signals: bool = True) -> Sources:
+def secret_sources(
+    config: ProjectSettings, *, take_signals: bool = True, runs_programs: bool = False
+) -> Sources:
     """Where the secret values of one run come from, as the settings allow."""
-    secrets = found.settings.secrets
+    secrets = config.settings.secrets
     identity = secrets.age_identity_from
     return Sources(
-        found.root,
-        found.variables,
+        config.root,
+        config.variables,
         Allowed(
             identity_from=identity.ref() if identity is not None else None,
             programs=tuple(secrets.exec),
-            withheld=("RECONCILE_TOKEN", *sorted(found.secret_variables)),
+            withheld=("RECONCILE_TOKEN", *sorted(config.secret_variables)),
+            own=config.own_variables,
+            confined=config.trusted is not None,
         ),
         take_signals=take_signals,
+        runs_programs=runs_programs,
     )
 
 
@@ -187,16 +209,16 @@ def holder() -> str:
     return f"{user}@{socket.gethostname()} (pid {os.getpid()})"
 
 
-def _limits(found: ProjectSettings, options: Options) -> Limits:
-    execution = found.settings.execution
-    chosen = "RECONCILE_SETTLE_S" in found.variables or "settle_s" in execution.model_fields_set
+def _limits(config: ProjectSettings, options: Options) -> Limits:
+    execution = config.settings.execution
+    chosen = "RECONCILE_SETTLE_S" in config.variables or "settle_s" in execution.model_fields_set
     settle_s = execution.settle_s if chosen or not options.sandbox else SANDBOX_SETTLE_S
     return Limits(execution.concurrency, execution.deadline_s, settle_s, execution.adopt_inferred)
 
 
-def _token(found: ProjectSettings) -> str:
-    name = found.settings.platform.token_from.env
-    token = found.variables.get(name, "")
+def _token(config: ProjectSettings) -> str:
+    name = config.settings.platform.token_from.env
+    token = config.variables.get(name, "")
     if not token:
         raise ReconcilerError(
             f"no token: the environment variable `{name}` is not set",
@@ -205,22 +227,23 @@ def _token(found: ProjectSettings) -> str:
     return token
 
 
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("reconciler")
+def _token_source(config: ProjectSettings, options: Options) -> str:
+    """Where people renew the token."""
+    if options.sandbox:
+        return "the sandbox's own"
+    return f"the environment variable `{config.settings.platform.token_from.env}`"
 
 
 @contextmanager
-def _base_url(found: ProjectSettings, options: Options) -> Iterator[str]:
+def _base_url(config: ProjectSettings, options: Options) -> Iterator[str]:
     if options.sandbox:
-        with embedded_sandbox(found.private / "sandbox.db") as url:
+        with embedded_sandbox(config.private / "sandbox.db") as url:
             yield url
         return
-    if found.settings.platform.base_url is None:
+    if config.settings.platform.base_url is None:
         raise ReconcilerError(
             "no platform is configured",
             help="set `platform.base_url` in reconcile.yaml (or RECONCILE_BASE_URL), "
             "or pass --sandbox to use the embedded emulator",
         )
-    yield found.settings.platform.base_url
+    yield config.settings.platform.base_url

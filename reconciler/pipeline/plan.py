@@ -11,12 +11,14 @@ from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warn
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Ask, OutputRef, Plan
-from reconciler.execution.open_intents import overlay, parse_intent
+from reconciler.execution.open_intents import load_with_holders, overlay, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
+from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.elsewhere import look_elsewhere
+from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
@@ -25,23 +27,31 @@ from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
 
 PROVIDE_HELP = "provide it where apply runs"
+NOTHING_KNOWN = "nothing is known of what was made before, and this plan cannot be applied"
 
 
 async def make_plan(
-    project: Project, desired: Desired, *, undecided: Mapping[Address, str] | None = None
+    project: Project,
+    desired: Desired,
+    *,
+    undecided: Mapping[Address, str] | None = None,
+    with_exec: bool = False,
 ) -> Plan:
     """What apply would do.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
-    to run, and an unreadable secret source is an error, not a warning.
+    to run, and an unreadable secret source is an error, not a warning. `with_exec`: programs that give secret
+    values are run; an apply always runs them.
     """
-    state = await project.store.load()
+    project.sources.runs_programs = with_exec or undecided is not None
+    state, holders = await load_with_holders(project.store)
     records, questions = await overlay(
         state,
         services=project.services,
         clock=project.clock,
         limits=project.limits,
         concerned=concerned_scopes(desired, state),
+        holders=holders,
         undecided=undecided,
     )
     followed = follow_moves(find_kinds(), desired.policies, desired.resources, records, questions)
@@ -49,34 +59,38 @@ async def make_plan(
     planner = Planner(
         PlanRequest(
             id=project.new_id(),
-            lineage=state.lineage,
+            context=project.context(desired.origin, state.lineage),
             kinds=find_kinds(),
             resources=desired.resources,
             records=records,
             capabilities=project.capabilities,
-            now=project.clock.now(),
             undecided={**questions, **followed.refused},
             focus=desired.focus,
             elsewhere=look_elsewhere(desired, records),
         )
     )
-    await read_all(project, planner.reads(), planner.answer)
-    await read_all(project, planner.more_reads(), planner.more_answer)
+    await read_all(project, planner.reads(), planner.answer, planner.about)
+    await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
     wanted = desired.resources
     if desired.focus is not None:
         wanted = [resource for resource in wanted if resource.address in desired.focus]
-    fingerprints, problems = await _fingerprint_secrets(
-        project, wanted, records, planner.live, need_secrets=undecided is not None
-    )
+    fingerprints, problems = dict[Address, str](), list[Diagnostic]()
+    if desired.trusted is not None:
+        fingerprints = dict.fromkeys(desired.trusted.unchecked, UNCHECKED_VALUE)
+    else:
+        fingerprints, problems = await _fingerprint_secrets(
+            project, wanted, records, planner.live, need_secrets=undecided is not None
+        )
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
+    first = () if state.lineage else (state_missing(project.state_url, NOTHING_KNOWN, refused=False),)
     return replace(
         plan,
-        diagnostics=(*plan.diagnostics, *unclaimed),
-        environment=project.environment,
+        diagnostics=(*first, *plan.diagnostics, *unclaimed),
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
+        manifests=desired.manifests,
     )
 
 
@@ -156,6 +170,9 @@ async def _fingerprint_secrets(
         await checkpoint()  # where a signal that ended a program is acted upon
     for resource, ref in refs:
         if ref is None:
+            continue
+        if project.sources.is_unchecked(ref):
+            fingerprints[resource.address] = UNCHECKED_VALUE
             continue
         not_yet: list[OutputRef] = []
 

@@ -1,14 +1,16 @@
 """What every verb works with: the doors to the outside, and the loaded manifests."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.core.clock import Clock
+from reconciler.core.context import UNKNOWN_ORIGIN, Context, Origin
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import PLATFORM, Read
+from reconciler.core.steps import PLATFORM, ManifestSet, Read
 from reconciler.execution.limits import Limits
+from reconciler.pipeline.context import make_context
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Client
 from reconciler.services.observe import observe
@@ -21,6 +23,7 @@ class Project:
     """What a verb needs from outside. `new_id`: ids of plans and runs; `holder`: this process, for people.
 
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for none.
+    `address`, `state_url`: of the platform and the state, as reports name them.
     """
 
     store: Spooling
@@ -35,10 +38,28 @@ class Project:
     lock_timeout_s: float = 0.0
     providers: Mapping[str, Client] = field(default_factory=dict)
     environment: str = ""
+    address: str = ""
+    state_url: str = ""
 
     @property
     def services(self) -> Services:
         return Services({**self.providers, PLATFORM: self.platform})
+
+    def context(self, origin: Origin, lineage: str) -> Context:
+        """What a report about manifests of this origin, made now with the state `lineage`, is about."""
+        return make_context(self.environment, self.address, self.state_url, origin, lineage, self.clock.now())
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """What somebody else's change is planned by (--untrusted).
+
+    `providers`: those of the trusted revision, the only ones that are asked. `unchecked`: the secrets whose
+    value may be another one; none of them is read.
+    """
+
+    providers: Sequence[Resource] = ()
+    unchecked: Collection[Address] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +69,7 @@ class Desired:
     `policies`: resources of kinds that own no objects, such as providers. `focus`: the only addresses
     to plan; None for all. `declared`: whether manifests that were not given hold a record's resource.
     `moved`: which of them says that an address was left; "" for none. None: all manifests were given.
+    `origin`, `manifests`: what plans say of where they come from.
     """
 
     resources: Sequence[Resource]
@@ -57,9 +79,27 @@ class Desired:
     focus: Collection[Address] | None = None
     declared: Callable[[StateRecord], bool] = lambda record: True
     moved: Callable[[Address], str] | None = None
+    trusted: Trusted | None = None
+    origin: Origin = UNKNOWN_ORIGIN
+    manifests: ManifestSet = field(default_factory=ManifestSet)
+
+    @property
+    def by_address(self) -> Mapping[Address, Resource]:
+        return {resource.address: resource for resource in self.resources}
+
+    @property
+    def providers(self) -> Sequence[Resource]:
+        """The policies that calls may go to."""
+        return self.policies if self.trusted is None else self.trusted.providers
 
 
 async def read_all(
-    project: Project, reads: Sequence[Read], on_answer: Callable[[Read, Observation], None]
+    project: Project,
+    reads: Sequence[Read],
+    on_answer: Callable[[Read, Observation], None],
+    about: Callable[[Read], Iterable[Address]] = lambda read: (),
 ) -> None:
-    await observe(project.services, reads, on_answer, clock=project.clock, reporter=project.reporter)
+    """See `observe`."""
+    await observe(
+        project.services, reads, on_answer, clock=project.clock, reporter=project.reporter, about=about
+    )

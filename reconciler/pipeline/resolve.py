@@ -1,5 +1,6 @@
 """What a person decides: lost calls, restarts that were owed, records to forget."""
 
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
@@ -7,26 +8,38 @@ from typing import Any
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import PlatformError, ReconcilerError
-from reconciler.core.model import Address, StateRecord
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Move, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.parts import Parts
 from reconciler.execution.recorder import Recorder
+from reconciler.execution.settling import candidates, left_of_window
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import located, service_of
+from reconciler.kinds.base import Subject
+from reconciler.kinds.roles import Importable, holds_secrets, located, owner_of, service_of
 from reconciler.manifests.validation.references import nearest_address
 from reconciler.moves.carry_out import moved_entry, moved_records
+from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.moved import next_address
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
 
+_FORCE = "pass --force"
+_SHOWN = ("name", "region", "size_gb", "plan")  # of what was sent, as evidence
 
-async def resolve_unknown(project: Project, address: Address, *, adopt: str | None) -> str:
-    """Close the open call of `address`: it made `adopt`, or (None) nothing. Also confirms an inferred id."""
-    opened, record = _question(await project.store.load(), address, adopt)
+
+async def resolve_unknown(
+    project: Project, address: Address, *, adopt: str | None, force: bool = False
+) -> str:
+    """Close the open call of `address`: it made `adopt`, or (None) nothing. Also confirms an inferred id.
+
+    `force`: a person knows better than what speaks against it (see `_must_be_over`, `_must_be_alike`).
+    """
+    project.sources.runs_programs = True  # one may give the secret that a provider is asked with
+    opened, record = _question(await require_state(project), address, adopt)
     scope = parse_intent(opened).scope if opened is not None else _scope(record)
     async with _leased(project, scope) as lease:
         state = await project.store.load()
@@ -35,14 +48,60 @@ async def resolve_unknown(project: Project, address: Address, *, adopt: str | No
             return await _confirm(project, lease, record, adopt)
         intent = parse_intent(opened)
         recorder = Recorder(project.store, lease, opened.run, project.clock, state.records)
+        said = {"by": project.holder, **({"forced": True} if force else {})}
         if adopt is None:
-            await recorder.settle(opened, {"landed": False, "by": project.holder})
+            if not force:
+                await _must_be_over(project, state, opened, intent)
+            await recorder.settle(opened, {"landed": False, **said})
             return "recorded as not created; the next apply may create it"
-        await _must_be_possible(project, state, opened, intent, adopt)
+        live = await _must_be_possible(project, state, opened, intent, adopt)
+        if not force:
+            _must_be_alike(project, address, intent, live)
         made = intent.settled_record(address, record, adopt, opened.at)
         put = [replace(made, inferred=False)] if made is not None else []
-        await recorder.settle(opened, {"id": adopt, "by": project.holder}, put)
+        await recorder.settle(opened, {"id": adopt, **said}, put)
         return f"recorded as {adopt}"
+
+
+async def _must_be_over(project: Project, state: State, opened: JournalEntry, intent: Intent) -> None:
+    """Raises ReconcilerError while the call may still take effect, or something shows that it may have."""
+    left_s = left_of_window(opened.at, project.clock, project.limits.settle_s)
+    if left_s:
+        raise ReconcilerError(
+            f"the call for `{opened.address}` was sent {project.limits.settle_s - left_s:.0f} s ago, and may "
+            f"still take effect for {left_s:.0f} s",
+            help=f"run this again then; if you know better, {_FORCE}",
+        )
+    look = intent if intent.find is not None else _with_a_list(project, opened, intent)
+    if look is None or look.find is None:
+        return
+    try:
+        observation = await project.services.read(look.find)
+    except PlatformError as failure:
+        raise ReconcilerError(
+            f"cannot check that nothing was created: {failure.message}",
+            help=f"run this again once the platform answers; if you know better, {_FORCE}",
+        ) from failure
+    tracked = {record.id for record in state.records.values()}
+    found = [item.id for item in candidates(look, observation.objects, tracked)]
+    if found:
+        ways = tuple(command("resolve", opened.address, "--adopt", id) for id in sorted(found))
+        raise ReconcilerError(
+            f"the call for `{opened.address}` may have made {', '.join(sorted(found))}, which no record has",
+            help=f"if it did, run `{ways[0]}`; if you know that it did not, {_FORCE}",
+            advice=ways[:1],
+        )
+
+
+def _with_a_list(project: Project, opened: JournalEntry, intent: Intent) -> Intent | None:
+    """A call that nothing could find when it was sent, where a list can show its object now."""
+    assert opened.address is not None
+    kind = find_kinds()[opened.address.kind].role(Importable)
+    if kind is None or not intent.creates or intent.service != PLATFORM:
+        return None
+    listing = kind.listing(intent.scope.removeprefix("org/"), project.capabilities)
+    match = {name: intent.applied[name] for name in ("name", "region") if name in intent.applied}
+    return replace(intent, find=listing, match=match)
 
 
 def _leased(project: Project, scope: str) -> AbstractAsyncContextManager[Lease]:
@@ -80,13 +139,20 @@ def _open_one(state: State, address: Address) -> str:
 
 async def _must_be_possible(
     project: Project, state: State, opened: JournalEntry, intent: Intent, id: str
-) -> None:
-    """Raises ReconcilerError for an object that the call cannot have made, or that is somebody's already."""
+) -> Any:
+    """The live object `id`.
+
+    Raises ReconcilerError for one that the call cannot have made, or that is somebody's already.
+    """
     address = opened.address
     assert address is not None
     kind = find_kinds()[address.kind]
     for owner, record in state.records.items():
-        if (owner.kind, owner.app) != (address.kind, address.app) or record.id != id:
+        if (
+            owner.kind != address.kind
+            or record.id != id
+            or (holds_secrets(kind) and owner.app != address.app)
+        ):
             continue
         if intent.creates and service_of(kind, None, record) == intent.service:
             raise ReconcilerError(
@@ -97,14 +163,27 @@ async def _must_be_possible(
     read = intent.find or find_kinds()[address.kind].read(address, id, project.capabilities)
     if read is not None and intent.service != PLATFORM:
         read = replace(read, service=intent.service)
-    live = await _read_one(project, read, id)
-    for name in ("name", "region"):
-        want, found = intent.applied.get(name), getattr(live, name, None)
-        if want is not None and found is not None and want != found:
-            raise ReconcilerError(
-                f"{id} is not what the call asked for: its {name} is `{found}`, not `{want}`",
-                help="look for another id; an object that this call did not make is adopted by `metadata.id`",
-            )
+    return await _read_one(project, read, id)
+
+
+def _must_be_alike(project: Project, address: Address, intent: Intent, live: Any) -> None:
+    """Raises ReconcilerError for an object that differs from what the call asked for."""
+    kind = find_kinds()[address.kind]
+    sent = {name: value for name, value in intent.applied.items() if name in kind.Spec.model_fields}
+    if not intent.creates or not sent:
+        return
+    spec = kind.Spec.model_construct(set(sent), **sent)
+    asked = Resource(address, spec, intent.lifecycle, intent.source, {})
+    subject = Subject(address, asked, None, live, project.clock.now(), project.capabilities)
+    differing = [
+        f"its {change.path} is `{change.before}`, not `{change.after}`" for change in kind.compare(subject)
+    ]
+    if differing:
+        raise ReconcilerError(
+            f"{live.id} is not what the call asked for: {'; '.join(differing)}",
+            help="look for another id; an object that this call did not make is adopted by `metadata.id`. "
+            f"If somebody changed it since it was made, {_FORCE}",
+        )
 
 
 async def _read_one(project: Project, read: Read | None, id: str) -> Any:
@@ -131,15 +210,52 @@ async def _confirm(project: Project, lease: Lease, record: StateRecord | None, a
     return f"{adopt} is confirmed"
 
 
-async def settle_restart(project: Project, address: Address) -> str:
-    """A person restarted the machine: nothing is owed any more."""
-    record = (await project.store.load()).records.get(address)
-    if record is None or not record.obligations:
-        raise ReconcilerError(f"`{address}` owes no restart")
-    async with _leased(project, record.scope) as lease:
-        done = replace(record, obligations=())
-        await _note(project.store, project.clock, lease, project.new_id(), done)
-    return "the restart is recorded as done"
+async def settle_restarts(
+    project: Project, addresses: Collection[Address], *, machine: str | None = None
+) -> Mapping[Address, str]:
+    """A person restarted what holds `addresses`, or `machine`: nothing is owed by them any more."""
+    records = (await require_state(project)).records
+    owing = [record for record in records.values() if record.obligations]
+    chosen = [records[address] for address in addresses if address in records]
+    if machine is not None:
+        chosen = [record for record in owing if await _is_held_by(project, record, machine)]
+        if not chosen:
+            raise ReconcilerError(f"no volume that machine {machine} holds owes a restart")
+    free = [str(address) for address in addresses if records.get(address) not in owing]
+    if free:
+        raise ReconcilerError(f"`{'`, `'.join(free)}` owes no restart")
+    for record in chosen:
+        async with _leased(project, record.scope) as lease:
+            done = replace(record, obligations=())
+            await _note(project.store, project.clock, lease, project.new_id(), done)
+    return {record.address: "the restart is recorded as done" for record in chosen}
+
+
+async def _is_held_by(project: Project, record: StateRecord, machine: str) -> bool:
+    kind = find_kinds()[record.address.kind]
+    read = located(kind, record.address, record.id, project.capabilities, record=record)
+    live = await _read_one(project, read, record.id)
+    return getattr(live, "attached_machine_id", None) == machine
+
+
+async def confirm_inferred(project: Project, addresses: Collection[Address]) -> Mapping[Address, str]:
+    """A person looked at what was found by evidence (all of it, or `addresses`): it is ours.
+
+    Returns by which evidence, by address.
+    """
+    state = await require_state(project)
+    inferred = {address: record for address, record in state.records.items() if record.inferred}
+    unasked = [str(address) for address in addresses if address not in inferred]
+    if unasked:
+        raise ReconcilerError(f"`{'`, `'.join(unasked)}` has no id that was inferred")
+    told = {}
+    for address in addresses or sorted(inferred, key=str):
+        record = inferred[address]
+        async with _leased(project, record.scope) as lease:
+            confirmed = await _confirm(project, lease, record, record.id)
+        sent = ", ".join(f"{name} {record.applied[name]}" for name in _SHOWN if name in record.applied)
+        told[address] = f"{confirmed}: sent at {record.created_at:%Y-%m-%d %H:%M:%S} UTC ({sent})"
+    return told
 
 
 async def forget(
@@ -220,6 +336,14 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
             f"`{target}` is recorded already, as {state.records[target].id}",
             help=f"`{forget}` drops that record",
             advice=(forget,),
+        )
+    twin = owner_of(find_kinds(), record, state.records.values())
+    if twin is not None:
+        ways = tuple(command("state", "forget", each) for each in (source, twin))
+        raise ReconcilerError(
+            f"{record.id} is recorded as `{source}` and as `{twin}`",
+            help=f"find out whose it is, and drop the other record: `{ways[0]}` or `{ways[1]}`",
+            advice=ways,
         )
     for opened in state.open_intents:
         if opened.address in (source, target):

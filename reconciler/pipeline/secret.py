@@ -46,9 +46,10 @@ async def fingerprints(
 
     `policies`: among them the entries of moves, which records follow.
 
-    Raises ReconcilerError for an address without a secret, and while there is no state: its key would be
-    another one the next time.
+    Raises ReconcilerError for an address without a secret. `store` must hold a state: without one, its key
+    would be another one the next time.
     """
+    sources.runs_programs = True
     kinds = find_kinds()
     refs = {each.address: secret_of(kinds[each.address.kind], each) for each in resources}
     wanted = {address: ref for address, ref in refs.items() if ref is not None}
@@ -60,13 +61,6 @@ async def fingerprints(
             or "an address looks like Secret/shop/PASSWORD; without one, all are shown",
         )
     state = await store.load()
-    if not state.lineage:
-        init = command("state", "init")
-        raise ReconcilerError(
-            "there is no state yet, and so no key to make fingerprints with",
-            help=f"the first apply makes it, or `{init}`; reviewers need the one of apply",
-            advice=(init,),
-        )
     records = follow_moves(kinds, policies, resources, state.records).records
     key = await store.fingerprint_key()
     chosen = {each: ref for each, ref in wanted.items() if not addresses or each in addresses}

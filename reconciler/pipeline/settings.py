@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -24,10 +24,21 @@ from reconciler.core.model import unpack_span
 from reconciler.core.nearest import did_you_mean
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
-from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
+from reconciler.kinds.source import (
+    OWN_VARIABLES,
+    VARIABLE,
+    ValueSource,
+    check_source,
+    is_private_key,
+    source_ref,
+)
+from reconciler.manifests.files import lies_in, veiled
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.naming import named
 from reconciler.manifests.validation.problems import EXPECTED, Place, describe, field_names, locate
+
+if TYPE_CHECKING:
+    from reconciler.manifests.revisions.revision import Revision
 
 FILE_NAME = "reconcile.yaml"
 PRIVATE = ".reconcile"
@@ -177,14 +188,18 @@ class ProjectSettings:
 
     `env`: the environment that the settings are for; "" for none. `secret_variables`: the variables that
     the file names, for any environment, as holding a token, an identity or a provider's secret of ours.
+    `own_variables`: those that hold our own credentials, which are nobody's secret value.
     `variables`: the environment variables of the run, secret ones among them.
+    `trusted`: the revision that the settings are those of, where the files are somebody else's (--untrusted).
     """
 
     settings: Settings
     root: Path
     env: str = ""
     secret_variables: frozenset[str] = frozenset()
+    own_variables: frozenset[str] = OWN_VARIABLES
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    trusted: "Revision | None" = None
 
     @property
     def private(self) -> Path:
@@ -196,18 +211,31 @@ class ProjectSettings:
         """The folder of the environment's overlay, relative to the root, there or not."""
         return f"{self.settings.overlays}/{self.env}"
 
+    def in_sandbox(self) -> "ProjectSettings":
+        """With the state that the embedded sandbox has to itself: its ids mean nothing on a platform."""
+        place = (self.private / "sandbox-state.db").relative_to(self.root)
+        return replace(self, settings=self.settings.model_copy(update={"state": f"sqlite:{place}"}))
+
     def environments(self) -> list[str]:
         """The environments that there are: those with an overlay, and those with settings of their own."""
-        try:
-            folders = [each.name for each in (self.root / self.settings.overlays).iterdir() if each.is_dir()]
-        except OSError:
-            folders = []
+        if self.trusted is not None:
+            folders = self.trusted.folders(self.settings.overlays)
+        else:
+            folders = _folders_in(self.root / self.settings.overlays)
         return sorted({*filter(ENVIRONMENT.fullmatch, folders), *self.settings.environments})
 
     def refuse_unknown_environment(self) -> None:
         """Raises ReconcilerError when the chosen environment does not exist."""
         if self.env:
-            refuse_unknown_environment(self.env, self.environments(), self.settings.overlays)
+            where = f" at {self.trusted.ref}" if self.trusted is not None else ""
+            refuse_unknown_environment(self.env, self.environments(), self.settings.overlays, where)
+
+
+def _folders_in(folder: Path) -> list[str]:
+    try:
+        return [each.name for each in folder.iterdir() if each.is_dir()]
+    except OSError:
+        return []
 
 
 def project_root(start: Path) -> Path:
@@ -223,8 +251,12 @@ def project_root(start: Path) -> Path:
         ) from failure
 
 
-def find_settings(start: Path, env: Mapping[str, str], environment: str = "") -> ProjectSettings:
+def find_settings(
+    start: Path, env: Mapping[str, str], environment: str = "", *, trusted: str | None = None
+) -> ProjectSettings:
     """The settings for `environment`, which need not exist ("": for none).
+
+    `trusted`: the git revision that they are read from instead of the working tree.
 
     Raises ManifestError for a bad file, ReconcilerError for a bad environment variable or name.
     """
@@ -233,14 +265,18 @@ def find_settings(start: Path, env: Mapping[str, str], environment: str = "") ->
             f"`{environment}` is not a valid environment name",
             help="a name is at most 63 lower-case letters, digits and `-`, the first one a letter or digit",
         )
-    root = project_root(start)
-    file = root / FILE_NAME
-    settings = _read(file) if file.is_file() else Settings()
-    variables = _secret_variables(settings)
+    at = None
+    if trusted is not None:
+        from reconciler.manifests.revisions.trusted import trusted_revision
+
+        at = trusted_revision(start, env, trusted)
+    root = project_root(start) if at is None else at.git.folder
+    settings = _read(root / FILE_NAME) if at is None else _parse(at.read(FILE_NAME))
+    secret, own = _secret_variables(settings), OWN_VARIABLES | _credentials(settings)
     if environment:
         settings = _of_environment(settings, environment)
     effective = _with_environment(settings, env, environment)
-    return ProjectSettings(effective, root, environment, variables, env)
+    return ProjectSettings(effective, root, environment, secret, own, env, at)
 
 
 def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, where: str = "") -> None:
@@ -256,17 +292,22 @@ def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, w
     )
 
 
-def _secret_variables(settings: Settings) -> frozenset[str]:
+def _credentials(settings: Settings) -> frozenset[str]:
+    """Variables with a token of any environment, or with the identity that decrypts."""
     platforms = [settings.platform, *(each.platform for each in settings.environments.values())]
-    sources: list[TokenSource | IdentitySource | SecretSource | None] = [
-        settings.secrets.age_identity_from,
-        *(platform.token_from for platform in platforms),
-    ]
+    identity = settings.secrets.age_identity_from
+    named = (identity.env if identity is not None else None, *(each.token_from.env for each in platforms))
+    return frozenset(filter(None, named))
+
+
+def _secret_variables(settings: Settings) -> frozenset[str]:
+    sources: list[SecretSource | None] = []
     for each in settings.providers.values():
         signing = each.signing_secret_from
         sources += signing if isinstance(signing, list) else [signing]
         sources += [each.webhook_secret_from, each.client_secret_from]
-    return frozenset(source.env for source in sources if source is not None and source.env is not None)
+    named = frozenset(source.env for source in sources if source is not None and source.env is not None)
+    return named | _credentials(settings)
 
 
 def _of_environment(settings: Settings, name: str) -> Settings:
@@ -295,9 +336,20 @@ def _beside(url: str, environment: str) -> str:
 
 def _read(file: Path) -> Settings:
     try:
-        composed = compose(file.read_bytes(), FILE_NAME)  # as all files in diagnostics, from the root
+        data = file.read_bytes() if file.is_file() else None
     except OSError as failure:
         raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
+    try:
+        return _parse(data)
+    except ManifestError as failure:
+        if lies_in(file, file.parent):
+            raise
+        raise ManifestError(failure.message, list(map(veiled, failure.diagnostics))) from None
+
+
+def _parse(data: bytes | None) -> Settings:
+    """The settings in `data`; the defaults for None, where there is no file."""
+    composed = compose(data or b"", FILE_NAME)  # as all files in diagnostics, from the root
     if composed.diagnostics:
         raise ManifestError(f"{FILE_NAME} cannot be read", composed.diagnostics)
     if not composed.documents:

@@ -9,6 +9,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import HasDetails, located, secret_names
 from reconciler.moves.records import follow_moves
+from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.unrecorded import not_recorded
 
@@ -18,10 +19,11 @@ class Shown:
     """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
 
     `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
-    secrets that came from it.
+    secrets that came from it. `lineage`: of the state.
     """
 
     record: StateRecord
+    lineage: str
     unreadable: str = ""
     live: Mapping[str, Any] | None = None
     sets: Sequence[str] = ()
@@ -35,7 +37,8 @@ async def look_at(
 
     `manifests` are asked for only then: a Moved among them may say what its record is still called.
     """
-    records = (await project.store.load()).records
+    state = await require_state(project)
+    records = state.records
     if address not in records:
         desired = manifests()
         records = follow_moves(find_kinds(), desired.policies, desired.resources, records).records
@@ -46,18 +49,18 @@ async def look_at(
     sets = sorted(set(secret_names(kind, None, record)) - {record.id})  # a Secret is its name
     read = located(kind, address, record.id, project.capabilities, record=record)
     if read is None:
-        return Shown(record, kind.unreadable, sets=sets)
+        return Shown(record, state.lineage, kind.unreadable, sets=sets)
     try:
         objects = (await project.services.read(read)).objects
     except NotFound:
         objects = ()
     live = next((item for item in objects if item.id == record.id), None)
     if live is None:
-        return Shown(record, sets=sets)
+        return Shown(record, state.lineage, sets=sets)
     details = {}
     has_details = kind.role(HasDetails)
     more = has_details.details(address, record.id, project.capabilities) if has_details is not None else {}
     for name, detail in more.items():
         answer = await project.services.read(detail)
         details[name] = [item.model_dump() for item in answer.objects]
-    return Shown(record, "", live.model_dump(), sets, details)
+    return Shown(record, state.lineage, "", live.model_dump(), sets, details)

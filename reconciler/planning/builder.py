@@ -7,6 +7,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, StateRecord
 from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.kinds.roles import unmanaged
 from reconciler.moves.compare import LEFT
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
@@ -45,6 +46,10 @@ class PlanBuilder:
         self.changes[record.address] = Change(
             record.address, Action.RETAIN, reason=reason, id=record.id or None
         )
+
+    def leave(self, address: Address, reason: str) -> None:
+        """Decide nothing about `address` in this plan, since somebody is at work on it."""
+        self.changes[address] = Change(address, Action.NOOP, reason=reason)
 
     def withdraw(self, addresses: Mapping[Address, str]) -> None:
         """Refuse what was decided about `addresses`, each for its reason, and drop all that came of it."""
@@ -103,7 +108,8 @@ class PlanBuilder:
             digest = digest_object(subject.live, fields)
             expected = Expectation(subject.address, read, subject.live.id, {}, tuple(fields), digest, serial)
         else:
-            match = kind.match(subject.spec, subject.address) if subject.resource is not None else None
+            listed = subject.resource is not None and read is not None
+            match = kind.match(subject.spec, subject.address) if listed else None
             read = read if match is not None else None
             expected = Expectation(subject.address, read, None, match or {}, (), candidates, serial)
         self.expectations.append(expected)
@@ -116,6 +122,8 @@ class PlanBuilder:
             return  # nothing is known that could be recorded
         managed = _managed(kind, subject) if subject.live is not None else {}
         managed |= _first_ignored(kind, subject) if subject.live is not None else {}
+        if record is None and subject.live is not None:
+            managed = {**_unmanaged(kind, subject), **managed}
         if (
             record is not None
             and not moves.steps
@@ -143,6 +151,12 @@ def _managed(kind: Kind, subject: Subject) -> dict[str, Any]:
     """Without what is ignored: the record keeps what was wanted, so that it is drift once that is over."""
     ignored = ignored_fields(subject.resource)
     return {name: value for name, value in kind.managed(subject).items() if name not in ignored}
+
+
+def _unmanaged(kind: Kind, subject: Subject) -> dict[str, Any]:
+    """What no manifest says of an object that is taken over, as it is: drift names what moves of it."""
+    values = {each.name: getattr(subject.live, each.name, None) for each in unmanaged(kind, subject.spec)}
+    return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 def _first_ignored(kind: Kind, subject: Subject) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Step
 from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.kinds.roles import OnService, TakesTime, claim_of, is_remade
+from reconciler.kinds.roles import OnService, TakesTime, holds_secrets, is_remade, object_of
 from reconciler.planning.ignores import ignored_fields, split_ignored
 from reconciler.planning.match import Matched
 
@@ -66,11 +66,15 @@ def unprotected(record: StateRecord, resource: Resource) -> Iterator[Diagnostic]
 def recorded_twice(kinds: Mapping[str, Kind], records: Mapping[Address, StateRecord]) -> Iterator[Diagnostic]:
     """An error for each object that two records claim: what is done to one would be done to the other."""
     owners: dict[tuple[str, str | None, str], Address] = {}
-    elsewhere = {name: kind for name, kind in kinds.items() if kind.role(OnService) is not None}
+    # Asked once for each kind: a hundred thousand records must not cost seconds.
+    special = {
+        name for name, kind in kinds.items() if kind.role(OnService) is not None or holds_secrets(kind)
+    }
     for address, record in records.items():
-        kind = elsewhere.get(address.kind)
-        id = record.id if kind is None else claim_of(kind, record.id, None, record)
-        owner = owners.setdefault((address.kind, address.app, id), address)
+        key: tuple[str, str | None, str] = (address.kind, None, record.id)
+        if address.kind in special:
+            key = object_of(kinds[address.kind], address, record.id, None, record)
+        owner = owners.setdefault(key, address) if record.id else address
         if owner is not address:
             forget = tuple(command("state", "forget", each) for each in (owner, address))
             yield error(
@@ -150,17 +154,13 @@ def _refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Move
 
 def _adopt(kind: Kind, subject: Subject) -> Moves:
     moves = _compare(kind, subject)
+    found = f"matches the existing {subject.live.id}"
+    reason = f"{found}; {moves.reason}" if moves.reason else found
     if moves.action is Action.REFUSED:
-        return moves
-    reason = f"matches the existing {subject.live.id}"
-    return Moves(
-        Action.ADOPT,
-        moves.steps,
-        moves.fields,
-        moves.impact,
-        f"{reason}; {moves.reason}" if moves.reason else reason,
-        moves.diagnostics,
-    )
+        note = f"no record holds it: `{subject.address}` {found}"
+        told = tuple(replace(each, notes=(*each.notes, note)) for each in moves.diagnostics)
+        return replace(moves, reason=reason, diagnostics=told)
+    return replace(moves, action=Action.ADOPT, reason=reason)
 
 
 def _compare(kind: Kind, subject: Subject) -> Moves:

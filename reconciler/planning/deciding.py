@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error
+from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.core.model import Action, Address, Deletion, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
-from reconciler.kinds.roles import holds_secrets, is_remade
+from reconciler.kinds.roles import holds_secrets, is_remade, object_of
 from reconciler.moves.detect import find_renames
 from reconciler.planning.builder import PlanBuilder
 from reconciler.planning.conflicts import taken_secrets
@@ -47,12 +47,25 @@ class Deciding:
         self._sources: dict[Address, Read] = {}
         for address, warnings in subjects.expired:
             self._builder.report(address, *warnings)
+        in_flight: dict[Address, str] = {}  # about these, and what refers to them, the next plan decides
         for address, question in self._request.undecided.items():
+            if question.code == IN_FLIGHT:
+                in_flight[address] = "a call of another process is under way"
+                if subjects.in_focus(address):
+                    self._builder.report(address, question)
+                continue
             why = "a call's outcome is unknown" if question.code == UNKNOWN_OUTCOME else question.message
             if subjects.in_focus(address):
                 self._builder.refuse(address, why, question)
             else:
                 self._unplanned[address] = why
+        for resource in referenced_first(list(subjects.resources.values())):
+            waits = next((to.address for to in resource.references if to.address in in_flight), None)
+            if waits is not None and resource.address not in self._builder.changes:
+                in_flight.setdefault(resource.address, f"waits for {waits}")
+        for address, why in in_flight.items():
+            if subjects.in_focus(address):
+                self._builder.leave(address, why)
         for address, problem in taken_secrets(self._request.kinds, subjects.resources, subjects.setters):
             if subjects.in_focus(address):
                 self._builder.refuse(address, problem.message, problem)
@@ -96,9 +109,8 @@ class Deciding:
         for resource in referenced_first([resources[address] for address in self._last]):
             seen = self._last[resource.address]
             fingerprint = self._fingerprint(resource, fingerprints)
-            self._add(
-                seen, self._decide(replace(seen, subject=replace(seen.subject, fingerprint=fingerprint)))
-            )
+            subject = replace(seen.subject, fingerprint=fingerprint, made=self._made(resource))
+            self._add(seen, self._decide(replace(seen, subject=subject)))
         builder = self._builder
         rank = {address: position for position, address in enumerate(resources)}
         builder.sort(lambda address: (rank.get(address, len(rank)), str(address)))
@@ -110,12 +122,11 @@ class Deciding:
         }
         needed = {to for targets in references.values() for to in targets}
         known = {str(to): self._known(to, live) for to, live in self.live.items() if live.present}
-        if self._request.lineage:
-            known["state"] = {"lineage": self._request.lineage}
+        if self._request.context.lineage:
+            known["state"] = {"lineage": self._request.context.lineage}
         return Plan(
             id=self._request.id,
-            lineage=self._request.lineage,
-            created_at=self._request.now,
+            context=self._request.context,
             changes=tuple(builder.changes.values()),
             steps=order_steps(
                 [
@@ -139,7 +150,7 @@ class Deciding:
 
     def _decide(self, seen: Seen) -> Moves:
         assert seen.matched is not None
-        return decide(seen.kind, seen.subject, seen.matched, listed=seen.listed, now=self._request.now)
+        return decide(seen.kind, seen.subject, seen.matched, listed=seen.listed, now=self._request.context.at)
 
     def _decide_left(self, seen: Seen) -> Moves:
         record = seen.subject.record
@@ -177,7 +188,7 @@ class Deciding:
 
     def _note_missing(self, seen: Seen) -> None:
         record = seen.subject.record
-        if record is None or may_be_invisible(record, self._request.now):
+        if record is None or may_be_invisible(record, self._request.context.at):
             return
         if (
             seen.subject.resource is None
@@ -193,18 +204,20 @@ class Deciding:
 
         So is one that is not known yet because the plan first waits for the object.
         """
-        made = (Action.CREATE, Action.RESTORE)
-        known = fingerprints.get(resource.address)
+        made, known = self._made(resource), fingerprints.get(resource.address)
         for to in resource.references:
-            if to.address in self._unplanned:
-                return PENDING_VALUE
-            change = self._builder.changes.get(to.address)
-            if change is not None and change.action in made:
+            if to.address in self._unplanned or to.address in made:
                 return PENDING_VALUE
             steps = self._builder.steps.get(to.address, ())
             if known is None and any(step.wait is not None for step in steps):
                 return PENDING_VALUE
         return known
+
+    def _made(self, resource: Resource) -> frozenset[Address]:
+        """What `resource` refers to and this plan makes."""
+        made = (Action.CREATE, Action.RESTORE)
+        targets = {to.address for to in resource.references}
+        return frozenset(each for each in targets if self._builder.action_of(each) in made)
 
     def _find_renames(self) -> None:
         builder, request = self._builder, self._request
@@ -233,6 +246,7 @@ class Deciding:
         if wave is not None:
             yield wave
         yield from recorded_twice(request.kinds, request.records)
+        yield from self._adopted_twice()
         for address, resource in self._subjects.resources.items():
             if not self._subjects.in_focus(address):
                 continue
@@ -243,6 +257,24 @@ class Deciding:
                 yield inferred_warning(record, resource.span("metadata", "name"))
             if record is not None:
                 yield from unprotected(record, resource)
+
+    def _adopted_twice(self) -> Iterator[Diagnostic]:
+        """An error for each object that two addresses take: two apps list it, or a reply was not its own."""
+        owners: dict[tuple[str, str | None, str], Address] = {}
+        for binding in self._builder.bindings:
+            address = binding.address
+            if binding.id is None or address in self._request.records:
+                continue
+            kind, resource = self._subjects.kind(address), self._subjects.resources[address]
+            owner = owners.setdefault(object_of(kind, address, binding.id, resource.spec, None), address)
+            if owner != address:
+                yield error(
+                    "adopt-conflict",
+                    f"`{owner}` and `{address}` would both adopt `{binding.id}`, which two lists show",
+                    resource.span("metadata", "name"),
+                    help="one object has one address: look on the platform whose it is, and leave the other "
+                    "manifest out until it is listed once",
+                )
 
     def _unmet(self, resource: Resource) -> Iterator[Diagnostic]:
         """Errors where the steps of `resource` need a value of an object that this plan leaves alone."""

@@ -100,7 +100,8 @@ def _ambiguous(resource: Resource, ids: str) -> Diagnostic:
         "ambiguous-match",
         f"it is not clear which unowned object on the platform is `{resource.address}`: {ids}",
         resource.span("metadata", "name"),
-        help="set `metadata.id` to the one you mean, or `spec.count` to how many there should be",
+        help="set `metadata.id` to the one you mean"
+        + (", or `spec.count` to how many there should be" if hasattr(resource.spec, "count") else ""),
     )
 
 

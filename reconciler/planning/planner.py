@@ -37,6 +37,9 @@ class Planner:
         for seen in self._reading.answer(read, observation):
             self._deciding.take(seen)
 
+    def about(self, read: Read) -> Sequence[Address]:
+        return self._reading.about(read)
+
     def more_reads(self) -> Sequence[Read]:
         return self._reading.more_reads()
 

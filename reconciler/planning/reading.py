@@ -10,11 +10,11 @@ from typing import Any
 
 from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
 from reconciler.core.steps import Read
+from reconciler.core.wire import Shape
 from reconciler.kinds.base import Kind, Subject
 from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.subjects import Subjects
-from reconciler.services.wire import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class _Waiting:
 
     seen: Seen
     open: set[Read]
+    alone: Read | None = None  # the one whose answer is the object itself
     answers: dict[Shape, Sequence[Any]] = field(default_factory=dict)
 
 
@@ -94,6 +95,12 @@ class Reading:
     def reads(self) -> Sequence[Read]:
         return list(self._groups)
 
+    def about(self, read: Read) -> Sequence[Address]:
+        """The addresses that one of `reads` or `more_reads`, not answered yet, is about."""
+        group = self._groups.get(read, _Group())
+        listed = [*(each.address for each in group.resources), *(each.address for each in group.left)]
+        return [*listed, *(each.seen.subject.address for each in self._waiting.get(read, ()))]
+
     def without_answer(self) -> Iterator[Seen]:
         """The subjects that no read is about. What they show is what manifests and records say."""
         subjects = self._subjects
@@ -112,11 +119,11 @@ class Reading:
                 yield Unreadable(self._subjects.subject(address), read, observation.problem)
             return
         for seen in (*self._matched(group, read, observation), *self._left(group, read, observation)):
-            extra = self._extra_reads(seen)
-            if not extra:
+            extra, alone = self._extra_reads(seen), self._read_alone(seen)
+            if not extra and alone is None:
                 yield seen
                 continue
-            waiting = _Waiting(seen, set(extra))
+            waiting = _Waiting(seen, {*extra, *([alone] if alone else [])}, alone)
             for more in waiting.open:
                 self._waiting.setdefault(more, []).append(waiting)
 
@@ -134,9 +141,19 @@ class Reading:
                 problem = f"cannot read {read.path}: {observation.problem}"
                 yield Unreadable(seen.subject, seen.read, problem)
                 continue
-            waiting.answers[read.shape] = observation.objects
             waiting.open.discard(read)
+            if read != waiting.alone:
+                waiting.answers[read.shape] = observation.objects
+            elif observation.objects:
+                subject = replace(seen.subject, live=observation.objects[0], now=observation.at)
+                waiting.seen = replace(seen, subject=subject, read=read)
+            else:
+                waiting.open.clear()
+                problem = f"a list shows {seen.subject.live.id}, and {read.path} does not: run again"
+                yield Unreadable(seen.subject, seen.read, problem)
+                continue
             if not waiting.open:
+                seen = waiting.seen
                 yield replace(seen, subject=replace(seen.subject, extra=waiting.answers))
 
     def _planned_or_needed(self, address: Address) -> bool:
@@ -173,6 +190,13 @@ class Reading:
         for record in group.left:
             subject = self._subjects.subject(record.address, by_id.get(record.id), observation.at)
             yield Seen(self._subjects.kind(record.address), subject, None, read)
+
+    def _read_alone(self, seen: Seen) -> Read | None:
+        """The GET that shows more of an object that a list has shown; None: all that is needed is there."""
+        address, live, read = seen.subject.address, seen.subject.live, seen.read
+        if live is None or read is None or not read.shape.many or not self._planned_or_needed(address):
+            return None
+        return self._subjects.read_alone(address, live)
 
     def _extra_reads(self, seen: Seen) -> Sequence[Read]:
         if seen.subject.live is None or not self._subjects.in_focus(seen.subject.address):

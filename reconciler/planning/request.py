@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
+from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
@@ -14,19 +14,18 @@ from reconciler.moves.elsewhere import Elsewhere
 class PlanRequest:
     """Everything that a plan is made from, except the answers to its reads and the values of secrets.
 
-    `id`: of the plan. `lineage`: of the state that `records` are from; "" for a new one. `records`: as they
-    are once Moved manifests are followed. `now`: our clock's time, by which records are dated.
+    `id`: of the plan. `context`: also of the state that `records` are from; its time is that of our clock, by
+    which records are dated. `records`: as they are once Moved manifests are followed.
     `undecided`: addresses about which nothing may be decided, and why, such as a call of unknown outcome.
     `focus`: the only addresses that the plan is about; None for all. What they refer to is read as well.
     """
 
     id: str
-    lineage: str
+    context: Context
     kinds: Mapping[str, Kind]
     resources: Sequence[Resource]
     records: Mapping[Address, StateRecord]
     capabilities: frozenset[str]
-    now: datetime
     undecided: Mapping[Address, Diagnostic] = field(default_factory=dict)
     focus: Collection[Address] | None = None
     elsewhere: Elsewhere = field(default_factory=Elsewhere)

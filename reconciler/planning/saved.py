@@ -1,7 +1,12 @@
-"""A plan as one JSON document and back: what was reviewed is what runs, also on another day."""
+"""A plan as one JSON document and back: what was reviewed is what runs, also on another day.
 
+Its signature proves that it was made with this state, and that no byte of it was changed since. It does not
+prove that somebody looked at it: what may be sent at all, `execution.own_calls` says.
+"""
+
+import hmac
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -16,99 +21,84 @@ from reconciler.core.steps import (
     Plan,
     SecretRef,
     Step,
-    StepEffect,
     Template,
-    with_sensitivity,
 )
 from reconciler.kinds import find_kinds
 
-# 1: without the addresses of providers; 2: without moves and the secret sources that came later;
-# 3: with all that a step means side by side, not in groups.
-FORMAT = "reconciler-plan-4"
-_FLAT = ("reconciler-plan-3", "reconciler-plan-2")
+# 1 to 4: without a signature, so that nothing showed whose they were.
+FORMAT = "reconciler-plan-6"
 
 _TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$template": Template}
 
 
-def dump_plan(plan: Plan) -> bytes:
-    """The plan as JSON. Secrets stand in it as references to their sources only."""
-    tagged = replace(plan, steps=tuple(_map_values(step, _tag) for step in plan.steps))
-    document = _adapter().dump_python(tagged, mode="json")
-    return to_json({"format": FORMAT, "digest": _digest(document), "plan": document}, indent=1)
-
-
+_BEFORE, _AFTER = b',\n "signature": "', b'"\n}'  # the signature is of every byte before it
+_SIGNATURE_CHARACTERS = 64
 _MAKE = command("plan", "--out", "FILE")
 _ANEW = f"make it anew with `{_MAKE}`"
 
 
-def load_plan(text: bytes) -> Plan:
-    """Raises ReconcilerError when `text` is not a plan that this version wrote."""
+def dump_plan(plan: Plan, key: bytes) -> bytes:
+    """The plan as JSON, signed with `key`. Secrets stand in it as references to their sources only."""
+    tagged = replace(plan, steps=tuple(_map_values(step, _tag) for step in plan.steps))
+    document = {"format": FORMAT, "plan": _adapter().dump_python(tagged, mode="json")}
+    signed = to_json(document, indent=1).removesuffix(b"\n}")
+    return signed + _BEFORE + _signature(signed, key) + _AFTER
+
+
+def load_plan(text: bytes, key: bytes) -> Plan:
+    """Raises ReconcilerError when `text` is not what this version signed with `key`, to the last byte."""
+    document = _document(text)
+    if not _is_signed(text, key):
+        raise ReconcilerError(
+            "the saved plan is not signed with the key of this state: it was made with another state, "
+            "or it was changed since it was made",
+            help=f"check --state, or {_ANEW}",
+            advice=(_MAKE,),
+        )
+    return _plan(document)
+
+
+def unverified_plan(text: bytes) -> Plan:
+    """What `text` says, whose ever it is: to be drawn, never to be carried out. Raises ReconcilerError."""
+    return _plan(_document(text))
+
+
+def _signature(signed: bytes, key: bytes) -> bytes:
+    return hmac.new(key, signed, sha256).hexdigest().encode()
+
+
+def _is_signed(text: bytes, key: bytes) -> bool:
+    end = len(_BEFORE) + _SIGNATURE_CHARACTERS + len(_AFTER)
+    signed = text[:-end]
+    return hmac.compare_digest(text[-end:], _BEFORE + _signature(signed, key) + _AFTER)
+
+
+def _document(text: bytes) -> Mapping[str, Any]:
     try:
         document = from_json(text)
     except ValueError:
         raise ReconcilerError(
             "the plan file is not JSON", help=f"make it with `{_MAKE}`", advice=(_MAKE,)
         ) from None
-    if not isinstance(document, dict) or document.get("format") not in (FORMAT, *_FLAT):
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ReconcilerError(
             f"the plan file is not a saved plan of format {FORMAT}",
-            help=f"make it anew with this version's `{_MAKE}`",
+            help=f"make it anew with this version's `{_MAKE}`: older plans are not signed, and are not run",
             advice=(_MAKE,),
         )
+    return document
+
+
+def _plan(document: Mapping[str, Any]) -> Plan:
     try:
         find_kinds()  # their models have the shapes that reads name
-        plan = _adapter().validate_python(_completed(_in_groups(document)))
+        plan = _adapter().validate_python(document.get("plan"))
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         raise ReconcilerError(
             f"the saved plan is damaged at `{place}`", help=_ANEW, advice=(_MAKE,)
         ) from None
-    if document.get("digest") != _digest(document.get("plan")):
-        raise ReconcilerError(
-            "the saved plan was changed since it was made",
-            help=_ANEW,
-            advice=(_MAKE,),
-        )
     return replace(plan, steps=tuple(_map_values(step, _untag) for step in plan.steps))
-
-
-def _completed(plan: Any) -> Any:
-    """The JSON of a plan with what earlier versions said in another way.
-
-    They told requests about secrets by their path, and lines that no report prints apart from their spans.
-    """
-    plan = with_sensitivity(plan)
-    for item in plan.get("diagnostics", ()) if isinstance(plan, dict) else ():
-        if isinstance(item, dict) and item.pop("hide_source", False) and isinstance(item.get("span"), list):
-            item["span"] = [*item["span"][:4], True]
-    return plan
-
-
-def _in_groups(document: Mapping[str, Any]) -> Any:
-    """The plan as this version writes it."""
-    plan = document.get("plan")
-    if document["format"] not in _FLAT or not isinstance(plan, Mapping):
-        return plan
-    return {**plan, "steps": [_grouped(step) for step in plan.get("steps", ())]}
-
-
-def _grouped(step: Mapping[str, Any]) -> Mapping[str, Any]:
-    effect = {each.name: step[each.name] for each in fields(StepEffect) if each.name in step}
-    guard: Any = None
-    if step.get("if_owed"):
-        guard = {"addresses": step["if_owed"], "settles": step.get("settles", False)}
-    elif step.get("unless_recorded"):
-        guard = {"field": step["unless_recorded"]}
-    elif step.get("already"):
-        guard = {"wait": step["already"]}
-    recovery = {"how": step.get("if_unknown", "ask"), **(step.get("find") or {})}
-    if "own_id" in step:
-        recovery["own_id"] = step["own_id"]
-    return {**step, "effect": effect, "guard": guard, "recovery": recovery}
-
-
-def _digest(document: Any) -> str:
-    return sha256(to_json(document)).hexdigest()
 
 
 @cache

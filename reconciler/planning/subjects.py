@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind, Subject
-from reconciler.kinds.roles import OnService, claim_of, located
+from reconciler.kinds.roles import OnService, claim_of, listed, located
 from reconciler.planning.conflicts import secret_setters, wanted_powers
 from reconciler.planning.ignores import in_force
 from reconciler.planning.request import PlanRequest
@@ -27,7 +27,7 @@ class Subjects:
 
     def __init__(self, request: PlanRequest) -> None:
         self.request = request
-        checked = [in_force(resource, request.now) for resource in request.resources]
+        checked = [in_force(resource, request.context.at) for resource in request.resources]
         self.resources = {resource.address: resource for resource, _ in checked}
         self.expired = [(resource.address, warnings) for resource, warnings in checked if warnings]
         self.referenced: set[Address] = set()
@@ -59,7 +59,14 @@ class Subjects:
         address = resource.address
         record = self.request.records.get(address)
         id = record.id if record is not None else resource.adopt_id
-        return located(self.kind(address), address, id, self.request.capabilities, resource.spec, record)
+        kind, capabilities = self.kind(address), self.request.capabilities
+        read = located(kind, address, id, capabilities, resource.spec, record)
+        return read or (None if id else listed(kind, resource, capabilities, self.resources))
+
+    def read_alone(self, address: Address, live: Any) -> Read | None:
+        """The GET that shows all of `live`, which was found in a list; None where the list shows all."""
+        kind = self.kind(address)
+        return located(kind, address, live.id, self.request.capabilities) if kind.read_alone else None
 
     def read_of_left(self, record: StateRecord) -> Read | None:
         kind = self.kind(record.address)
@@ -72,7 +79,7 @@ class Subjects:
             self.resources.get(address),
             self.request.records.get(address),
             live,
-            at or self.request.now,
+            at or self.request.context.at,
             self.request.capabilities,
             powers=self._powers.get(address.app, {}),
             sets=self.setters.get(address.app, _NO_SETTERS),

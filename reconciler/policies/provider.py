@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field as Describe
+from pydantic import field_validator
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Resource
@@ -48,6 +49,12 @@ class ExtensionProviderSpec(Spec):
         description=f"Path of its billing API below `base_url`; {ID} stands for the extension's id.",
         examples=[f"/extensions/{ID}/costs"],
     )
+
+    @field_validator("base_url")
+    @classmethod
+    def _without_slash(cls, base_url: str) -> str:
+        """With a slash at its end or without, it is the same address."""
+        return base_url.rstrip("/")
 
 
 class ExtensionProvider(SendsSecret, Policy):

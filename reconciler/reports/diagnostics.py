@@ -31,13 +31,16 @@ def pointer(diagnostics: Sequence[Diagnostic]) -> str:
 
 
 def diagnostic_documents(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """`{code, severity, message, file, line, column, help?, advice?}` each; a missing position is null."""
+    """`{code, severity, message, file, line, column, help?, addresses?, advice?}` each.
+
+    A missing position is null.
+    """
     return [_document(item) for item in diagnostics]
 
 
 def _document(diagnostic: Diagnostic) -> dict[str, Any]:
     span = diagnostic.span
-    found = {
+    found: dict[str, Any] = {
         "code": diagnostic.code,
         "severity": str(diagnostic.severity),
         "message": diagnostic.message,
@@ -46,6 +49,7 @@ def _document(diagnostic: Diagnostic) -> dict[str, Any]:
         "column": span.column if span else None,
     }
     found |= {"help": diagnostic.help} if diagnostic.help else {}
+    found |= {"addresses": list(diagnostic.addresses)} if diagnostic.addresses else {}
     return found | ({"advice": advice_documents(diagnostic.advice)} if diagnostic.advice else {})
 
 
@@ -59,7 +63,7 @@ def _render(item: Diagnostic, read_line: Callable[[str, int], str | None]) -> st
         lines.append(f"{margin[1:]}--> {visible(span.file)}:{span.line}:{span.column}")
         source = None if item.hidden else read_line(span.file, span.line)
         if source is not None:
-            text, caret = _excerpt(source, span)
+            text, caret = _excerpt(_shown_part(source, item.shown_to), span)
             lines += [f" {span.line} | {text}".rstrip(), f"{margin}| {caret} {visible(item.label)}".rstrip()]
         else:
             if item.hidden:
@@ -71,6 +75,13 @@ def _render(item: Diagnostic, read_line: Callable[[str, int], str | None]) -> st
             lines.append(f"{margin}= {name}: {visible(first)}")
             lines += (f"{margin}        {visible(line)}" for line in rest)
     return "\n".join(lines)
+
+
+def _shown_part(source: str, shown_to: int) -> str:
+    """The line up to `shown_to`, with the `:` of a key that ends there; 0: all of it."""
+    if not shown_to or not source[shown_to:].strip(" :"):
+        return source
+    return f"{source[:shown_to]}{':' if source[shown_to] == ':' else ''} …"
 
 
 def _excerpt(source: str, span: Span) -> tuple[str, str]:

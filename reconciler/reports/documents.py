@@ -1,17 +1,17 @@
-"""The JSON documents of plan, drift and apply, after DESIGN section 3. Secrets show as `(sensitive)`."""
+"""What the JSON of plan, drift and apply holds (DESIGN, section 3). Secrets show as `(sensitive)`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from reconciler.core.advice import Command
+from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import SENSITIVE, Action, Change, Owed
 from reconciler.core.steps import PLATFORM, OutputRef, Plan, Result, SecretRef, Step, Template, UnlessRecorded
 from reconciler.reports.advice import advice_documents
 from reconciler.reports.diagnostics import diagnostic_documents
-
-FORMAT_VERSION = "1"
 
 SUMMARY = (
     Action.CREATE,
@@ -32,10 +32,13 @@ SUMMARY = (
 )
 
 
+def context_document(context: Context) -> dict[str, Any]:
+    return {**asdict(context), "at": context.at.isoformat()}
+
+
 def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None) -> dict[str, Any]:
     """`diagnostics` replaces the plan's own, where more became known."""
     document = {
-        "format_version": FORMAT_VERSION,
         "changes": [_change(change) for change in plan.changes],
         "steps": [_step(step) for step in plan.steps],
         "owed": [owed_document(owed) for owed in plan.owed],
@@ -51,9 +54,22 @@ def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None
     return document
 
 
-def drift_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None) -> dict[str, Any]:
+def drift_document(
+    plan: Plan, unmanaged: Sequence[Change] = (), *, diagnostics: Sequence[Diagnostic] | None = None
+) -> dict[str, Any]:
+    """`unmanaged`: what moved of fields that no manifest says."""
     document = plan_document(plan, diagnostics=diagnostics)
     del document["steps"]
+    document["unmanaged"] = [
+        {
+            "address": str(change.address),
+            "path": field.path,
+            "before": shown(field.before),
+            "after": shown(field.after),
+        }
+        for change in unmanaged
+        for field in change.fields
+    ]
     return document
 
 
@@ -72,7 +88,7 @@ def apply_document(
 
 def failure_document(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
     """When there is no plan to show."""
-    return {"format_version": FORMAT_VERSION, "diagnostics": diagnostic_documents(diagnostics)}
+    return {"diagnostics": diagnostic_documents(diagnostics)}
 
 
 def summarise(plan: Plan) -> dict[str, int]:

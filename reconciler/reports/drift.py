@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.core.advice import NO_OPTIONS, RunOptions, command
 from reconciler.core.model import Address
+from reconciler.core.plural import counted
 from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.visible import visible
@@ -40,7 +41,7 @@ def _lines(acceptance: Acceptance, paths: Sequence[str], run: RunOptions) -> Ite
     files = len({each.span.file for each in acceptance.accepted})
     if acceptance.accepted:
         objects = len({each.address for each in acceptance.accepted})
-        yield f"Accepted: {_count(objects, 'object')} in {_count(files, 'file')}; {_still(acceptance)}"
+        yield f"Accepted: {counted(objects, 'object')} in {counted(files, 'file')}; {_still(acceptance)}"
     elif not acceptance.quiet:
         yield "Nothing to accept."
 
@@ -48,10 +49,6 @@ def _lines(acceptance: Acceptance, paths: Sequence[str], run: RunOptions) -> Ite
 def _still(acceptance: Acceptance) -> str:
     remaining = len(acceptance.remaining)
     return f"{remaining} still drifting." if remaining else "nothing drifts any more."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _named(addresses: set[Address]) -> str:

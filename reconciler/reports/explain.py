@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.explanations import Explanation
 
 if TYPE_CHECKING:  # importing the models of manifests takes longer than all the rest
-    from reconciler.manifests.authoring.reference import FieldPage, KindPage
+    from reconciler.manifests.authoring.reference import CapabilityPage, FieldPage, KindPage
 
 Heading = Callable[[str], str]  # marks a heading, such as by bold type
 
@@ -82,6 +82,16 @@ def field_text(page: "KindPage", field: "FieldPage", heading: Heading = str) -> 
     if field.examples:
         lines += ["", heading("Example"), textwrap.indent(_alternatives(field), "    ")]
     return "\n".join([*lines, ""])
+
+
+def capability_text(page: "CapabilityPage", heading: Heading = str) -> str:
+    lines = [heading(page.name), *_wrapped(page.description, 2), ""]
+    lines += _wrapped(
+        f"A capability, used by {page.kind}. The API document does not show it: if your platform has it, "
+        "name it in reconcile.yaml.",
+        2,
+    )
+    return "\n".join([*lines, "", f"    platform:\n      capabilities: [{page.name}]", ""])
 
 
 def _field_lines(field: "FieldPage", name: str, known: str = "") -> Iterator[str]:
@@ -189,6 +199,10 @@ def kind_document(page: "KindPage") -> dict[str, Any]:
         "example": page.example,
         "fields": [_field_document(field) for field in page.fields],
     }
+
+
+def capability_document(page: "CapabilityPage") -> dict[str, Any]:
+    return {"capability": page.name, "kind": page.kind, "description": page.description}
 
 
 def field_document(page: "KindPage", field: "FieldPage") -> dict[str, Any]:

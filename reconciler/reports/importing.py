@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.plural import counted
 from reconciler.importing.arrange import Entry
 from reconciler.importing.ownership import Skipped
 from reconciler.reports.diagnostics import diagnostic_documents
@@ -42,7 +43,9 @@ def render_import(
     known = sum(each.why == "known" for each in skipped)
     adopted = sum(not entry.declared.skeleton for file in files for entry in file.entries)
     verb = "Would import" if dry_run else "Imported"
-    summary = f"{verb}: {adopted} objects in {len(files)} files" if files else f"{verb} nothing new"
+    summary = f"{verb} nothing new"
+    if files:
+        summary = f"{verb}: {counted(adopted, 'object')} in {counted(len(files), 'file')}"
     lines.append(f"{summary}; {known} known already." if known else f"{summary}.")
     return "".join(f"{visible(line)}\n" for line in lines)
 

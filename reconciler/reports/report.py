@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 from reconciler.core.advice import Command, RunOptions, spell
+from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import Address, Owed
+from reconciler.core.model import Address, Change, Owed
 from reconciler.core.steps import Plan, Result
 from reconciler.reports.advice import advise, advise_owed, advise_plan
 from reconciler.reports.look import PLAIN, Look
@@ -33,6 +34,11 @@ class Report:
     read_line: ReadLine = no_line
     look: Look = PLAIN
 
+    @property
+    def about(self) -> Context | None:
+        """What every format shows first; None where nobody knows."""
+        return None
+
     def advised(self, run: RunOptions) -> Self:
         """With the run's options in all commands that its texts advise."""
         return replace(self, diagnostics=advise(self.diagnostics, run))
@@ -46,19 +52,31 @@ class PlanReport(Report):
     plan: Plan
     unchanged: Sequence[Address] | None = None
 
+    @property
+    def about(self) -> Context:
+        return self.plan.context
+
     def advised(self, run: RunOptions) -> Self:
         return replace(super().advised(run), plan=advise_plan(self.plan, run))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftReport(Report):
-    """`only_new`: what is known was left out of the plan. `note`, `more`: what else people and JSON get."""
+    """`only_new`: what is known was left out of the plan. `note`, `more`: what else people and JSON get.
+
+    `unmanaged`: what moved of fields that no manifest says.
+    """
 
     kind = "drift"
     plan: Plan
+    unmanaged: Sequence[Change] = ()
     only_new: bool = False
     note: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def about(self) -> Context:
+        return self.plan.context
 
     def advised(self, run: RunOptions) -> Self:
         return replace(super().advised(run), plan=advise_plan(self.plan, run))
@@ -78,6 +96,10 @@ class ApplyReport(Report):
     owed: tuple[Owed, ...] = ()
     ended: Literal["done", "declined", "refused"] = "done"
     plan_shown: bool = False
+
+    @property
+    def about(self) -> Context | None:
+        return None if self.plan_shown else self.plan.context
 
     def advised(self, run: RunOptions) -> Self:
         plan, owed = advise_plan(self.plan, run), advise_owed(self.owed, run)
@@ -131,3 +153,8 @@ class Page(Report):
     document: Mapping[str, Any]
     text: str = ""
     notices: str = ""
+    context: Context | None = None
+
+    @property
+    def about(self) -> Context | None:
+        return self.context

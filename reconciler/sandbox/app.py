@@ -44,6 +44,10 @@ def register_organization(world: World, slug: str) -> None:
         world.put(Organization(slug))
 
 
+def organization_name(slug: str) -> str:
+    return "Personal" if slug == PERSONAL else slug
+
+
 def wire(app: App) -> dict[str, str]:
     return {"name": app.id, "org_slug": app.org_slug, "primary_region": app.primary_region}
 

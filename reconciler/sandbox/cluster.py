@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.core.wire import parse_time
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import PERSONAL
+from reconciler.sandbox.app import organization_name
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import cluster as wires
-from reconciler.services.wire import parse_time
 
 # plan → (cpu_kind, cpus, memory_mb)
 PLANS: Mapping[str, tuple[str, int, int]] = {
@@ -25,7 +25,7 @@ PLANS: Mapping[str, tuple[str, int, int]] = {
     "scale": ("performance", 4, 32768),
     "Performance": ("performance", 8, 65536),
 }
-VERSIONS = ("16", "17")
+VERSIONS = wires.VERSIONS
 POOL_MODES = ("session", "transaction")
 PORT = 5432
 RESTORE_PATH = "/v1/postgres/{postgres_cluster_id}/restore"
@@ -123,7 +123,8 @@ def list_all(world: World, request: Request) -> Response:
     org_slug = request.parameter("org_slug")
     if org_slug and not world.has_organization(org_slug):
         raise Refusal(404, "Organization not found")
-    with_deleted = (request.parameter("include_deleted") or "false").lower()
+    asked = request.parameter("include_deleted")
+    with_deleted = "false" if asked is None else asked.lower()
     if with_deleted not in ("true", "false", "1", "0"):
         raise Refusal(422, "include_deleted must be true or false")
     return reply(
@@ -132,6 +133,7 @@ def list_all(world: World, request: Request) -> Response:
                 _summary(cluster)
                 for cluster in world.all(Cluster)
                 if (not org_slug or cluster.org_slug == org_slug)
+                and request.may_touch(cluster.org_slug)
                 and (with_deleted in ("true", "1") or cluster.state != "deleted")
             ]
         }
@@ -158,7 +160,7 @@ def wire(world: World, cluster: Cluster) -> dict[str, Any]:
     return {
         "id": cluster.id,
         "name": cluster.name,
-        "organization": {"name": _organization_name(cluster.org_slug), "slug": cluster.org_slug},
+        "organization": {"name": organization_name(cluster.org_slug), "slug": cluster.org_slug},
         "region": cluster.region,
         "plan": cluster.plan,
         "pg_major_version": cluster.pg_major_version,
@@ -269,10 +271,6 @@ def _summary(cluster: Cluster) -> dict[str, Any]:
         "created_at": rfc3339(cluster.created_at),
         **deleted,
     }
-
-
-def _organization_name(slug: str) -> str:
-    return "Personal" if slug == PERSONAL else slug
 
 
 def _endpoints(cluster: Cluster) -> dict[str, Any]:

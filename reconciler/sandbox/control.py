@@ -3,6 +3,7 @@
 Handlers get the whole sandbox, not the world alone: clock, faults and log belong to it.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from reconciler.sandbox.clock import LATEST_S, rfc3339
 from reconciler.sandbox.controlled import Controlled
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import App, World
+from reconciler.sandbox.world import App, Machine, World
 from reconciler.services.machines.wire import machine as wires
 
 PREFIX = "/_sandbox/"
@@ -66,7 +67,7 @@ def get_deliveries(sandbox: Controlled, request: Request) -> Response:
 
 def post_machine_verb(sandbox: Controlled, request: Request, machine_id: str, verb: str) -> Response:
     """What the platform or a person does to a machine, past the token and the profile."""
-    thing = sandbox.world.find(machine.Machine, machine_id)
+    thing = sandbox.world.find(Machine, machine_id)
     if thing is None:
         raise Refusal(404, "machine not found")
     if verb not in machine_power.BY_HAND:
@@ -113,6 +114,7 @@ def get_log(sandbox: Controlled, request: Request) -> Response:
     since = request.parameter("since") or "0"
     if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
         raise fields.refused("since", "must be a sequence number")
+    bodies = request.parameter("bodies") == "1"
     return reply(
         [
             {
@@ -122,6 +124,7 @@ def get_log(sandbox: Controlled, request: Request) -> Response:
                 "path": entry.path,
                 "status": entry.status,
                 "effect": entry.effect,
+                **({"body": json.loads(entry.body) if entry.body else None} if bodies else {}),
             }
             for seq, entry in sandbox.database.log(int(since))
         ]
@@ -137,7 +140,7 @@ def get_world(sandbox: Controlled, request: Request) -> Response:
             "volumes": [_world_volume(world, each) for each in world.all(volume.Volume)],
             "snapshots": [snapshot.world_wire(each) for each in world.all(volume.Snapshot)],
             "secrets": [secret.wire(each) for each in world.all(secret.Secret)],
-            "machines": [machine.world_wire(world, each) for each in world.all(machine.Machine)],
+            "machines": [machine.world_wire(world, each) for each in world.all(Machine)],
             "providers": [provider.wire(each) for each in world.all(provider.Provider)],
             "users": [provider.user_wire(each) for each in world.all(provider.User)],
             "resources": [provider.resource_wire(each) for each in world.all(provider.Resource)],
@@ -160,9 +163,11 @@ def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Respo
         "snapshot_retention": _positive,
         "auto_backup_enabled": fields.flag,
         "attached_machine_id": fields.text,
+        "attached_alloc_id": fields.text,
+        "host_dedication_key": fields.text,
         "state": fields.required_text,
     }
-    edits = _edits(request, checks, nullable=("attached_machine_id",))
+    edits = _edits(request, checks, nullable=("attached_machine_id", "attached_alloc_id"))
     _edit(world, thing, edits)
     if "attached_machine_id" in edits:
         machine.mounted_by_hand(world, thing)
@@ -184,8 +189,11 @@ def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
         "replicas": _positive,
         "postgis_enabled": fields.flag,
         "status": fields.required_text,
+        "attached_apps": _attached_apps,
     }
     edits = _edits(request, checks)
+    if "attached_apps" in edits:
+        edits["attached_apps"] = _attached_apps(edits, "attached_apps")
     if "status" in edits:
         edits["state"] = edits.pop("status")
     _edit(world, thing, edits)
@@ -193,7 +201,7 @@ def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
 
 
 def get_switches(sandbox: Controlled, request: Request) -> Response:
-    return reply(switches.described(sandbox.world.switches))
+    return reply(switches.described(sandbox.world.switches, extended=sandbox.extended))
 
 
 def post_switches(sandbox: Controlled, request: Request) -> Response:
@@ -226,6 +234,14 @@ def _edit(world: World, thing: volume.Volume | cluster.Cluster, edits: dict[str,
         world.put(thing)
     else:
         world.enter(thing, state)
+
+
+def _attached_apps(body: Mapping[str, Any], name: str) -> list[str]:
+    """Names, from `[{name}]` as answers show them. Raises Refusal 422."""
+    apps = body[name]
+    if not isinstance(apps, list):
+        raise fields.refused(name, "must be an array of objects with a name")
+    return [fields.required_text(each if isinstance(each, dict) else {}, "name") for each in apps]
 
 
 def _positive(body: Mapping[str, Any], name: str) -> int | None:

@@ -1,8 +1,7 @@
 """From a request and the world to an answer: the one core that both fronts call."""
 
-import hmac
+import json
 import random
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +9,18 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from reconciler.sandbox import catalog, control, faults, machine, machine_event, strictness, switches, webhook
+from reconciler.sandbox import (
+    access,
+    catalog,
+    control,
+    faults,
+    machine,
+    machine_event,
+    secret,
+    strictness,
+    switches,
+    webhook,
+)
 from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
@@ -32,6 +42,7 @@ class Sandbox:
     Without `db` it lives in memory. `apps` and `machines` are bodies of the control verbs of these
     names; `seed` is a document like the answer to `GET /_sandbox/world`, planted into an empty world only;
     `seed_name` is what errors call it.
+    `token` may touch every organization, those in `organization_tokens` the organizations with these slugs.
     `switch` are settings of switches, `script` the body of a `POST /_sandbox/faults`; `strict`
     refuses what neither the document nor the notes describe.
     Raises ValueError for an unknown clock, profile, switch or fault, or an unusable token, StoreError
@@ -45,6 +56,7 @@ class Sandbox:
         clock: str = "manual",
         profile: str = "documented",
         token: str = DEFAULT_TOKEN,
+        organization_tokens: Mapping[str, Sequence[str]] | None = None,
         apps: Sequence[Mapping[str, Any]] = (),
         machines: Sequence[Mapping[str, Any]] = (),
         seed: Path | Mapping[str, Any] | None = None,
@@ -56,12 +68,11 @@ class Sandbox:
         monotonic: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
-        if not re.fullmatch(r"[!-~]+", token):
-            raise ValueError("the token must be visible ASCII characters, at least one")
         if profile not in PROFILES:
             raise ValueError(f"`{profile}` is not a profile: use {' or '.join(PROFILES)}")
         self._rng = rng or random.Random()  # noqa: S311 - ids, not secrets
-        self.world = World(self._rng, catalog.TRANSITIONS)
+        self.extended = profile == "extended"
+        self.world = World(self._rng, catalog.TRANSITIONS, extended=self.extended)
         self.database = Database(db)
         saved = self.database.load(self.world)
         self.world.switches.update(saved.get("switches", {}))
@@ -69,8 +80,7 @@ class Sandbox:
         self.clock = WorldClock(clock, saved.get("clock", 0.0), wall=wall, monotonic=monotonic)
         self.world.wall, self.world.hurried = wall, self.clock.rate > 1
         self.world.watcher = machine_event.note
-        self.extended = profile == "extended"
-        self._bearer = f"Bearer {token}".encode()
+        self._tokens = access.Tokens(token, organization_tokens or {})
         self.strict = strict
         self._buckets = Buckets()
         self._platform = Router(catalog.ROUTES, extended=self.extended)
@@ -127,10 +137,13 @@ class Sandbox:
                 response = fault.spoil(request, response)
             effect = self.world.revision != before
             at = rfc3339(self.world.now, 3)
-            entry = LogEntry(at, request.method, request.path, response.status, effect)
+            body = self._shown_body(request)
+            entry = LogEntry(at, request.method, request.path, response.status, effect, body)
             self._commit(self._settings() if fault else {"clock": self.world.now}, entry)
         response.headers.setdefault("date", http_date(int(self.world.now)))
-        response.headers.setdefault("x-request-id", f"{self._rng.getrandbits(64):016x}")
+        request_id = response.headers.setdefault("x-request-id", f"{self._rng.getrandbits(64):016x}")
+        if self.extended:
+            response.headers.setdefault("fly-request-id", request_id)
         return response
 
     def settle(self) -> None:
@@ -174,16 +187,20 @@ class Sandbox:
         try:
             if request.path.startswith(catalog.OPEN):
                 check_body(request)
-            route, parameters = self._found(request)
+            request, (route, parameters) = self._found(request)
+            access.check(self.world, request, parameters)
             if self.strict and route.guard == "bearer":
                 strictness.check(route, request)
             if not again and (limit := _limit(route)):
                 self._buckets.take(self.world, route.name, parameters, limit)
-            return route.handler(self.world, request, **parameters)
+            answer = route.handler(self.world, request, **parameters)
+            if self.world.switches["nulls"] == "missing" and answer.body and not answer.again_s:
+                answer.body = reply(_without_nulls(answer.json())).body
+            return answer
         except Refusal as refusal:
             return refused(request.path, refusal, self.world.switches["error_text"])
 
-    def _found(self, request: Request) -> Match:
+    def _found(self, request: Request) -> tuple[Request, Match]:
         """The route of a request that may take it. Without a token, that is the suspend over the socket.
 
         Source: platform API, 4.4 and 5.1.
@@ -193,8 +210,18 @@ class Sandbox:
         if not request.path.startswith(catalog.OPEN) and not (
             of_itself and request.headers.get("host", "").partition(":")[0] == SOCKET_HOST
         ):
-            self._authorize(request)
-        return match or self._platform.find(request.method, request.path)
+            request = self._tokens.authorized(request, extended=self.extended)
+        return request, match or self._platform.find(request.method, request.path)
+
+    def _shown_body(self, request: Request) -> str:
+        """The body as the log keeps it: JSON of a call with a token, secrets masked; else nothing."""
+        try:
+            route, _ = self._platform.find(request.method, request.path)
+            body = request.json() if request.body and route.guard == "bearer" else None
+        except Refusal:
+            return ""
+        shown = secret.masked(body) if secret.is_path(request.path) else body
+        return "" if body is None else json.dumps(shown)
 
     def _control_answer(self, request: Request) -> Response:
         try:
@@ -203,19 +230,23 @@ class Sandbox:
         except Refusal as refusal:
             return refused(request.path, refusal)
 
-    def _authorize(self, request: Request) -> None:
-        sent = request.headers.get("authorization", "")
-        scheme, _, credential = sent.partition(" ")
-        presented = f"{scheme.capitalize()} {credential.strip()}".encode("utf-8", "surrogatepass")
-        if not hmac.compare_digest(presented, self._bearer):
-            raise Refusal(401, "unauthorized", "unauthorized", headers={"www-authenticate": "Bearer"})
-
     def _settings(self) -> dict[str, Any]:
-        return {"clock": self.world.now, "switches": self.world.switches, "faults": self.faults.dump()}
+        return {
+            "clock": self.world.now,
+            "switches": self.world.switches,
+            "faults": self.faults.dump(),
+            "fingerprint_key": self.world.fingerprint_key.hex(),
+        }
 
     def _commit(self, settings: Mapping[str, Any], entry: LogEntry | None = None) -> None:
         self.database.commit(self.world.changed, settings, entry)
         self.world.changed.clear()
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _limit(route: Route) -> Limit | None:

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.core.errors import StoreError
+from reconciler.sandbox import secret
 from reconciler.sandbox.catalog import KINDS
+from reconciler.sandbox.fingerprint import keyed
 from reconciler.sandbox.world import Thing, World
 
-VERSION = 3  # 2: days of volumes; 3: the application id, what seeds carry, providers
+# 2: days of volumes; 3: the application id, what seeds carry, providers; 4: fingerprints, bodies in the log
+VERSION = 4
 APPLICATION_ID = 0x52636E73  # "Rcns": tells our file from any other SQLite database
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS things (
@@ -25,9 +28,10 @@ CREATE TABLE IF NOT EXISTS things (
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS log (
     seq INTEGER PRIMARY KEY, at TEXT NOT NULL, method TEXT NOT NULL, path TEXT NOT NULL,
-    status INTEGER NOT NULL, effect INTEGER NOT NULL
+    status INTEGER NOT NULL, effect INTEGER NOT NULL, body TEXT NOT NULL DEFAULT ''
 );
 """
+_WITH_BODIES = 4  # the version whose log holds bodies
 # Up to version 2 there was no application id: then these tables and no others tell our file.
 _UNMARKED_VERSIONS = (0, 1, 2)
 _TABLES = {
@@ -35,6 +39,7 @@ _TABLES = {
     "settings": "name,value",
     "log": "seq,at,method,path,status,effect",
 }
+_BARE_DIGESTS = {"secret": "sha256", "provider": "client_secret_sha256"}  # by kind, before version 4
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _PUT = (
@@ -43,19 +48,23 @@ _PUT = (
 )
 _REMOVE = "DELETE FROM things WHERE kind = ? AND id = ?"
 _SET = "INSERT INTO settings VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-_LOG = "INSERT INTO log (at, method, path, status, effect) VALUES (?, ?, ?, ?, ?)"
+_LOG = "INSERT INTO log (at, method, path, status, effect, body) VALUES (?, ?, ?, ?, ?, ?)"
+_Row = tuple[int, str, str, str, int, int, str]
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """`status` 0: no answer was sent. `effect`: the request changed the world."""
+    """`status` 0: no answer was sent. `effect`: the request changed the world. `body`: the request's as JSON,
+    secrets masked; empty where there was none.
+    """
 
     at: str
     method: str
     path: str
     status: int
     effect: bool
+    body: str = ""
 
 
 class Database:
@@ -82,12 +91,17 @@ class Database:
 
     def load(self, world: World) -> Mapping[str, Any]:
         """Fill `world`, and return the settings."""
-        for kind, body in self._connection.execute("SELECT kind, body FROM things ORDER BY serial"):
-            world.load(KINDS[kind](**json.loads(body)))
-        return {
+        settings = {
             name: json.loads(value)
             for name, value in self._connection.execute("SELECT name, value FROM settings")
         }
+        if "fingerprint_key" in settings:
+            world.fingerprint_key = bytes.fromhex(settings["fingerprint_key"])
+        else:
+            self._key_digests(world.fingerprint_key)
+        for kind, body in self._connection.execute("SELECT kind, body FROM things ORDER BY serial"):
+            world.load(KINDS[kind](**json.loads(body)))
+        return settings
 
     def commit(
         self,
@@ -107,7 +121,7 @@ class Database:
             for name, value in settings.items():
                 execute(_SET, (name, _encode(value)))
             if entry is not None:
-                execute(_LOG, (entry.at, entry.method, entry.path, entry.status, entry.effect))
+                execute(_LOG, (entry.at, entry.method, entry.path, entry.status, entry.effect, entry.body))
             execute("COMMIT")
         except BaseException:
             self._connection.rollback()
@@ -115,21 +129,43 @@ class Database:
 
     def log(self, since: int = 0) -> Iterator[tuple[int, LogEntry]]:
         """The lines with a sequence number above `since`, oldest first."""
-        rows: Sequence[tuple[int, str, str, str, int, int]] = self._connection.execute(
-            "SELECT seq, at, method, path, status, effect FROM log WHERE seq > ? ORDER BY seq", (since,)
+        rows: Sequence[_Row] = self._connection.execute(
+            "SELECT seq, at, method, path, status, effect, body FROM log WHERE seq > ? ORDER BY seq", (since,)
         ).fetchall()
         yield from map(_entry, rows)
 
     def tail(self, most: int) -> tuple[int, Sequence[tuple[int, LogEntry]]]:
         """How many lines there are, and the last `most` of them, newest first."""
         (total,) = self._connection.execute("SELECT count(*) FROM log").fetchone()
-        rows: Sequence[tuple[int, str, str, str, int, int]] = self._connection.execute(
-            "SELECT seq, at, method, path, status, effect FROM log ORDER BY seq DESC LIMIT ?", (most,)
+        rows: Sequence[_Row] = self._connection.execute(
+            "SELECT seq, at, method, path, status, effect, body FROM log ORDER BY seq DESC LIMIT ?", (most,)
         ).fetchall()
         return total, [_entry(row) for row in rows]
 
     def close(self) -> None:
         self._connection.close()
+
+    def _key_digests(self, key: bytes) -> None:
+        """Replace the bare SHA-256 of secrets that versions before 4 kept, also in the file's free pages."""
+        execute = self._connection.execute
+        bare = [
+            (kind, id, old, json.loads(body))
+            for kind, old in _BARE_DIGESTS.items()
+            for id, body in execute("SELECT id, body FROM things WHERE kind = ?", (kind,)).fetchall()
+            if old in json.loads(body)
+        ]
+        execute("BEGIN IMMEDIATE")
+        for kind, id, old, body in bare:
+            sha256 = body.pop(old)
+            kept = body[old.removesuffix("sha256") + "fingerprint"] = sha256 and keyed(sha256, key)
+            if "digest" in body:
+                body["digest"] = secret.digest(kept)  # it followed from the bare one
+            execute(_PUT, (kind, id, _encode(body)))
+        execute(_SET, ("fingerprint_key", _encode(key.hex())))
+        execute("COMMIT")
+        if bare:
+            execute("VACUUM")
+            execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _prepare(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -142,6 +178,10 @@ class Database:
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.executescript(_SCHEMA)
+        if version < _WITH_BODIES and not any(
+            name == "body" for _, name, *_ in self._connection.execute("PRAGMA table_info(log)")
+        ):
+            self._connection.execute("ALTER TABLE log ADD COLUMN body TEXT NOT NULL DEFAULT ''")
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
@@ -179,6 +219,6 @@ def _is_own(path: Path, marked: int) -> bool:
     return version in _UNMARKED_VERSIONS and tables in ({}, _TABLES)
 
 
-def _entry(row: tuple[int, str, str, str, int, int]) -> tuple[int, LogEntry]:
-    seq, at, method, path, status, effect = row
-    return seq, LogEntry(at, method, path, status, bool(effect))
+def _entry(row: _Row) -> tuple[int, LogEntry]:
+    seq, at, method, path, status, effect, body = row
+    return seq, LogEntry(at, method, path, status, bool(effect), body)

@@ -14,15 +14,14 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from reconciler.core.wire import Wire
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.cluster import RESTORE_PATH, Cluster
 from reconciler.sandbox.core import Sandbox
-from reconciler.sandbox.machine import Machine
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.secret import Secret
 from reconciler.sandbox.volume import Volume
-from reconciler.sandbox.world import App, World
-from reconciler.services.wire import Wire
+from reconciler.sandbox.world import App, Machine, World
 
 VERSION = "1.0"
 _REFERENCE = "#/components/schemas/{model}"
@@ -72,7 +71,8 @@ def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[st
         content: dict[str, Any] = {"schema": {"$ref": _REFERENCE.format(model=route.body.__name__)}}
         if route.example:
             content["examples"] = {"documented": {"value": route.example}}
-        required = "required" in route.body.model_json_schema()
+        schema = route.body.model_json_schema()
+        required = any(word in schema for word in ("required", "anyOf", "oneOf"))
         extra["requestBody"] = {"required": required, "content": {route.media: content}}
     first, *others = route.replies
     errors = {*route.errors, 429, *((400, 415) if strict and route.guard == "bearer" else ())}
@@ -157,7 +157,9 @@ def _held(schema: Mapping[str, Any]) -> dict[str, Any]:
     properties = {}
     for name, each in schema["properties"].items():
         options = [option for option in each.get("anyOf", ()) if option != {"type": "null"}]
-        kept = {key: value for key, value in each.items() if key not in ("anyOf", "default")}
+        kept = {
+            key: value for key, value in each.items() if key != "anyOf" and (key, value) != ("default", None)
+        }
         properties[name] = kept | ({"anyOf": options} if options else {})
     return {**schema, "properties": properties, "additionalProperties": False}
 

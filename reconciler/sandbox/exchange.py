@@ -14,7 +14,8 @@ class Request:
     """`path` is as sent: percent-encoded and without the query. Header names are in lower case.
 
     `local`: it came over the Unix socket, where a machine may suspend itself without a token.
-    `late`: its body did not come within the time for it.
+    `late`: its body did not come within the time for it. `organizations`: slugs of those that its
+    token may touch, None for all.
     """
 
     method: str
@@ -24,6 +25,11 @@ class Request:
     body: bytes = b""
     local: bool = False
     late: bool = False
+    organizations: frozenset[str] | None = None
+
+    def may_touch(self, slug: str) -> bool:
+        """Whether its token may touch the organization."""
+        return self.organizations is None or slug in self.organizations
 
     def parameter(self, name: str) -> str | None:
         """The first value of a query parameter; those nobody asks for are ignored."""

@@ -9,7 +9,7 @@ from reconciler.sandbox.exchange import Refusal
 # What every client can put into a path.
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$"
 INVALID = "invalid_argument"
-_MOST = 2**53 - 1  # what numbers of every client hold
+MOST = 2**53 - 1  # what numbers of every client hold
 NOT_BLANK = re.compile(r"[^\x00-\x20]")  # the same as in the description, whatever counts as a space
 
 
@@ -35,8 +35,8 @@ def whole(body: Mapping[str, Any], name: str, low: int, high: int | None = None)
         value = int(value)  # 10.0 is an integer in JSON's own terms
     if not isinstance(value, int) or isinstance(value, bool):
         raise refused(name, "must be an integer")
-    if high is None and value > _MOST:
-        raise refused(name, f"must be at most {_MOST}")
+    if high is None and value > MOST:
+        raise refused(name, f"must be at most {MOST}")
     if value < low or (high is not None and value > high):
         raise refused(
             name, f"must be between {low} and {high}" if high is not None else f"must be at least {low}"

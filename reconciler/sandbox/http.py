@@ -15,11 +15,11 @@ from fastapi import Response as HttpResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from reconciler.sandbox import control
+from reconciler.sandbox import browsers, control
 from reconciler.sandbox.catalog import OPEN, ROUTES
-from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.core import Sandbox, refused
 from reconciler.sandbox.description import VERSION, complete, described
-from reconciler.sandbox.exchange import Request, Response
+from reconciler.sandbox.exchange import Refusal, Request, Response
 from reconciler.services.signing import MAX_SIGNED
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
@@ -106,6 +106,11 @@ def application(sandbox: Sandbox) -> FastAPI:
             late=late,
             local=http.scope.get("state", {}).get("local", False),
         )
+        if control.owns(request.path) and not request.local:
+            try:
+                browsers.check(request.headers, http.scope["server"][0], has_body=bool(body))
+            except Refusal as refusal:
+                return Answer(refused(request.path, refusal))
         fault = sandbox.fault_for(request)
         if fault and fault.hold_s:
             with suppress(TimeoutError):

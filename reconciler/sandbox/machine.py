@@ -4,7 +4,6 @@ Source: platform API, 2.6; platform notes, "Machines".
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -14,44 +13,12 @@ from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.volume import Volume
-from reconciler.sandbox.world import App, Thing, Transitions, World
+from reconciler.sandbox.world import App, Machine, Transitions, World
 from reconciler.services.machines.wire import machine as wires
 
 YEAR_ONE_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # stands for "not known"
 RUNNING = ("started", "running")  # two words for one state
 _WITH_MEMORY = (*RUNNING, "suspending", "suspended")
-
-
-@dataclass
-class Machine(Thing):
-    """The volumes mounted are those whose `attached_machine_id` names it.
-
-    `memory_kept`: what was in memory is still there, so it runs, or a start resumes it. `moved`: to
-    `host`, since the last boot. `used_gb`: how much of each mounted volume the machine uses;
-    what was added since waits for its next boot.
-    """
-
-    kind = "machine"
-    app: str
-    name: str
-    region: str
-    instance_id: str
-    created_at: float
-    updated_at: float
-    cpu_kind: str = "shared"
-    cpus: int = 1
-    memory_mb: int = 256
-    swap_size_mb: int | None = None
-    schedule: str | None = None
-    host: str = ""
-    moved: bool = False
-    memory_kept: bool = True
-    booted_at: float | None = None
-    used_gb: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.app,)
 
 
 def register(
@@ -162,6 +129,7 @@ def wire(world: World, machine: Machine) -> dict[str, Any]:
         "region": machine.region,
         "instance_id": machine.instance_id,
         "private_ip": "fdaa::1",
+        "host_status": "ok",
         "config": config,
         "created_at": _time(machine.created_at),
         "updated_at": _time(machine.updated_at),

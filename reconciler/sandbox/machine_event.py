@@ -4,9 +4,9 @@ Source: platform API, 2.11 and 6.2.
 """
 
 from reconciler.sandbox import delivery
-from reconciler.sandbox.machine import Machine, shown_state
+from reconciler.sandbox.machine import shown_state
 from reconciler.sandbox.provider import Provider
-from reconciler.sandbox.world import App, Thing, World
+from reconciler.sandbox.world import App, Machine, Thing, World
 
 
 def note(world: World, thing: Thing, before: str, at: float) -> None:

@@ -6,11 +6,11 @@ Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from reconciler.sandbox import fields
+from reconciler.sandbox import fields, machine_lease
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.machine import RUNNING, YEAR_ONE_S, Machine, boot, mounted, required, shown_state
+from reconciler.sandbox.machine import RUNNING, YEAR_ONE_S, boot, mounted, required, shown_state
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import Transition, Transitions, World
+from reconciler.sandbox.world import Machine, Transition, Transitions, World
 from reconciler.services.machines.wire import machine as wires
 
 LARGEST_MB = 2048
@@ -22,7 +22,7 @@ _STOPPABLE = (*RUNNING, "starting", "suspending", "suspended", "failed")
 
 
 def suspend(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    machine = required(world, app_name, machine_id)
+    machine = _free(world, request, app_name, machine_id)
     if machine.state in ("suspending", "suspended") and world.switches["suspend_repeated"] == 200:
         return _accepted()
     _require(machine, RUNNING, "suspend")
@@ -56,7 +56,7 @@ def wait(world: World, request: Request, app_name: str, machine_id: str) -> Resp
 
 def start(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     """Resume, or start cold when nothing was kept in memory; a start during `suspending` cancels that."""
-    machine = required(world, app_name, machine_id)
+    machine = _free(world, request, app_name, machine_id)
     answer = {
         "previous_state": shown_state(world, machine),
         "migrated": machine.moved,
@@ -71,7 +71,7 @@ def start(world: World, request: Request, app_name: str, machine_id: str) -> Res
 
 
 def stop(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    machine = required(world, app_name, machine_id)
+    machine = _free(world, request, app_name, machine_id)
     body = request.object()
     fields.text(body, "signal")
     if not isinstance(body.get("timeout"), str):
@@ -80,7 +80,14 @@ def stop(world: World, request: Request, app_name: str, machine_id: str) -> Resp
 
 
 def restart(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    return _restart(world, required(world, app_name, machine_id))
+    return _restart(world, _free(world, request, app_name, machine_id))
+
+
+def _free(world: World, request: Request, app_name: str, machine_id: str) -> Machine:
+    """The machine, which nobody else holds. Raises Refusal 404, 409."""
+    machine = required(world, app_name, machine_id)
+    machine_lease.check(world, request, machine)
+    return machine
 
 
 def _stop(world: World, machine: Machine) -> Response:
@@ -115,6 +122,20 @@ def _migrate(world: World, machine: Machine) -> Response:
     return _accepted()
 
 
+def _maintain(world: World, machine: Machine) -> Response:
+    """The host is maintained: memory is not kept, though the machine stays there."""
+    _lose_memory(world, machine, "restarting")
+    return _accepted()
+
+
+def _crash(world: World, machine: Machine) -> Response:
+    """Its program ends by itself, and nobody starts it again."""
+    _require(machine, (*RUNNING, "starting"), "crash")
+    machine.memory_kept = False
+    world.enter(machine, "failed")
+    return _accepted()
+
+
 def _lose_snapshot(world: World, machine: Machine) -> Response:
     _require(machine, ("suspending", "suspended"), "lose the snapshot of")
     machine.memory_kept = False
@@ -136,6 +157,8 @@ BY_HAND: Mapping[str, Callable[[World, Machine], Response]] = {
     "deploy": _deploy,
     "migrate": _migrate,
     "lose_snapshot": _lose_snapshot,
+    "maintenance": _maintain,
+    "crash": _crash,
     "destroy": _destroy,
 }
 
@@ -232,7 +255,7 @@ ROUTES = (
         suspend,
         "Suspend a machine",
         replies={200: wires.MachineAccepted},
-        errors=(401, 404, 412),
+        errors=(401, 404, 409, 412),
     ),
     Route(
         "GET",
@@ -262,7 +285,7 @@ ROUTES = (
         start,
         "Start or resume a machine",
         replies={200: wires.MachineStarted},
-        errors=(401, 404, 412),
+        errors=(401, 404, 409, 412),
     ),
     Route(
         "POST",
@@ -272,7 +295,7 @@ ROUTES = (
         extended=True,
         body=wires.MachineStop,
         replies={200: wires.MachineAccepted},
-        errors=(400, 401, 404, 412, 422),
+        errors=(400, 401, 404, 409, 412, 422),
         example={"signal": "SIGTERM", "timeout": 30},
     ),
     Route(
@@ -282,6 +305,6 @@ ROUTES = (
         "Restart a machine",
         extended=True,
         replies={200: wires.MachineAccepted},
-        errors=(401, 404, 412),
+        errors=(401, 404, 409, 412),
     ),
 )

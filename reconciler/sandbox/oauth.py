@@ -17,13 +17,14 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from pydantic import Field
 
+from reconciler.core.wire import Wire
 from reconciler.sandbox import sign_in_page
 from reconciler.sandbox.exchange import Request, Response, reply
+from reconciler.sandbox.fingerprint import holds
 from reconciler.sandbox.provider import Provider, User, by_client_id
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.providers.wire import OAuthToken
-from reconciler.services.wire import Wire
 
 CODE_S = 600
 ACCESS_S = 7200
@@ -248,8 +249,7 @@ def _client(world: World, request: Request, form: Mapping[str, str]) -> Provider
         raise _Problem("invalid_request", "the client authenticates in two ways")
     id, secret = _basic(value) if by_header else (form.get("client_id", ""), form.get("client_secret", ""))
     provider = by_client_id(world, id)
-    known = provider.client_secret_sha256 if provider else ""
-    right = hmac.compare_digest(_digest(secret), known)
+    right = holds(provider.client_secret_fingerprint if provider else "", secret)
     if provider is None or not right or form.get("client_id", id) != id:
         raise _Problem("invalid_client", "the client or its secret is not known", status=401)
     return provider

@@ -10,11 +10,11 @@ from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.controlled import Controlled
 from reconciler.sandbox.delivery import Delivery
 from reconciler.sandbox.exchange import Response
-from reconciler.sandbox.machine import Machine, shown_state
+from reconciler.sandbox.machine import shown_state
 from reconciler.sandbox.provider import Provider, Resource, User
 from reconciler.sandbox.secret import Secret
 from reconciler.sandbox.volume import Snapshot, Volume
-from reconciler.sandbox.world import App, Thing
+from reconciler.sandbox.world import App, Machine, Thing
 
 MOST_ROWS = 100
 _HEADERS = {
@@ -138,9 +138,9 @@ def _app(app: App) -> Sequence[Any]:
 def _switches(sandbox: Controlled) -> Section:
     """Those that do not stand at their default."""
     moved = [
-        Row((name, value, switches.default_of(switches.SWITCHES[name])))
+        Row((name, value, switches.default_of(switches.SWITCHES[name], extended=sandbox.extended)))
         for name, value in sandbox.world.switches.items()
-        if value != switches.default_of(switches.SWITCHES[name])
+        if value != switches.default_of(switches.SWITCHES[name], extended=sandbox.extended)
     ]
     return Section("Switches moved", ("name", "value", "default"), moved, len(moved))
 

@@ -4,7 +4,6 @@ There is no API for them: they are made by control verbs. An organization's ID i
 Source: platform API, 2.7 to 2.10 and 5.2.
 """
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from reconciler.sandbox import fields
 from reconciler.sandbox.app import PERSONAL, register_organization
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.fields import NAME
+from reconciler.sandbox.fingerprint import fingerprint
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transitions, World
 from reconciler.services.transport import HttpxTransport
@@ -41,7 +41,7 @@ class Provider(Thing):
     webhook_secrets: list[str] = field(default_factory=list, repr=False)
     encoding: str = "hex"
     webhook_encoding: str = "hex"
-    client_secret_sha256: str = field(default="", repr=False)
+    client_secret_fingerprint: str = field(default="", repr=False)
     redirect_uri: str = ""
     events: bool = False
     costs_path: str = ""
@@ -98,7 +98,7 @@ def register(world: World, body: Mapping[str, Any]) -> Provider:
         "webhook_secrets": _secrets(body),
         "encoding": encoding,
         "webhook_encoding": fields.choice(body, "webhook_encoding", ENCODINGS) or encoding,
-        "client_secret_sha256": _sha256(fields.text(body, "client_secret")),
+        "client_secret_fingerprint": _fingerprint(world, fields.text(body, "client_secret")),
         "redirect_uri": _redirect_uri(body),
         "events": fields.flag(body, "events"),
         "costs_path": _path(body),
@@ -213,9 +213,9 @@ def _refuse_others(body: Mapping[str, Any], known: set[str]) -> None:
             raise fields.refused(name, f"is none of {', '.join(sorted(known))}")
 
 
-def _sha256(text: str | None) -> str | None:
+def _fingerprint(world: World, text: str | None) -> str | None:
     """Empty for an empty secret, which nothing is equal to."""
-    return text if not text else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return text if not text else fingerprint(text, world.fingerprint_key)
 
 
 def _secrets(body: Mapping[str, Any]) -> list[str] | None:

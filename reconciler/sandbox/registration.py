@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
+from reconciler.core.wire import Wire, parse_time
 from reconciler.sandbox import app, billing, fields, machine, provider
 from reconciler.sandbox.world import World
-from reconciler.services.wire import Wire, parse_time
 
 _NAME_OR_ORGANIZATION: Any = [
     {"required": [one], "properties": {one: {"type": "string"}}} for one in ("name", "org_slug")
@@ -42,8 +42,8 @@ class MachineRegistration(Wire):
     app: str = Field(pattern=r"[^\x00-\x20]")
     name: str | None = None
     region: str | None = None
-    memory_mb: int | None = Field(None, ge=1)
-    swap_size_mb: int | None = Field(None, ge=0)
+    memory_mb: int | None = Field(None, ge=1, le=fields.MOST)
+    swap_size_mb: int | None = Field(None, ge=0, le=fields.MOST)
 
 
 def register_provider(world: World, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Secrets of apps. A value is used to compute its SHA-256 and its digest, and then dropped.
+"""Secrets of apps. A value is used to compute its fingerprint and its digest, and then dropped.
 
 Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 """
@@ -13,19 +13,22 @@ from reconciler.sandbox import fields
 from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.fingerprint import fingerprint, holds
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Thing, Transitions, World
 from reconciler.services.machines.wire import secret as wires
 
+MASK = "(sensitive)"
+
 
 @dataclass
 class Secret(Thing):
-    """`id` is `app/name`. `sha256` is of the value, in hex; `digest` is what the platform answers."""
+    """`id` is `app/name`. `digest` is what the platform answers."""
 
     kind = "secret"
     app: str
     name: str
-    sha256: str
+    fingerprint: str
     digest: str
     created_at: float
     updated_at: float
@@ -40,18 +43,41 @@ def set_value(world: World, request: Request, app_name: str, secret_name: str) -
     value = fields.text(request.object(), "value")
     if value is None:
         raise fields.refused("value", "is required")
-    sha256 = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
-    salt = "" if world.switches["secret_digest"] == "same" else world.new_id()  # noqa: S105 - a switch
-    digest = hashlib.sha256(f"{salt}{sha256}".encode()).hexdigest()[:16]
-    secret = world.find(Secret, f"{app.id}/{secret_name}")
-    if secret is None:
-        secret = Secret(f"{app.id}/{secret_name}", app.id, secret_name, sha256, digest, world.now, world.now)
-    secret.sha256, secret.digest, secret.updated_at = sha256, digest, world.now
-    world.put(secret)
+    secret = _keep(world, app, secret_name, value)
     version = _next_version(world, app)
     shown = {"value": value, "empty": "", "masked": "*" * 8}[world.switches["secret_value"]]
     answer = {"Version": version, "version": version, **_listed(secret), "value": shown}
     return reply(answer, world.switches["secret_status"])
+
+
+def set_many(world: World, request: Request, app_name: str) -> Response:
+    """Set and unset several: `values` are texts by name, null for a secret that is to go.
+
+    All are checked first. Source: platform notes, "Secrets".
+    """
+    app = required_app(world, app_name)
+    values = request.object().get("values")
+    if not isinstance(values, dict):
+        raise fields.refused("values", "must be an object")
+    for name in values:
+        fields.text(values, name)
+    for name, value in values.items():
+        kept = world.find(Secret, f"{app.id}/{name}")
+        if value is not None:
+            _keep(world, app, name, value)
+        elif kept is not None:
+            world.remove(kept)
+    version = _next_version(world, app)
+    listed = [_listed(secret) for secret in world.children(Secret, app_name)]
+    return reply({"Version": version, "version": version, "secrets": listed})
+
+
+def get(world: World, request: Request, app_name: str, secret_name: str) -> Response:
+    app = required_app(world, app_name)
+    secret = world.find(Secret, f"{app.id}/{secret_name}")
+    if secret is None:
+        raise Refusal(404, "secret not found", "not_found")
+    return reply(_listed(secret))
 
 
 def list_all(world: World, request: Request, app_name: str) -> Response:
@@ -71,7 +97,24 @@ def delete(world: World, request: Request, app_name: str, secret_name: str) -> R
 
 def wire(secret: Secret) -> dict[str, Any]:
     """The secret as the world shows it to tests."""
-    return {"app": secret.app, **_listed(secret), "sha256": secret.sha256}
+    return {"app": secret.app, **_listed(secret), "fingerprint": secret.fingerprint}
+
+
+def _keep(world: World, app: App, name: str, value: str) -> Secret:
+    secret = world.find(Secret, f"{app.id}/{name}")
+    if secret is None:
+        secret = Secret(f"{app.id}/{name}", app.id, name, "", "", world.now, world.now)
+    if not holds(secret.fingerprint, value):
+        secret.fingerprint = fingerprint(value, world.fingerprint_key)
+    salt = "" if world.switches["secret_digest"] == "same" else world.new_id()  # noqa: S105 - a switch
+    secret.digest, secret.updated_at = digest(secret.fingerprint, salt), world.now
+    world.put(secret)
+    return secret
+
+
+def digest(fingerprint: str, salt: str = "") -> str:
+    """What the platform answers of a value."""
+    return hashlib.sha256(f"{salt}{fingerprint}".encode()).hexdigest()[:16]
 
 
 def _next_version(world: World, app: App) -> int:
@@ -87,6 +130,20 @@ def _listed(secret: Secret) -> dict[str, Any]:
         "created_at": rfc3339(secret.created_at),
         "updated_at": rfc3339(secret.updated_at),
     }
+
+
+def is_path(path: str) -> bool:
+    """Whether a body sent to `path` holds values of secrets."""
+    return "/secrets" in path
+
+
+def masked(body: Any) -> Any:
+    """The body of a call that sets secrets, without their values."""
+    if isinstance(body, dict):
+        return {name: masked(each) for name, each in body.items()}
+    if isinstance(body, list):
+        return [masked(each) for each in body]
+    return body if body is None else MASK
 
 
 def list_paths(world: World) -> Iterator[str]:
@@ -119,6 +176,27 @@ ROUTES = (
         replies={200: wires.SecretList},
         errors=(401, 404),
         gives={"secret_name": "/secrets/0/name"},
+    ),
+    Route(
+        "POST",
+        _SECRETS,
+        set_many,
+        "Set and unset several secrets",
+        extended=True,
+        body=wires.SecretsSet,
+        replies={200: wires.SecretsReply},
+        errors=(400, 401, 404, 422),
+        gives={"secret_name": "/secrets/0/name"},
+        example={"values": {"A": "correct horse battery", "B": None}},
+    ),
+    Route(
+        "GET",
+        _SECRET,
+        get,
+        "Get a secret, without its value",
+        extended=True,
+        replies={200: wires.Secret},
+        errors=(401, 404),
     ),
     Route(
         "DELETE",

@@ -1,7 +1,7 @@
 """Planting a world: everything is checked first, against its form and for what it refers to."""
 
-import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from reconciler.core.errors import StoreError
+from reconciler.core.wire import parse_time
 from reconciler.sandbox import provider, registration
 from reconciler.sandbox.app import DEFAULT_REGION, PERSONAL, register, register_organization
 from reconciler.sandbox.clock import YEAR_ONE
 from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.exchange import Refusal
-from reconciler.sandbox.machine import YEAR_ONE_S, Machine
+from reconciler.sandbox.fingerprint import fingerprint
+from reconciler.sandbox.machine import YEAR_ONE_S
 from reconciler.sandbox.problem import listed, located, problems
-from reconciler.sandbox.secret import Secret
+from reconciler.sandbox.secret import Secret, digest
 from reconciler.sandbox.seed_form import (
     FORMS,
     AppItem,
@@ -27,11 +29,8 @@ from reconciler.sandbox.seed_form import (
     SnapshotItem,
     VolumeItem,
 )
-from reconciler.sandbox.volume import DAY_S, Snapshot, Volume, free_zone, settle_in
-from reconciler.sandbox.world import App, World
-from reconciler.services.wire import parse_time
-
-_GB = 1000**3
+from reconciler.sandbox.volume import DAY_S, GIB, Snapshot, Volume, free_zone, settle_in
+from reconciler.sandbox.world import App, Machine, World
 
 
 def plant(
@@ -198,6 +197,8 @@ def _volume(world: World, item: VolumeItem) -> None:
         auto_backup_enabled=item.auto_backup_enabled,
         created_at=_at(world, item.created_at),
         attached_machine_id=item.attached_machine_id,
+        attached_alloc_id=item.attached_alloc_id or None,
+        host_dedication_key=item.host_dedication_key or "",
     )
     settle_in(world, volume, item.state)
 
@@ -215,7 +216,11 @@ def _snapshot(world: World, item: SnapshotItem) -> None:
         item.id or f"vs_{world.new_id()}",
         volume_id=item.volume_id,
         app=app,
-        volume_size_gb=item.volume_size // _GB if item.volume_size else source.size_gb if source else 1,
+        volume_size_gb=math.ceil(item.volume_size / GIB)
+        if item.volume_size
+        else source.size_gb
+        if source
+        else 1,
         encrypted=(source is None or source.encrypted) if item.encrypted is None else item.encrypted,
         fstype=item.fstype or (source.fstype if source else "ext4"),
         retention_days=item.retention_days,
@@ -230,16 +235,14 @@ def _snapshot(world: World, item: SnapshotItem) -> None:
 
 def _secret(world: World, item: SecretItem) -> None:
     register(world, item.app)
-    sha256 = item.sha256
-    if item.value is not None:
-        sha256 = hashlib.sha256(item.value.encode("utf-8", "surrogatepass")).hexdigest()
+    kept = item.fingerprint if item.value is None else fingerprint(item.value, world.fingerprint_key)
     world.put(
         Secret(
             f"{item.app}/{item.name}",
             item.app,
             item.name,
-            sha256,
-            sha256[:16] if item.digest is None else item.digest,
+            kept,
+            digest(kept) if item.digest is None else item.digest,
             _at(world, item.created_at),
             _at(world, item.updated_at),
         )

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from reconciler.core.wire import parse_time
 from reconciler.sandbox.clock import LATEST_S, YEAR_ONE
 from reconciler.sandbox.fields import NAME, NOT_BLANK
-from reconciler.services.machines.wire.cluster import PLANS
+from reconciler.sandbox.fingerprint import FORM
+from reconciler.services.machines.wire.cluster import PLANS, STATUSES
 from reconciler.services.machines.wire.volume import LARGEST_GB
-from reconciler.services.wire import parse_time
 
-CLUSTER_STATES = ("creating", "initializing", "ready", "failed", "error", "deleting", "deleted")
 # Source: platform notes, "Volumes", "Snapshots" and "Machines".
 VOLUME_STATES = (
     "creating",
@@ -143,7 +143,7 @@ class ClusterItem(Item):
     plan: Plan = "basic"
     pg_major_version: Literal["16", "17"] = "16"
     pool_mode: Literal["session", "transaction"] = "session"
-    status: Annotated[str, _one_of(*CLUSTER_STATES)] = "ready"
+    status: Annotated[str, _one_of(*STATUSES)] = "ready"
     disk_size_gb: Annotated[int, Field(ge=10, le=1000)] = 10
     replicas: Annotated[int, Field(ge=1, le=1000)] = 1
     postgis_enabled: bool = False
@@ -196,7 +196,7 @@ class SnapshotItem(Item):
     size: Count | None = None
     digest: str | None = None
     retention_days: Retention = 5
-    volume_size: Annotated[int, Field(ge=1, le=LARGEST_GB * 1000**3)] | None = None
+    volume_size: Annotated[int, Field(ge=1, le=LARGEST_GB * 1024**3)] | None = None
     encrypted: bool | None = None
     fstype: Literal["ext4", "raw"] | None = None
     created_at: DateOrUnknown | None = None
@@ -207,7 +207,7 @@ class SecretItem(Item):
     app: Name
     name: Annotated[str, Field(min_length=1)]
     value: str | None = Field(None, repr=False)
-    sha256: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    fingerprint: Annotated[str, Field(pattern=FORM)] = ""
     digest: str | None = None
     created_at: Date | None = None
     updated_at: Date | None = None
@@ -259,6 +259,7 @@ class MachineItem(GuestItem, InitItem):
     updated_at: DateOrUnknown | None = None
     booted_at: DateOrUnknown | None = None
     private_ip: str | None = None
+    host_status: str | None = None
 
 
 # By part of a seed. A part without a form here is checked by the code that takes it in.

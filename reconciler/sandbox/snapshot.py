@@ -11,13 +11,12 @@ from urllib.parse import quote
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.volume import DAY_S, Snapshot, Volume, required
+from reconciler.sandbox.volume import DAY_S, GIB, Snapshot, Volume, required
 from reconciler.sandbox.world import Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
 
 SCHEDULED_S = 2
 RUNNING_S = 10
-_GB = 1000**3
 
 
 def list_all(world: World, request: Request, app_name: str, volume_id: str) -> Response:
@@ -98,7 +97,7 @@ def _documented(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _known(snapshot: Snapshot) -> dict[str, Any]:
-    return {"status": snapshot.state, "volume_size": snapshot.volume_size_gb * _GB}
+    return {"status": snapshot.state, "volume_size": snapshot.volume_size_gb * GIB}
 
 
 def _backup(world: World, snapshot: Snapshot) -> dict[str, Any]:
@@ -126,7 +125,7 @@ def _finish(world: World, snapshot: Snapshot, at: float) -> None:
         world.enter(snapshot, "failed", at)
         return
     snapshot.created_at = at
-    snapshot.size = snapshot.volume_size_gb * _GB // 20
+    snapshot.size = snapshot.volume_size_gb * GIB // 20
     world.enter(snapshot, "created", at, lasts_s=snapshot.retention_days * DAY_S)
 
 

@@ -29,11 +29,13 @@ def check(route: Route, request: Request) -> None:
         if request.body:
             raise Refusal(400, "this operation takes no body", INVALID)
         return
+    if not request.body:
+        return  # the handler says where one is required
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Refusal(415, "the content type must be application/json", INVALID)
     try:
-        body = json.loads(request.body or b"null", object_pairs_hook=_unique)
+        body = json.loads(request.body, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         return  # the handler says what is wrong with it
     if isinstance(body, dict):

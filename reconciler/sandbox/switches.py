@@ -12,7 +12,10 @@ _MOST = 1e9
 
 
 class Switch(NamedTuple):
-    """`allowed`: all values, the default first; empty for a number from `lowest` to `highest`."""
+    """`allowed`: all values, the default first; empty for a number from `lowest` to `highest`.
+
+    `documented`: the default of the documented profile, where it differs.
+    """
 
     about: str
     client: str  # what a client is expected to do, whatever the setting
@@ -20,11 +23,12 @@ class Switch(NamedTuple):
     default: float = 0
     lowest: float = 0
     highest: float = _MOST
+    documented: Any = None
 
 
 SWITCHES: Mapping[str, Switch] = {
     "attached_none": Switch(
-        "how `attached_machine_id` of a volume without a machine looks",
+        "how `attached_machine_id` and `attached_alloc_id` of a volume without a machine look",
         "take null, missing and empty alike for not attached",
         ("null", "missing", "empty"),
     ),
@@ -52,6 +56,11 @@ SWITCHES: Mapping[str, Switch] = {
         "take status `deleted` and 404 alike for gone",
         (200, 404),
     ),
+    "deleted_volume": Switch(
+        "what becomes of a deleted volume: listed as `pending_destroy` for a day, or as `destroyed` for good",
+        "take both states for gone",
+        ("pending_destroy", "destroyed"),
+    ),
     "detach_lag_s": Switch(
         "how long a volume stays bound to a machine that was destroyed",
         "wait and try a refused delete again, within a bound",
@@ -74,6 +83,11 @@ SWITCHES: Mapping[str, Switch] = {
     "new_app_404_s": Switch(
         "for how long the lists of a new app answer 404",
         "never take a missing app for an empty one",
+    ),
+    "nulls": Switch(
+        "whether answers hold fields that are null, or leave them out",
+        "take null and missing for the same",
+        ("shown", "missing"),
     ),
     "pitr_window_days": Switch(
         "how far back a point in time can be restored",
@@ -150,6 +164,7 @@ SWITCHES: Mapping[str, Switch] = {
         "how the state of a machine that runs is spelt",
         "take `running` and `started` for one state",
         ("started", "running"),
+        documented="running",
     ),
     "suspend_refusal": Switch(
         "whether the text of a refused suspend names the broken rule",
@@ -196,20 +211,22 @@ SWITCHES: Mapping[str, Switch] = {
 }
 
 
-def defaults() -> dict[str, Any]:
-    return {name: default_of(switch) for name, switch in SWITCHES.items()}
+def defaults(*, extended: bool) -> dict[str, Any]:
+    return {name: default_of(switch, extended=extended) for name, switch in SWITCHES.items()}
 
 
-def default_of(switch: Switch) -> Any:
+def default_of(switch: Switch, *, extended: bool) -> Any:
+    if switch.documented is not None and not extended:
+        return switch.documented
     return switch.allowed[0] if switch.allowed else switch.default
 
 
-def described(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def described(settings: Mapping[str, Any], *, extended: bool) -> dict[str, dict[str, Any]]:
     """Each switch by name: its value, its default, what is allowed, and what a client is expected to do."""
     return {
         name: {
             "value": settings[name],
-            "default": default_of(switch),
+            "default": default_of(switch, extended=extended),
             **({"allowed": switch.allowed} if switch.allowed else _range(switch)),
             "about": switch.about,
             "client": switch.client,

@@ -16,7 +16,7 @@ from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import App, Thing, Transition, Transitions, World
+from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
 
 DEFAULT_SIZE_GB = 3
@@ -24,7 +24,7 @@ DEFAULT_RETENTION = 5
 FSTYPES = ("ext4", "raw")
 BLOCK_SIZE = 4096
 DAY_S = 24 * 3600
-_GB = 1000**3
+GIB = 1024**3
 
 
 @dataclass
@@ -43,6 +43,8 @@ class Volume(Thing):
     auto_backup_enabled: bool
     created_at: float
     attached_machine_id: str | None = None
+    attached_alloc_id: str | None = None
+    host_dedication_key: str = ""
     shown_size_gb: int | None = None
     shown_state: str | None = None
     shown_until: float = 0.0
@@ -110,6 +112,8 @@ def create(world: World, request: Request, app_name: str) -> Response:
     auto_backup = fields.flag(body, "auto_backup_enabled")
     unique = fields.flag(body, "require_unique_zone")
     original = snapshot or source
+    if snapshot:
+        _check_region(world, app, region)
     _check_placement(world, region)
     volume = Volume(
         f"vol_{world.new_id()}",
@@ -174,7 +178,7 @@ def delete(world: World, request: Request, app_name: str, volume_id: str) -> Res
             412, f"failed_precondition: volume is currently bound to machine: {volume.attached_machine_id}"
         )
     _hold_back(world, volume)
-    world.enter(volume, "pending_destroy")
+    world.enter(volume, world.switches["deleted_volume"])
     return reply({**_mutated(world, volume), "state": "destroyed", "snapshot_retention": 0})
 
 
@@ -183,7 +187,7 @@ def wire(world: World, volume: Volume) -> dict[str, Any]:
     known = _UNDOCUMENTED if world.switches["volume_fields"] == "known" else {}
     lagging = world.now < volume.shown_until
     size_gb = volume.shown_size_gb if lagging and volume.shown_size_gb else volume.size_gb
-    blocks = size_gb * _GB // BLOCK_SIZE
+    blocks = size_gb * GIB // BLOCK_SIZE
     return {
         **_mutated(world, volume),
         "size_gb": size_gb,
@@ -230,7 +234,7 @@ def _mutated(world: World, volume: Volume) -> dict[str, Any]:
         "zone": volume.zone,
         "encrypted": volume.encrypted,
         "attached_machine_id": volume.attached_machine_id,
-        "attached_alloc_id": None,
+        "attached_alloc_id": volume.attached_alloc_id,
         "created_at": rfc3339(volume.created_at, 3),
         "blocks": 0,
         "block_size": 0,
@@ -239,13 +243,14 @@ def _mutated(world: World, volume: Volume) -> dict[str, Any]:
         "fstype": "",
         "snapshot_retention": volume.snapshot_retention,
         "auto_backup_enabled": volume.auto_backup_enabled,
-        "host_dedication_key": "",
+        "host_dedication_key": volume.host_dedication_key,
     }
-    if volume.attached_machine_id is None and world.switches["attached_none"] != "null":
-        if world.switches["attached_none"] == "empty":
-            shown["attached_machine_id"] = ""
+    form = world.switches["attached_none"]
+    for name in [name for name in _HOLDERS if shown[name] is None and form != "null"]:
+        if form == "empty":
+            shown[name] = ""
         else:
-            del shown["attached_machine_id"]
+            del shown[name]
     return shown
 
 
@@ -315,6 +320,13 @@ def _check_compute(body: Mapping[str, Any]) -> None:
         raise fields.refused("kernel_args", "must be an array of strings")
 
 
+def _check_region(world: World, app: App, region: str) -> None:
+    """Raises Refusal 422 where the app has machines, and none in the region. Source: platform API, 4.2."""
+    regions = {machine.region for machine in world.children(Machine, app.id) if machine.present}
+    if regions and region not in regions:
+        raise fields.refused("region", f"must be that of a machine of the app: {', '.join(sorted(regions))}")
+
+
 def _check_placement(world: World, region: str) -> None:
     """Raises Refusal where hardware has no room (switch placement). Source: platform notes, "Volumes"."""
     failure = world.switches["placement"]
@@ -372,6 +384,7 @@ TRANSITIONS: Transitions = {
     ("volume", "pending_destroy"): Transition(24 * 3600, _vanish),
 }
 
+_HOLDERS = ("attached_machine_id", "attached_alloc_id")
 # Fields that public services of this shape send beside the documented ones.
 _UNDOCUMENTED = {"host_status": "ok", "bytes_used": 0, "bytes_total": 0, "type": "local"}
 _VOLUMES = "/v1/apps/{app_name}/volumes"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.core.wire import Wire
 from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.provider import DELETED, Provider, report
@@ -15,7 +16,6 @@ from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transitions, World
 from reconciler.services import signing
 from reconciler.services.providers.wire import ACTIONS, ExtensionWebhook
-from reconciler.services.wire import Wire
 
 PREFIX = "/webhooks/"
 

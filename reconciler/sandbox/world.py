@@ -51,6 +51,45 @@ class App(Thing):
     created_at: float = 0.0
 
 
+@dataclass
+class Machine(Thing):
+    """The volumes mounted are those whose `attached_machine_id` names it.
+
+    `memory_kept`: what was in memory is still there, so it runs, or a start resumes it. `moved`: to
+    `host`, since the last boot. `used_gb`: how much of each mounted volume the machine uses;
+    what was added since waits for its next boot.
+    """
+
+    kind = "machine"
+    app: str
+    name: str
+    region: str
+    instance_id: str
+    created_at: float
+    updated_at: float
+    cpu_kind: str = "shared"
+    cpus: int = 1
+    memory_mb: int = 256
+    swap_size_mb: int | None = None
+    schedule: str | None = None
+    host: str = ""
+    moved: bool = False
+    memory_kept: bool = True
+    booted_at: float | None = None
+    used_gb: dict[str, int] = field(default_factory=dict)
+    lease_nonce: str = ""
+    lease_until: float = 0.0
+    lease_description: str = ""
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        return (self.app,)
+
+    @property
+    def present(self) -> bool:
+        return self.state not in ("destroying", "destroyed")
+
+
 T = TypeVar("T", bound=Thing)
 
 
@@ -72,11 +111,12 @@ class World:
     `watcher` hears of each new state: the thing, the state before, and since when.
     """
 
-    def __init__(self, rng: random.Random, transitions: Transitions) -> None:
+    def __init__(self, rng: random.Random, transitions: Transitions, *, extended: bool = True) -> None:
         self.now = 0.0
-        self.switches: dict[str, Any] = switches.defaults()
+        self.switches: dict[str, Any] = switches.defaults(extended=extended)
         self.changed: dict[tuple[str, str], Thing | None] = {}
         self.revision = 0
+        self.fingerprint_key = rng.randbytes(32)  # of this world's secrets
         self.wall: Callable[[], float] = time.time  # the real clock, under which others sign
         self.hurried = False  # the world's clock runs faster than the real one
         self.watcher: Callable[[World, Thing, str, float], None] | None = None

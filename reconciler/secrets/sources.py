@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.core.advice import Command
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.steps import OutputRef, SecretRef
-from reconciler.kinds.source import is_armored
+from reconciler.kinds.source import OWN_VARIABLES, is_armored
 from reconciler.secrets import age, sops
 from reconciler.secrets.command import DEFAULT_TIMEOUT_S, ProgramFailed, Programs, side_by_side
 from reconciler.secrets.sensitive import Sensitive
@@ -35,17 +35,22 @@ class Allowed:
 
     `identity_from`: an `env` or `file` source of age identities, unless the environment names one.
     `withheld`: environment variables that no program gets, except that sops gets its own (`SOPS_…`).
+    `own`: variables that hold our own credentials: they are nobody's secret value. `confined`: no file
+    outside of the project's root is read, by whatever links, except identities that the environment names.
     """
 
     identity_from: SecretRef | None = None
     programs: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ("RECONCILE_TOKEN",)
+    own: frozenset[str] = OWN_VARIABLES
+    confined: bool = False
 
 
 class Sources:
     """All sources of one project, for one run: what was decrypted, or came from a program, stays the same.
 
     `take_signals`: while programs run, signals end them first; False where signals belong to somebody else.
+    `runs_programs`: whether `sops` and `exec` are run now; each verb says so as it begins.
     """
 
     def __init__(
@@ -55,7 +60,9 @@ class Sources:
         allowed: Allowed | None = None,
         *,
         take_signals: bool = True,
+        runs_programs: bool = False,
     ) -> None:
+        self.runs_programs = runs_programs
         self._take_signals = take_signals
         self._root = root
         self._env = env
@@ -69,6 +76,12 @@ class Sources:
         An empty variable, file or output counts as none: CI systems hand out empty variables for secrets
         that do not exist. `output` gives the value of an earlier answer; None or a LookupError: not known.
         """
+        if ref.source in _RUN and not self.runs_programs:
+            self._refuse_unlisted(ref)
+            raise SecretUnavailable(
+                f"the program `{ref.parts[0] if ref.source == 'exec' else sops.PROGRAM}` is not run here",
+                help="programs are run by `apply`, and by `plan --with-exec`",
+            )
         if ref.source in _KEPT:
             self.prepare([ref])
             kept = self._kept[ref]
@@ -76,11 +89,17 @@ class Sources:
                 raise SecretUnavailable(kept.message, help=kept.help, advice=kept.advice)
             return kept
         if ref.source == "env":
+            if ref.name in self._allowed.own:
+                raise SecretUnavailable(
+                    f"the environment variable `{ref.name}` holds a credential of this program itself",
+                    help="put the value into a variable of its own",
+                )
             return Sensitive(_from_env(ref.name, self._env))
         if ref.source == "each":
             raise SecretUnavailable("the value is known only once an answer brings it")
         if ref.source == "file":
-            return Sensitive(_from_file(ref.name, self._root))
+            what = f"the file `{ref.name}`"
+            return Sensitive(as_value(read_bytes(self._path(ref.name, what), what, MAX_BYTES), what))
         texts: list[str] = []
         for part in ref.parts:
             if isinstance(part, OutputRef):
@@ -96,7 +115,8 @@ class Sources:
 
         Whether programs were run: a signal may have ended them, which others have to act upon, too.
         """
-        new = [ref for ref in dict.fromkeys(refs) if ref.source in _KEPT and ref not in self._kept]
+        sources = _KEPT if self.runs_programs else ("age",)
+        new = [ref for ref in dict.fromkeys(refs) if ref.source in sources and ref not in self._kept]
         run = [ref for ref in new if ref.source in _RUN]
         for ref in new:
             if ref.source == "age":
@@ -107,9 +127,36 @@ class Sources:
             self._kept |= zip(run, found, strict=True)
         return bool(run)
 
+    def is_unchecked(self, ref: SecretRef) -> bool:
+        """Whether a program gives the value of `ref`, which is not run now."""
+        return not self.runs_programs and (ref.source == "sops" or self._is_listed(ref))
+
+    def _is_listed(self, ref: SecretRef) -> bool:
+        return ref.source == "exec" and ref.parts[0] in self._allowed.programs
+
+    def _refuse_unlisted(self, ref: SecretRef) -> None:
+        """Raises SecretUnavailable for a program that the settings do not name."""
+        if ref.source == "exec" and not self._is_listed(ref):
+            name = ref.parts[0]
+            raise SecretUnavailable(
+                f"reconcile.yaml does not allow the program `{name}`",
+                help="look at what the manifest would run; to allow the program, "
+                f"add it to `secrets: {{exec: [{name}]}}` of reconcile.yaml",
+            )
+
     def _ran(self, ref: SecretRef, programs: Programs) -> "Sensitive | _Missing":
         work = self._from_sops if ref.source == "sops" else self._from_exec
         return _caught(partial(work, ref, programs))
+
+    def _path(self, name: str, what: str) -> Path:
+        """Where the file is. Raises SecretUnavailable where a file shows a process's variables."""
+        path = self._root / name
+        real = os.path.realpath(path)
+        if self._allowed.confined and not Path(real).is_relative_to(os.path.realpath(self._root)):
+            raise SecretUnavailable(f"{what} is not read: it lies outside of the project's root")
+        if real.startswith("/proc/"):
+            raise SecretUnavailable(f"{what} is not read: what stands in /proc belongs to processes")
+        return path
 
     # --- age ---
 
@@ -119,7 +166,7 @@ class Sources:
         if inline:
             data = ref.name.encode()
         else:
-            data = read_bytes(self._root / ref.name, what, age.MAX_ENCRYPTED_BYTES)
+            data = read_bytes(self._path(ref.name, what), what, age.MAX_ENCRYPTED_BYTES)
         return as_value(age.decrypt(data, self._own_identities(), what), f"what {what} holds")
 
     def _own_identities(self) -> "list[Identity]":
@@ -147,7 +194,9 @@ class Sources:
         if source.source == "env":
             return age.parse_identities(_from_env(source.name, self._env), f"the variable `{source.name}`")
         what = f"the age identity's file `{source.name}`"
-        path = self._root / Path(source.name).expanduser()
+        named_by_us = source is not self._allowed.identity_from
+        path = Path(source.name).expanduser()
+        path = self._root / path if named_by_us else self._path(str(path), what)
         return age.parse_identities(as_value(read_bytes(path, what, MAX_BYTES), what), what)
 
     # --- programs ---
@@ -169,12 +218,7 @@ class Sources:
     def _from_exec(self, ref: SecretRef, programs: Programs) -> str:
         name, *arguments = (str(part) for part in ref.parts)
         what = f"the program `{name}`"
-        if name not in self._allowed.programs:
-            raise SecretUnavailable(
-                f"reconcile.yaml does not allow {what}",
-                help="look at what the manifest would run; to allow the program, "
-                f"add it to `secrets: {{exec: [{name}]}}` of reconcile.yaml",
-            )
+        self._refuse_unlisted(ref)
         argv = [self._program(name), *arguments]
         try:
             output = self._run(programs, argv, what, ref)
@@ -253,11 +297,6 @@ def _from_env(name: str, env: Mapping[str, str]) -> str:
             help="encode the value, for example as base64",
         )
     return value
-
-
-def _from_file(name: str, root: Path) -> str:
-    what = f"the file `{name}`"
-    return as_value(read_bytes(root / name, what, MAX_BYTES), what)
 
 
 def _from_output(ref: OutputRef, output: Callable[[OutputRef], Any]) -> str:

@@ -1,7 +1,9 @@
 """Reading and changing a service: GETs that are retried, and mutations that never are."""
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,12 +11,14 @@ from pydantic import ValidationError
 from reconciler.core.clock import Clock
 from reconciler.core.errors import (
     AppMissing,
+    Down,
     NoSuchService,
     NotFound,
     NotYet,
     PlatformError,
     Refused,
     SecretUnavailable,
+    TooLarge,
     TransportError,
     Unauthorized,
     Unreadable,
@@ -24,21 +28,25 @@ from reconciler.core.steps import Call, Read, Template
 from reconciler.services import paths
 from reconciler.services.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
 from reconciler.services.auth import Auth, without_credential
+from reconciler.services.breaker import Breaker
 from reconciler.services.outcome import Outcome, classify, unanswered
 from reconciler.services.rate import RateLimit
 from reconciler.services.refusals import Refusal, recognise
-from reconciler.services.retry import answer_to_get, time_of
+from reconciler.services.retry import answer_to_get, retry_after, time_of
 from reconciler.services.service import Service
 from reconciler.services.shapes import read_shape
 from reconciler.services.trace import trace
 from reconciler.services.transport import Answer, GetOnly, Transport, is_loopback
+
+UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 
 
 class Client:
     """The API of one service at `base_url`. Paths of calls and reads are plain text here.
 
     `rate_limit`: requests per second and action (see `Service.action`); None, or a loopback `base_url`:
-    unlimited. `read_only`: everything but GET raises Refused. `jitter` gives numbers from 0 to 1.
+    unlimited. `read_only`: everything but GET raises Refused. `credential`: where people find what `auth`
+    shows. `jitter` gives numbers from 0 to 1.
     """
 
     def __init__(
@@ -52,14 +60,17 @@ class Client:
         rate_limit: float | None = None,
         user_agent: str = "reconciler",
         read_only: bool = False,
+        credential: str = "",
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.service = service
+        self.credential = credential
         self.base_url = base_url.rstrip("/")
         self._auth = auth
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
-        self._rate = RateLimit(rate_limit, clock) if rate_limit and not is_loopback(base_url) else None
+        self._rate = RateLimit(None if is_loopback(base_url) else rate_limit, clock)
+        self._breaker = Breaker(service.label or "the platform", clock)
         self._user_agent = user_agent
         self._read_only = read_only
         self._jitter = jitter
@@ -73,20 +84,23 @@ class Client:
         """Raises ReconcilerError (SecretUnavailable for a signing secret) if no request could be sent."""
         self._auth.check()
 
-    async def read(self, read: Read) -> Observation:
+    async def read(self, read: Read, slots: AbstractAsyncContextManager[object] = UNBOUNDED) -> Observation:
         """The complete answer to one GET, as wire models of its shape; `at` is the service's time.
 
+        `slots`: held by each request while it is under way, and not while it waits to be sent or sent again.
         Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, NoSuchService without the secret that
-        signs requests, or PlatformError when there was no proper answer within `retry.READ_BUDGET_S`.
+        signs requests, Down, or PlatformError when there was no proper answer within `retry.READ_BUDGET_S`.
         """
         path = _plain(read.path)
         paths.check("GET", path)
         try:
-            answer = await self._get(path)
+            answer = await self._get(path, slots)
         except SecretUnavailable as missing:
             raise NoSuchService(self.service.no_secret, help=missing.message) from None
         if answer.status != 200:
-            raise self._read_error(read, answer)
+            failure = self._read_error(read, answer)
+            is_outage = answer.status >= 500 and self._breaker.is_open
+            raise self._breaker.down(failure) if is_outage else failure
         try:
             objects = read_shape(read.shape, self.service.content(read, answer.body))
         except ValidationError as error:
@@ -94,12 +108,23 @@ class Client:
             raise self._unreadable(read, answer, error) from None
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
-    async def turn(self, call: Call) -> None:
+    def action(self, call: Call) -> str:
+        """What the service's rate limit counts `call` as."""
+        return self._action(call.method, _plain(call.path))
+
+    async def turn(
+        self, call: Call, *, first: bool = False, ready: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Wait until the service's rate limit lets this mutation pass; `send` then goes out at once.
 
         Apart from `send`, so that an intent is recorded when its call is due, not when it queues.
+        `first` and `ready`: see `RateLimit.wait`.
         """
-        await self._wait_for_turn(call.method, _plain(call.path))
+        await self._rate.wait(self.action(call), first=first, ready=ready)
+
+    def refused(self, call: Call, for_s: float) -> None:
+        """`call` was answered 429: nothing of its action is sent for `for_s` seconds."""
+        self._rate.refused(self.action(call), for_s)
 
     async def send(
         self,
@@ -124,21 +149,52 @@ class Client:
         except TransportError as error:
             return unanswered(error)
         outcome = classify(answer, self.service.policy, id_path=id_path, accepts=accepts)
-        return self.service.outcome(outcome, call)
+        asked_s = retry_after(answer, self._clock)
+        return replace(self.service.outcome(outcome, call), retry_after_s=asked_s)
 
-    async def _wait_for_turn(self, method: str, path: str) -> None:
-        if self._rate is not None and self.service.action is not None:
-            await self._rate.wait(self.service.action(method, path))
+    def _action(self, method: str, path: str) -> str:
+        return self.service.action(method, path) if self.service.action is not None else ""
 
-    async def _get(self, path: str) -> Answer:
+    async def _get(self, path: str, slots: AbstractAsyncContextManager[object]) -> Answer:
         """The last answer within the budget (see `retry`)."""
-        await self._wait_for_turn("GET", path)
-        return await answer_to_get(
-            path,
-            lambda deadline_s: self._request("GET", path, None, deadline_s),
-            clock=self._clock,
-            jitter=self._jitter,
-        )
+        await self._rate.wait(self._action("GET", path))
+
+        async def attempt(deadline_s: float) -> Answer:
+            async with slots:
+                self._breaker.enter(path)
+                return await self._watched(path, deadline_s)
+
+        try:
+            return await answer_to_get(
+                path,
+                attempt,
+                clock=self._clock,
+                jitter=self._jitter,
+                is_useless=lambda: self._breaker.is_open,
+            )
+        except Down:
+            raise
+        except PlatformError as failure:
+            if self._breaker.is_open:
+                raise self._breaker.down(failure) from failure.__cause__
+            raise
+
+    async def _watched(self, path: str, deadline_s: float) -> Answer:
+        """One GET, of which the breaker takes notice."""
+        began_s = self._clock.monotonic()
+        try:
+            answer = await self._request("GET", path, None, deadline_s)
+        except TooLarge:
+            self._breaker.answered()
+            raise
+        except TransportError as error:
+            self._breaker.failed(path, f"at {self.base_url} gives no answer ({error.message})", began_s)
+            raise
+        if answer.status >= 500:
+            self._breaker.failed(path, f"has answered {answer.status}", began_s)
+        else:
+            self._breaker.answered()
+        return answer
 
     async def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None, deadline_s: float
@@ -166,9 +222,10 @@ class Client:
         by = f" by {service.label}" if service.label else ""
         message = f"GET {path} was answered {answer.status}{by}"
         refusal = recognise(service.policy.refusals, answer.status, code, text)
-        if read.sensitive:
+        if read.sensitive or service.label:  # a manifest can name any address as a provider's
             word = f"{refusal}; " if refusal else ""
-            message += f" ({word}the answer's words are not shown: they may repeat a value)"
+            why = "they may repeat a value" if read.sensitive else "they are not the platform's"
+            message += f" ({word}the answer's words are not shown: {why})"
         elif text or code:
             message += f": {text or code}"
         if answer.status in (401, 403):
@@ -177,12 +234,13 @@ class Client:
             missing = refusal is Refusal.APP_MISSING
             return (AppMissing if missing else NotFound)(message, **details)
         if refusal is Refusal.STATE_NOT_REACHED:
-            return NotYet(message if read.sensitive else text, **details)
+            return NotYet(message if read.sensitive or service.label else text, **details)
         if answer.status < 400:  # no redirect is followed; 204 and 206 hold no complete answer
             return Unreadable(message, help=service.check_address, **details)
         if answer.status == 429 and "retry-after" in answer.headers:
             who = service.label or "the platform"
-            help = f"{who} asks to wait: retry-after {cleaned(answer.headers['retry-after'])}"
+            asked = "" if service.label else f" {cleaned(answer.headers['retry-after'])}"
+            help = f"{who} asks to wait: retry-after{asked}"
             return PlatformError(message, help=help, **details)
         return PlatformError(message, **details)
 

@@ -1,24 +1,33 @@
 """Reading platform and providers: each GET once, side by side, its answer handed on at once."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from operator import itemgetter
 
 import anyio
 
 from reconciler.core.clock import Clock
+from reconciler.core.diagnostics import error
 from reconciler.core.errors import (
     AppMissing,
+    Down,
     NoSuchService,
     NotFound,
     PlatformError,
     ReconcilerError,
+    Refused,
     Unauthorized,
 )
-from reconciler.core.model import Observation
+from reconciler.core.model import Address, Observation
+from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Read
+from reconciler.core.steps import Call, Read
 from reconciler.services.registry import Services
 
-WORKERS = 16
+AT_ONCE = 16  # requests under way
+WAITING = 256  # reads that have begun: most of them wait for their turn, or to be tried again
 
 
 async def observe(
@@ -28,39 +37,75 @@ async def observe(
     *,
     clock: Clock,
     reporter: Reporter,
+    about: Callable[[Read], Iterable[Address]] = lambda read: (),
 ) -> None:
     """Answer every read, in no certain order. Paths must be plain text.
 
     A read that fails is answered by an incomplete observation. Raises Unauthorized when an essential
-    service refuses the token itself (401): then no answer would mean anything.
+    service refuses the token itself (401), and Down when it is plainly down: then no answer would mean
+    anything. `about`: the addresses that a read is about, for the one diagnostic of an outage.
     """
-    waiting = iter(reads)
+    waiting = iter(_by_turn(services, reads))
+    slots = anyio.CapacityLimiter(AT_ONCE)
     done = 0
+    unanswered = dict.fromkeys(reads)
     fatal: ReconcilerError | None = None
 
     async def work(scope: anyio.CancelScope) -> None:
         nonlocal done, fatal
         for read in waiting:
             try:
-                observation = await _answer(services, read, clock)
+                observation = await _answer(services, read, clock, slots)
             except ReconcilerError as failure:
                 fatal = fatal or failure
                 scope.cancel()
                 return
+            unanswered.pop(read, None)
             on_answer(read, observation)
             done += 1
             reporter.observing(done, len(reads))
 
     async with anyio.create_task_group() as group:
-        for _ in range(min(WORKERS, len(reads))):
+        for _ in range(min(WAITING, len(reads))):
             group.start_soon(work, group.cancel_scope)
+    if isinstance(fatal, Down):
+        raise _outage(fatal, len(unanswered), [address for read in unanswered for address in about(read)])
     if fatal is not None:
         raise fatal
 
 
-async def _answer(services: Services, read: Read, clock: Clock) -> Observation:
+def _outage(down: Down, reads: int, addresses: Sequence[Address]) -> Refused:
+    """One diagnostic for all that could not be read."""
+    concerned = f" of {counted(len(addresses), 'object')}" if addresses else ""
+    problem = error(
+        "platform-down",
+        f"{down.outage}: {counted(reads, 'read')}{concerned} got no other answer",
+        notes=(down.message,),
+        help="nothing was changed; run again when it answers",
+    )
+    return Refused(
+        "the platform is down; nothing was changed",
+        [replace(problem, addresses=tuple(sorted(map(str, addresses))))],
+    )
+
+
+def _by_turn(services: Services, reads: Sequence[Read]) -> Sequence[Read]:
+    """`reads` in the order in which the limits let them pass: the first of each action, then the second."""
+    before: Counter[tuple[str, str]] = Counter()
+    rounds = []
+    for read in reads:
+        client = services.clients.get(read.service)
+        line = (read.service, client.action(Call("GET", read.path)) if client is not None else "")
+        rounds.append(before[line])
+        before[line] += 1
+    return [read for _, read in sorted(zip(rounds, reads, strict=True), key=itemgetter(0))]
+
+
+async def _answer(
+    services: Services, read: Read, clock: Clock, slots: AbstractAsyncContextManager[object]
+) -> Observation:
     try:
-        return await services.read(read)
+        return await services.read(read, slots)
     except AppMissing as missing:
         problem = f"{missing.message} (a new app can take some seconds to appear)"
         return Observation((), complete=False, at=clock.now(), problem=problem)
@@ -74,5 +119,9 @@ async def _answer(services: Services, read: Read, clock: Clock) -> Observation:
     except NoSuchService as missing:
         problem = f"{missing.message}: {missing.help}"
         return Observation((), complete=False, at=clock.now(), problem=problem)
+    except Down as outage:
+        if services.of(read.service).service.essential:
+            raise
+        return Observation((), complete=False, at=clock.now(), problem=outage.message)
     except PlatformError as failure:
         return Observation((), complete=False, at=clock.now(), problem=failure.message)

@@ -24,6 +24,7 @@ class Outcome:
     `reply`: the parsed JSON, None when there is none. `id`: the object's id, where one is due and
     stands in the reply. `status`: 0 when no answer came. `message`: why it is not simply YES,
     for people; it comes from the network, but is one clean line. `refusal`: see `refusals`.
+    `retry_after_s`: how long the service asks to wait; None: it does not say.
     """
 
     kind: Verdict
@@ -33,6 +34,7 @@ class Outcome:
     message: str = ""
     request_id: str = ""
     refusal: Refusal | None = None
+    retry_after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,98 @@
 """A rate limit per action, on an injected clock (aiolimiter knows only the event loop's)."""
 
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+
 from reconciler.core.clock import Clock
+
+DOCUMENTED_PER_SECOND = 1.0  # once a service said 429. Source: platform notes, "Errors, limits, headers"
 
 
 class RateLimit:
-    """At most `burst` requests of one action at once and `per_second` in the long run.
+    """At most `burst` requests of one action at once and `per_second` in the long run (None: no limit).
 
-    Each request takes the action's next free moment and sleeps until then, so they go out
-    first come, first served, without a queue or a timer.
+    Requests of one action stand in line; a request is counted when it goes out, not when it joins the line.
+    After an answer 429 the whole line of its action waits, and goes on at no more than the documented pace.
     """
 
-    def __init__(self, per_second: float, clock: Clock, *, burst: int = 3) -> None:
-        self._interval_s = 1 / per_second
-        self._slack_s = (burst - 1) * self._interval_s
+    def __init__(self, per_second: float | None, clock: Clock, *, burst: int = 3) -> None:
+        self._interval_s = 1 / per_second if per_second else 0.0
+        self._burst = burst
         self._clock = clock
-        self._next: dict[str, float] = {}
+        self._lines: dict[str, _Line] = {}
 
-    async def wait(self, action: str) -> None:
-        """Return when a request of `action` may be sent."""
-        now = self._clock.monotonic()
-        mine = max(self._next.get(action, now), now)
-        self._next[action] = mine + self._interval_s
-        if mine - self._slack_s > now:
-            await self._clock.sleep(mine - self._slack_s - now)
+    async def wait(
+        self, action: str, *, first: bool = False, ready: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Return when a request of `action` may be sent.
+
+        `ready`: what else must be there, such as a slot: who is next in line waits for it, and the others
+        wait behind. `first`: before all others, for a request that was refused.
+        """
+        if ready is None and not self._interval_s and action not in self._lines:
+            return
+        line = self._lines.setdefault(action, _Line(self._interval_s, self._burst))
+        async with line.place(first=first):
+            while (pause_s := line.next_s - self._clock.monotonic()) > 0:
+                await self._clock.sleep(pause_s)
+            if ready is not None:
+                await ready()
+            line.take(self._clock.monotonic())
+
+    def refused(self, action: str, for_s: float) -> None:
+        """The service refused a request of `action` as one too many: nothing of it is sent for `for_s`."""
+        line = self._lines.setdefault(action, _Line(self._interval_s, self._burst))
+        line.hold(self._clock.monotonic() + for_s)
+
+
+class _Line:
+    """The requests of one action. `next_s`: when the next one may go out, on the monotonic clock."""
+
+    def __init__(self, interval_s: float, burst: int) -> None:
+        self._interval_s = interval_s
+        self._slack_s = (burst - 1) * interval_s
+        self._full_s = -math.inf  # by then as many may go out at once as the limit allows
+        self._held_s = -math.inf
+        self._waiting: deque[anyio.Event] = deque()
+        self._taken = False
+
+    @property
+    def next_s(self) -> float:
+        return max(self._full_s - self._slack_s, self._held_s)
+
+    def take(self, now_s: float) -> None:
+        self._full_s = max(self._full_s, now_s) + self._interval_s
+
+    def hold(self, until_s: float) -> None:
+        self._interval_s = max(self._interval_s, 1 / DOCUMENTED_PER_SECOND)
+        self._slack_s = 0.0
+        self._held_s = max(self._held_s, until_s)
+
+    @asynccontextmanager
+    async def place(self, *, first: bool) -> AsyncIterator[None]:
+        """As long as it is held, nobody else is next in line."""
+        if self._taken:
+            mine = anyio.Event()
+            (self._waiting.appendleft if first else self._waiting.append)(mine)
+            try:
+                await mine.wait()
+            except BaseException:
+                if mine in self._waiting:
+                    self._waiting.remove(mine)
+                else:
+                    self._next_one()
+                raise
+        self._taken = True
+        try:
+            yield
+        finally:
+            self._next_one()
+
+    def _next_one(self) -> None:
+        self._taken = bool(self._waiting)
+        if self._waiting:
+            self._waiting.popleft().set()

@@ -1,12 +1,22 @@
 """Which client a call goes through, by the name of its service."""
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 from reconciler.core.errors import NoSuchService
 from reconciler.core.model import Observation
 from reconciler.core.steps import PLATFORM, Plan, Read
-from reconciler.services.client import Client
+from reconciler.services.client import UNBOUNDED, Client
+
+
+class Reader(Protocol):
+    """What answers reads: `Services`, or a part of them."""
+
+    async def read(self, read: Read) -> Observation:
+        """See `Client.read`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +35,9 @@ class Services:
             )
         return self.clients[name]
 
-    async def read(self, read: Read) -> Observation:
-        """The answer of the service that `read` names."""
-        return await self.of(read.service).read(read)
+    async def read(self, read: Read, slots: AbstractAsyncContextManager[object] = UNBOUNDED) -> Observation:
+        """The answer of the service that `read` names. `slots`: see `Client.read`."""
+        return await self.of(read.service).read(read, slots)
 
 
 def providers_of(plan: Plan) -> Collection[str]:

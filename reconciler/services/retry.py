@@ -23,10 +23,12 @@ async def answer_to_get(
     *,
     clock: Clock,
     jitter: Callable[[], float],
+    is_useless: Callable[[], bool] = lambda: False,
 ) -> Answer:
     """The last answer within the budget. `attempt` sends once, within the seconds that it is given.
 
-    Raises PlatformError when there is none. `jitter` gives numbers from 0 to 1.
+    Raises PlatformError when there is none. `jitter` gives numbers from 0 to 1. `is_useless`: whether to
+    give up before the budget is spent.
     """
     give_up_at = clock.monotonic() + READ_BUDGET_S
     pause_s = FIRST_PAUSE_S
@@ -43,9 +45,9 @@ async def answer_to_get(
         else:
             if answer.status != 429 and answer.status < 500:
                 return answer
-            asked_s = _retry_after(answer, clock)
+            asked_s = retry_after(answer, clock)
             wait_s = wait_s if asked_s is None else max(asked_s, LEAST_PAUSE_S)
-        if clock.monotonic() + wait_s >= give_up_at:
+        if is_useless() or clock.monotonic() + wait_s >= give_up_at:
             if failure is None:
                 return answer
             raise PlatformError(f"GET {path} got no answer: {failure.message}", path=path) from failure
@@ -58,8 +60,8 @@ def time_of(answer: Answer, clock: Clock) -> datetime:
     return http_date(answer.headers.get("date", "")) or clock.now()
 
 
-def _retry_after(answer: Answer, clock: Clock) -> float | None:
-    """The pause in seconds that the server asks for, as a number or as a moment."""
+def retry_after(answer: Answer, clock: Clock) -> float | None:
+    """The pause in seconds that the server asks for, as a number or as a moment; None: it asks for none."""
     text = answer.headers.get("retry-after", "").strip()
     if text.isdecimal():
         return float(text)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, create_model
 
-from reconciler.services.wire import Shape, Wire
+from reconciler.core.wire import Shape, Wire
 
 
 @cache

@@ -18,11 +18,13 @@ def open_store(
     clock: Clock,
     tell: Callable[[str], None] = lambda message: None,
     environment: str = "",
+    read_only: bool = False,
 ) -> Spooling:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
 
-    `tell` hears of what went wrong beside the work that was asked for, such as a backup.
+    `tell` hears of what was done or went wrong beside the work that was asked for: a migration, a backup.
     `environment`: whose state it must be, or becomes when it is made; "" for that of no environment.
+    `read_only`: change no file, and make none.
 
     Raises StoreError for an unknown scheme. The rest of `url` may hold a password and is never repeated.
     """
@@ -37,7 +39,7 @@ def open_store(
 
     # Resolved, so that a link and what it points to are one state, with one key and one lock.
     path = (root / rest).resolve()
-    store = SqliteStore(path, clock, tell=tell, environment=environment)
+    store = SqliteStore(path, clock, tell=tell, environment=environment, read_only=read_only)
     return Spooling(store, spool_path(path), clock)
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reconciler.core.model import Address, StateRecord
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import owner_of
 from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.rules import IntentKey, View
@@ -35,39 +37,39 @@ def ingest(content: Content, state: State, now: datetime, within: Collection[str
     tracks gets a note.
     """
     opened = {(entry.run, entry.step, entry.attempt): entry for entry in state.open_intents}
-    found = Ingestion(dict(state.records), View(opened), dict(state.serials))
+    ingestion = Ingestion(dict(state.records), View(opened), dict(state.serials))
     late: list[tuple[str, Kept]] = []
     for line in content.lines:
-        scope = _scope(line.kept, found)
+        scope = _scope(line.kept, ingestion)
         if within is not None and scope not in within:
             continue
-        found.done.append(line)
-        if _applies(line.kept, found):
-            _apply(line.kept, found)
-            found.applied.append((scope, line.kept))
-            found.scopes.add(scope)
+        ingestion.done.append(line)
+        if _applies(line.kept, ingestion):
+            _apply(line.kept, ingestion)
+            ingestion.applied.append((scope, line.kept))
+            ingestion.scopes.add(scope)
         else:
             late.append((scope, line.kept))
-    found.notes += [
+    ingestion.notes += [
         JournalEntry("", Event.DECIDED, now, data={"dropped": f"a half-written outcome, {torn}"})
         for torn in content.torn
     ]
     if late:
-        known = tracked(found.records.values())
-        found.notes += [note for scope, kept in late for note in _unclaimed(scope, kept, known, now)]
-    return found
+        known = tracked(ingestion.records.values())
+        ingestion.notes += [note for scope, kept in late for note in _unclaimed(scope, kept, known, now)]
+    return ingestion
 
 
 def overlay(state: State, content: Content, now: datetime) -> State:
     """`state` as it is once all of `content` is taken in."""
-    found = ingest(content, state, now)
+    ingestion = ingest(content, state, now)
     return without_tracked(
         replace(
             state,
-            records=found.records,
-            open_intents=tuple(found.view.open_intents.values()),
-            spooled=frozenset(found.scopes),
-            unclaimed=(*state.unclaimed, *found.notes),
+            records=ingestion.records,
+            open_intents=tuple(ingestion.view.open_intents.values()),
+            spooled=frozenset(ingestion.scopes),
+            unclaimed=(*state.unclaimed, *ingestion.notes),
         )
     )
 
@@ -92,35 +94,42 @@ def tracked(records: Iterable[StateRecord]) -> frozenset[str]:
     )
 
 
-def _applies(kept: Kept, found: Ingestion) -> bool:
-    open_still = all(key in found.view.open_intents for key in _keys(kept.entries))
+def _applies(kept: Kept, ingestion: Ingestion) -> bool:
+    open_still = all(key in ingestion.view.open_intents for key in _keys(kept.entries))
+    kinds = find_kinds()
+    for record, _ in kept.put:
+        if record.address not in ingestion.records:
+            others = (known for known in ingestion.records.values() if known.address not in kept.remove)
+            if owner_of(kinds, record, others) is not None:
+                return False  # one object has one address: another run has recorded it meanwhile
     return open_still and all(
         record.address in kept.remove
-        or record.serial == (found.records[record.address].serial if record.address in found.records else 0)
+        or record.serial
+        == (ingestion.records[record.address].serial if record.address in ingestion.records else 0)
         for record, _ in kept.put
     )
 
 
-def _scope(kept: Kept, found: Ingestion) -> str:
+def _scope(kept: Kept, ingestion: Ingestion) -> str:
     """Of the records and intents that it is about; that of its lease, if those do not tell."""
     scopes = {record.scope for record, _ in kept.put}
-    scopes |= {found.records[address].scope for address in kept.remove if address in found.records}
+    scopes |= {ingestion.records[address].scope for address in kept.remove if address in ingestion.records}
     scopes |= {
-        found.view.open_intents[key].data["scope"]
+        ingestion.view.open_intents[key].data["scope"]
         for key in _keys(kept.entries)
-        if key in found.view.open_intents and "scope" in found.view.open_intents[key].data
+        if key in ingestion.view.open_intents and "scope" in ingestion.view.open_intents[key].data
     }
     return min(scopes or kept.epochs)  # there is one; an older program's lease named several
 
 
-def _apply(kept: Kept, found: Ingestion) -> None:
+def _apply(kept: Kept, ingestion: Ingestion) -> None:
     for entry in entries_of(kept):
-        found.view = rules.after(found.view, rules.effect(entry), entry)
+        ingestion.view = rules.after(ingestion.view, rules.effect(entry), entry)
     for address in kept.remove:
-        found.records.pop(address, None)
+        ingestion.records.pop(address, None)
     for record, _ in kept.put:
-        found.serials[record.scope] = found.serials.get(record.scope, 0) + 1
-        found.records[record.address] = replace(record, serial=found.serials[record.scope])
+        ingestion.serials[record.scope] = ingestion.serials.get(record.scope, 0) + 1
+        ingestion.records[record.address] = replace(record, serial=ingestion.serials[record.scope])
 
 
 def _unclaimed(scope: str, kept: Kept, known: Collection[str], now: datetime) -> Iterator[JournalEntry]:

@@ -17,13 +17,21 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.rules import View
-from reconciler.state.store import JournalEntry, Lease, State, ends_too_soon, no_longer_ours, not_covered
+from reconciler.state.store import (
+    JournalEntry,
+    Lease,
+    State,
+    ends_too_soon,
+    no_longer_ours,
+    no_state,
+    not_covered,
+)
 
 _POLL_S = 0.2  # how often a held lease is asked for again
 
 
 @dataclass(slots=True)
-class _Holding:
+class Holding:
     """Who took a scope last. `ends_s`: by the monotonic clock; None for as long as its handle is open."""
 
     epoch: int
@@ -46,7 +54,7 @@ class MemoryState:
     view: View[JournalEntry] = field(default_factory=View)
     journal: dict[str, list[JournalEntry]] = field(default_factory=dict)
     serials: dict[str, int] = field(default_factory=dict)
-    holdings: dict[str, _Holding] = field(default_factory=dict)
+    holdings: dict[str, Holding] = field(default_factory=dict)
     version: int = 0
 
 
@@ -60,16 +68,26 @@ class MemoryStore:
     async def load(self, scopes: Collection[str] | None = None) -> State:
         await checkpoint()
         known = self._state
-        return State(
+        state = State(
             known.lineage,
             known.records,
             tuple(known.view.open_intents.values()),
             known.view.plans_run,
             unclaimed=tuple(known.view.unclaimed.values()),
+            half_moved=tuple(known.view.half_moved.values()),
             serials=dict(known.serials),
             version=str(known.version),
             platform=known.view.platform,
-        ).of(scopes)
+        )
+        return rules.as_moved(state).of(scopes)
+
+    async def create(self) -> bool:
+        key = await self.fingerprint_key()
+        if self._state.lineage:
+            return False
+        self._state.key = key
+        self._state.lineage = str(uuid.UUID(bytes=self._state.randomness(16), version=4))
+        return True
 
     async def fingerprint_key(self) -> bytes:
         await checkpoint()
@@ -79,21 +97,23 @@ class MemoryStore:
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         wanted = sorted(set(scopes))
         deadline = self._now_s() + timeout_s
-        key = await self.fingerprint_key()
+        await checkpoint()
+        if not self._state.lineage:
+            raise no_state("in memory")
         # From the last look at who holds a scope until it is taken, nothing may be awaited.
         while (held := next(filter(self._held, wanted), None)) is not None:
             remaining_s = deadline - self._now_s()
             if remaining_s <= 0:
-                holding = self._state.holdings[held]
-                raise Locked(held, holding.holder, self._now_s() - holding.since_s)
+                raise self._locked(held)
             await self._state.clock.sleep(min(_POLL_S, remaining_s))
-        if not self._state.lineage:
-            self._state.key = key
-            self._state.lineage = str(uuid.UUID(bytes=self._state.randomness(16), version=4))
         for scope in wanted:
             epoch = self._state.holdings[scope].epoch + 1 if scope in self._state.holdings else 1
-            self._state.holdings[scope] = _Holding(epoch, holder, self._now_s(), self._end_s(), self)
+            self._state.holdings[scope] = Holding(epoch, holder, self._now_s(), self._end_s(), self)
         return self._leased(holder, {scope: self._state.holdings[scope].epoch for scope in wanted})
+
+    async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        await checkpoint()
+        return {scope: self._locked(scope) for scope in scopes if self._held(scope)}
 
     async def renew(self, lease: Lease) -> Lease:
         await self.check(lease)
@@ -137,7 +157,7 @@ class MemoryStore:
             if record.scope != scope:
                 raise not_covered(record.scope, record.address)
             there = records.get(record.address)
-            if record.serial != (there.serial if there is not None else 0):
+            if (record.serial, scope) != ((there.serial, there.scope) if there is not None else (0, scope)):
                 raise StoreError(
                     f"the record of {record.address} has changed since it was read", help="run again"
                 )
@@ -172,6 +192,10 @@ class MemoryStore:
         if holding is None or holding.handle is None:
             return False
         return holding.ends_s is None or holding.ends_s > self._now_s()
+
+    def _locked(self, scope: str) -> Locked:
+        holding = self._state.holdings[scope]
+        return Locked(scope, holding.holder, self._now_s() - holding.since_s)
 
     def _check(self, lease: Lease, for_s: float = 0) -> None:
         for scope, epoch in lease.epochs.items():

@@ -1,7 +1,7 @@
 """A store whose outcomes survive when it takes no more commits: they are spooled, and taken in later."""
 
 import errno
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -10,9 +10,9 @@ import anyio
 from anyio import to_thread
 
 from reconciler.core.clock import Clock
-from reconciler.core.errors import StoreError
+from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import ingest, spool
+from reconciler.state import between_scopes, ingest, spool
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.store import JournalEntry, Lease, State, Store
 
@@ -22,7 +22,8 @@ T = TypeVar("T")
 class Spooling:
     """`inner`, and beside it the file `place` for what `inner` could not take. A `Store` itself.
 
-    `load` shows what is spooled at once; a lease takes in what is spooled for its scopes.
+    `load` shows what is spooled at once. A lease takes in what is spooled for its scopes, and ends moves out
+    of them that a process left half-way.
     """
 
     def __init__(self, inner: Store, place: Path, clock: Clock) -> None:
@@ -40,6 +41,9 @@ class Spooling:
             return ingest.without_tracked(await self.inner.load(scopes))
         return ingest.overlay(await self.inner.load(), content, self._clock.now()).of(scopes)
 
+    async def create(self) -> bool:
+        return await self.inner.create()
+
     async def fingerprint_key(self) -> bytes:
         return await self.inner.fingerprint_key()
 
@@ -48,12 +52,16 @@ class Spooling:
         lease = await self.inner.lease(scopes, holder, timeout_s=timeout_s)
         try:
             await self._take_in(lease)
+            await between_scopes.finish(self.inner, lease, self._clock.now())
             await self._in_thread(lambda: spool.reserve(self._place))
         except BaseException:
             with anyio.CancelScope(shield=True), suppress(StoreError):
                 await self.inner.release(lease)
             raise
         return lease
+
+    async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        return await self.inner.holders(scopes)
 
     async def renew(self, lease: Lease) -> Lease:
         return await self.inner.renew(lease)
@@ -118,14 +126,14 @@ class Spooling:
                 if not content.lines and not content.torn:
                     return
                 state = await self.inner.load()
-                found = ingest.ingest(content, state, self._clock.now(), lease.epochs)
-                for scope, kept in found.applied:
+                ingestion = ingest.ingest(content, state, self._clock.now(), lease.epochs)
+                for scope, kept in ingestion.applied:
                     put = [record for record, _ in kept.put]
                     await self.inner.commit(lease.of(scope), ingest.entries_of(kept), put, kept.remove)
-                for note in found.notes:
+                for note in ingestion.notes:
                     scope = note.data.get("scope", lease.scopes[0])
                     await self.inner.commit(lease.of(scope), [note])
-                await self._in_thread(lambda: spool.free(self._place, content, found.done))
+                await self._in_thread(lambda: spool.free(self._place, content, ingestion.done))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def explaining() -> T:

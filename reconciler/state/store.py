@@ -10,7 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from reconciler.core.errors import StoreError
+from reconciler.core.advice import command
+from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 
 
@@ -109,6 +110,16 @@ class Lease:
         return scope
 
 
+def no_state(place: object) -> StoreError:
+    init, restore = command("state", "init"), command("state", "restore", "FILE")
+    return StoreError(
+        f"there is no state {place}",
+        help=f"`{init}` makes one for a project that begins; if there was one, check --state and "
+        f"RECONCILE_STATE, or bring it back with `{restore}`",
+        advice=(init, restore),
+    )
+
+
 def not_covered(scope: str, address: Address) -> StoreError:
     return StoreError(f"the lease does not cover `{scope}`, the scope of {address}")
 
@@ -131,12 +142,14 @@ def ends_too_soon(scope: str, for_s: float) -> StoreError:
 class State:
     """All that is known, as of one moment; or all of some scopes (`Store.load`).
 
-    `lineage` names this state for its whole life; it is "" until the first lease creates the state.
+    `lineage` names this state for its whole life; it is "" while there is no state (`Store.create`).
     `open_intents`: intents whose outcome is not known, oldest first.
     `plans_run`: ids of plans that an apply has started, in any scope.
     `spooled`: scopes with outcomes that are kept aside; this state already shows them (`Spooling`).
     `unclaimed`: entries whose data names an object (`unclaimed`) that a call of ours made, and that no
     record tracks, because its outcome came after the call was settled otherwise.
+    `half_moved`: entries of moves to another scope whose second commit is due (`scope`: where); `records`
+    does not hold what they moved away.
     `elsewhere`: the ids of the records in scopes that were not asked for.
     `serials`: by scope, the highest serial that a record of it ever had.
     `platform`: the address of the platform that this state is about; "" while none was recorded.
@@ -149,6 +162,7 @@ class State:
     plans_run: frozenset[str]
     spooled: frozenset[str] = frozenset()
     unclaimed: tuple[JournalEntry, ...] = ()
+    half_moved: tuple[JournalEntry, ...] = ()
     elsewhere: Mapping[Address, str] = field(default_factory=dict)
     serials: Mapping[str, int] = field(default_factory=dict, compare=False)
     version: str = field(default="", compare=False)
@@ -169,6 +183,7 @@ class State:
             open_intents=_about(scopes, self.open_intents),
             spooled=self.spooled.intersection(scopes),
             unclaimed=_about(scopes, self.unclaimed),
+            half_moved=_about(scopes, self.half_moved),
             elsewhere={
                 **self.elsewhere,
                 **{each.address: each.id for each in self.records.values() if each.scope not in scopes},
@@ -209,19 +224,29 @@ class Store(Protocol):
         """What is known of `scopes`, or all of it. Costs next to nothing while nothing has changed."""
         ...
 
+    async def create(self) -> bool:
+        """Make the state, with its lineage and key; False, and nothing is changed, where there is one.
+
+        Nothing else makes one. Raises StoreError where traces of an older state are visible.
+        """
+        ...
+
     async def fingerprint_key(self) -> bytes:
         """32 random bytes kept beside the state, for keyed fingerprints of secret values.
 
-        Ask again after taking a lease before storing a fingerprint: until then, a new state's key
-        is not kept, and another process may be first.
+        While there is no state: bytes that are forgotten with this handle.
         """
         ...
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         """Take all scopes or none. Raises Locked naming the first one held, after waiting `timeout_s`.
 
-        Creates the state when there is none.
+        Raises StoreError when there is no state.
         """
+        ...
+
+    async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        """By scope, what `lease` would raise: of `scopes`, those that a living holder has. Takes nothing."""
         ...
 
     async def renew(self, lease: Lease) -> Lease:
@@ -250,11 +275,12 @@ class Store(Protocol):
 
         `lease` is that of this scope alone (`Lease.of`), so that no store has to change two at once.
         A put record's `serial` is the one it must replace (0: there must be none); the records
-        come back with their new serials, which no record of their scope had before. A removed
-        address may have no record. An address that is both removed and put is put last, with serial 0.
-        Raises StoreError, and stores nothing, when the lease is not current or a put or removed record
-        is of another scope, when a serial has moved, or when an INTENT's attempt is open already; TypeError
-        or ValueError for data that is not JSON or a lease of several scopes.
+        come back with their new serials: the next ones of their scope (`State.serials`), whatever happens in
+        other scopes. A removed address may have no record. An address that is both removed and put is put
+        last, with serial 0.
+        Raises StoreError, and stores nothing, when the lease is not current or a put, replaced or removed
+        record is of another scope, when a serial has moved, or when an INTENT's attempt is open already;
+        TypeError or ValueError for data that is not JSON or a lease of several scopes.
         """
         ...
 

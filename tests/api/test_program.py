@@ -17,6 +17,7 @@ from reconciler.api import (
     Refused,
     apply,
     apply_saved,
+    create_state,
     drift,
     dump_plan,
     load_plan,
@@ -25,6 +26,7 @@ from reconciler.api import (
 )
 from tests.cli.harness import TOKEN, Sandbox, serving
 from tests.inprocess import secret, volume
+from tests.state.doubles import make_state
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +35,15 @@ def sandbox() -> Iterator[Sandbox]:
         yield sandbox
 
 
-def project(root: Path, sandbox: Sandbox, manifests: str, settings: str = "") -> Path:
+def project(
+    root: Path, sandbox: Sandbox, manifests: str, settings: str = "", *, with_state: bool = True
+) -> Path:
     """A project in `root` that talks to `sandbox`."""
     (root / "manifests").mkdir(parents=True)
     (root / "manifests/all.yaml").write_text(manifests, encoding="utf-8")
     (root / "reconcile.yaml").write_text(f"platform: {{base_url: '{sandbox.url}'}}\n{settings}")
+    if with_state:
+        make_state(root)
     return root
 
 
@@ -83,7 +89,7 @@ def test_two_projects_are_open_in_one_event_loop(tmp_path: Path, sandbox: Sandbo
             assert [[result.outcome for result in each.results] for each in both] == [["done"], ["done"]]
             again = await asyncio.gather(plan(left), plan(right))
             assert [each.steps for each in again] == [(), ()]
-            assert again[0].lineage != again[1].lineage
+            assert again[0].context.lineage != again[1].context.lineage
 
     asyncio.run(program())
     assert [len(sandbox.volumes(app)) for app in apps] == [1, 1]
@@ -91,12 +97,19 @@ def test_two_projects_are_open_in_one_event_loop(tmp_path: Path, sandbox: Sandbo
 
 def test_a_reviewed_plan_is_carried_out_and_only_while_it_is_true(tmp_path: Path, sandbox: Sandbox) -> None:
     app = sandbox.app("saved")
-    root = project(tmp_path, sandbox, volume(app=app))
+    root = project(tmp_path, sandbox, volume(app=app), with_state=False)
     file = root / "manifests/all.yaml"
 
     async def program() -> None:
         async with open_project(root, variables=VARIABLES) as opened:
-            reviewed = load_plan(dump_plan(await plan(opened)))
+            with pytest.raises(ReconcilerError, match="there is no state"):
+                await dump_plan(opened, await plan(opened))
+            assert await create_state(opened)
+            assert not await create_state(opened)
+            await apply(opened, approve=lambda shown: True)
+        file.write_text(volume(app=app, size_gb=15))
+        async with open_project(root, variables=VARIABLES) as opened:
+            reviewed = await load_plan(opened, await dump_plan(opened, await plan(opened)))
             applied = await apply_saved(opened, reviewed)
             assert [result.outcome for result in applied.results] == ["done"]
             with pytest.raises(Refused, match="already applied"):
@@ -135,7 +148,10 @@ def test_a_program_that_gives_a_secret_runs_without_our_signal_handlers(
     app = sandbox.app("exec")
     seen: list[object] = []
     root = project(
-        tmp_path, sandbox, secret("PASSWORD", "exec: [sh, -c, 'cat go']", app), "secrets: {exec: [sh]}"
+        tmp_path,
+        sandbox,
+        secret("PASSWORD", "exec: [sh, -c, 'cat go && touch ran']", app),
+        "secrets: {exec: [sh]}",
     )
     os.mkfifo(root / "go")
 
@@ -147,8 +163,11 @@ def test_a_program_that_gives_a_secret_runs_without_our_signal_handlers(
     async def program() -> None:
         async with open_project(root, variables=VARIABLES) as opened:
             answering = asyncio.get_running_loop().run_in_executor(None, answer)
-            proposed = await plan(opened)
+            proposed = await plan(opened, with_exec=True)
+            # If the program did not run, `answer` would wait for ever.
+            os.close(os.open(root / "go", os.O_RDONLY | os.O_NONBLOCK))
             await answering
+            assert (root / "ran").exists()
             assert "hunter2" not in repr(proposed)
             assert seen == [signal.getsignal(signal.SIGINT)]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import Project, Sandbox, environment, serving
+from tests.state.doubles import make_state
 
 _numbers = count(1)
 
@@ -76,4 +77,5 @@ def still_project(still: Sandbox, tmp_path: Path) -> Project:
 def _project(root: Path, url: str) -> Project:
     (root / "manifests").mkdir()
     (root / "reconcile.yaml").write_text("manifests: [manifests]\n", encoding="utf-8")
+    make_state(root)
     return Project(root, environment(url))

@@ -58,7 +58,7 @@ class Sandbox:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One request, the `/v1` ones with the token. The answer must be a success."""
-        headers = {"authorization": f"Bearer {TOKEN}"}
+        headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
         self._connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = self._connection.getresponse()
         text = answer.read()

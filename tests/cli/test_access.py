@@ -1,5 +1,7 @@
 """What a verb needs before it can read the platform, and what it says when that is missing."""
 
+import shutil
+
 import pytest
 
 from tests.cli.harness import Project, Sandbox, environment, only, volume
@@ -16,6 +18,7 @@ def test_without_a_platform_both_ways_out_are_named(project: Project, app: str) 
 
 def test_a_folder_that_the_sandbox_cannot_have_is_named(project: Project, app: str) -> None:
     project.write(volume(app))
+    shutil.rmtree(project.root / ".reconcile")
     (project.root / ".reconcile").write_text("not a folder", encoding="utf-8")
     failed = project.run("plan", "--sandbox", code=1)
     assert "the embedded sandbox cannot use" in failed.err

@@ -13,6 +13,7 @@ from click.shell_completion import BashComplete
 from reconciler.cli import main
 from reconciler.cli.completion import ASKED
 from tests.cli.harness import cluster, environment, volume
+from tests.state.test_migrations import left_by
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -49,7 +50,7 @@ def test_a_new_manifest_is_printed_and_written_and_nothing_is_overwritten(run: R
     assert text.startswith("# yaml-language-server: $schema=../reconcile.schema.json\napiVersion:")
     assert run("new", "Volume", "--name", "data", "--app", "shop", "--out", "manifests/a.yaml")[0] == 0
     assert (tmp_path / "manifests" / "a.yaml").read_text() == text
-    assert run("validate")[:2] == (0, "Valid: 1 resources in 1 files.\n")
+    assert run("validate")[:2] == (0, "Valid: 1 resource in 1 file.\n")
     code, out, err = run("new", "Secret", "--out", "manifests/a.yaml")
     assert (code, out) == (1, "")
     assert "exists already" in err
@@ -131,6 +132,7 @@ def _record(
     async def work() -> None:
         clock = SystemClock()
         store = open_store(state, root=root, clock=clock, environment=env)
+        await store.create()
         lease = await store.lease([app], "test")
         record = StateRecord(Address(kind, name, app), "vol_1", app, {}, Lifecycle(), clock.now())
         await store.commit(lease, [], [record])
@@ -152,6 +154,8 @@ def test_verbs_options_kinds_and_addresses_are_completed(run: Run, tmp_path: Pat
     assert completed("state", "f") == ["forget"]
     assert completed("plan", "--det") == ["--detailed-exitcode"]
     assert completed("plan", "--output", "j") == ["json"]
+    assert completed("plan", "--report", "mar") == ["markdown="]
+    assert completed("explain", "machine.g") == ["machine.get"]
     assert completed("new", "P") == ["PostgresCluster"]
     recorded_and_declared = ["Volume/shop/data", "Volume/shop/gone", "Volume/shop/logs"]
     for verb in (("show",), ("resolve",), ("state", "show"), ("state", "forget"), ("state", "mv")):
@@ -185,6 +189,43 @@ def test_addresses_are_completed_as_well_as_broken_settings_let_them(
     (tmp_path / ".reconcile" / "state.db").write_text("no database")
     assert completed("show", "") == ["Volume/shop/data"]
     assert sorted(path.name for path in (tmp_path / ".reconcile").iterdir()) == ["state.db"]
+
+
+@pytest.mark.parametrize("found", ["closed", "in use", "of an earlier version", "missing"])
+def test_completing_an_address_writes_no_file(
+    found: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    (tmp_path / "reconcile.yaml").touch()
+    file = tmp_path / ".reconcile" / "state.db"
+    if found == "of an earlier version":
+        left_by(3, file)
+    elif found != "missing":
+        _record(tmp_path, "Volume", "data", "shop")
+    with closing(sqlite3.connect(file if found == "in use" else ":memory:")) as holder:
+        holder.execute("SELECT 1 FROM sqlite_master").fetchall()
+        if found == "in use":
+            holder.execute("CREATE TABLE other (a)")
+            holder.commit()
+            assert file.with_name("state.db-wal").stat().st_size
+        before = _files(tmp_path)
+        monkeypatch.setenv(ASKED, "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", "reconcile state show V")
+        monkeypatch.setenv("COMP_CWORD", "3")
+        code, out, err = run()
+        assert _files(tmp_path) == before
+    assert (code, "Volume/shop/data" in out, err) == (0, found != "missing", "")
+
+
+def _files(folder: Path) -> dict[str, bytes | None]:
+    """But the index of the WAL, in which each reader marks what it reads."""
+    return {
+        str(path): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+        if not path.name.endswith("-shm")
+    }
 
 
 @pytest.mark.parametrize(

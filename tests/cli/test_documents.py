@@ -10,7 +10,7 @@ ACTIONS = {
     "create", "restore", "adopt", "update", "extend", "snapshot", "set", "suspend",
     "start", "restart", "delete", "retain", "forget", "noop", "refused",
 }  # fmt: skip
-PLAN = {"format_version", "changes", "steps", "owed", "diagnostics", "summary"}
+PLAN = {"format_version", "context", "changes", "steps", "owed", "diagnostics", "summary"}
 CHANGE = {"address", "action", "fields", "impact", "reason"}
 FIELD = {"path", "before", "after", "effect"}
 STEP = {"id", "address", "method", "path", "body", "after"}
@@ -31,7 +31,7 @@ def assert_plan(document: dict[str, Any], keys: set[str]) -> None:
     for change in document["changes"]:
         assert set(change) - {"id"} == CHANGE
         assert change["action"] in ACTIONS - {"noop"}
-        assert change["impact"] in ("online", "restart", "downtime", "data_loss")
+        assert change["impact"] in ("online", "restart", "downtime", "repoint", "data_loss")
         for field in change["fields"]:
             assert set(field) == FIELD
             assert field["effect"] in ("in_place", "grow", "restart", "write_only", "refused")
@@ -73,7 +73,7 @@ def test_plan_drift_and_apply_have_the_documented_shape(project: Project, sandbo
 
     sandbox.edit_volume(made["id"], snapshot_retention=30)
     drift = project.json("drift", code=2, env=env).json
-    assert_plan(drift, PLAN - {"steps"})
+    assert_plan(drift, PLAN - {"steps"} | {"unmanaged"})
 
 
 def test_an_extend_says_what_it_may_owe_and_what_it_waits_for(

@@ -1,7 +1,5 @@
 """The exit codes of DESIGN, section 3. 3, 4, 5, 130 and 143 stand with what brings them about."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from reconciler.cli.apply import exit_code
@@ -9,6 +7,7 @@ from reconciler.core.model import Address
 from reconciler.core.steps import OutcomeWord, Plan, Result
 from reconciler.pipeline.apply import Applied
 from tests.cli.harness import Project, Sandbox, volume
+from tests.contexts import context
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_the_sandbox_makes_its_own_folder_and_no_other(project: Project) -> None
 )
 def test_a_skipped_step_counts_as_what_it_waits_for(outcomes: list[OutcomeWord], code: int) -> None:
     results = [Result(Address("Volume", "data", "shop"), f"#{word}", word) for word in outcomes]
-    nothing = Plan("plan", "lineage", datetime(2026, 6, 1, tzinfo=UTC), (), (), (), (), (), ())
+    nothing = Plan("plan", context(), (), (), (), (), (), ())
     assert exit_code(Applied(nothing, results)) == code
 
 

@@ -45,12 +45,20 @@ def test_a_read_is_repeated(project: Project, sandbox: Sandbox, app: str, status
     assert len(sandbox.volumes(app)) == 1
 
 
-@pytest.mark.parametrize("status", [422, 429])
-def test_a_refused_create_fails_and_is_not_repeated(
-    project: Project, sandbox: Sandbox, app: str, status: int
+def test_a_create_that_is_answered_429_did_nothing_and_is_sent_again(
+    project: Project, sandbox: Sandbox, app: str
 ) -> None:
     project.write(volume(app))
-    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "status", status=status)
+    path = f"/v1/apps/{app}/volumes"
+    sandbox.fault("POST", path, "status", status=429, headers={"retry-after": "0"})
+    assert project.apply().outcomes() == {f"Volume/{app}/data#create": "done"}
+    assert sandbox.mutations_of(app) == [("POST", "volumes")] * 2
+    assert len(sandbox.volumes(app)) == 1
+
+
+def test_a_refused_create_fails_and_is_not_repeated(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "status", status=422)
     project.apply(code=1)
     assert sandbox.volumes(app) == []
     assert sandbox.mutations_of(app) == [("POST", "volumes")]

@@ -105,7 +105,7 @@ def test_a_cluster_that_a_person_says_was_not_made_is_made_once(
     assert sandbox.clusters(name) == []
     assert f"reconcile resolve PostgresCluster/{name} --adopt ID" in told.out + told.err
     assert f"reconcile resolve PostgresCluster/{name} --not-created" in told.out + told.err
-    project.run("resolve", f"PostgresCluster/{name}", "--not-created")
+    project.run("resolve", f"PostgresCluster/{name}", "--not-created", "--force")
     project.apply()
     assert len(sandbox.clusters(name)) == 1
     project.run("resolve", f"PostgresCluster/{name}", "--not-created", code=1)

@@ -131,8 +131,8 @@ def test_a_dry_run_shows_the_manifests_and_writes_nothing(
     shown = capsys.readouterr().out
     assert f"manifests/{app}.yaml (new): 1 Volume\n" in shown
     assert id in shown
-    assert shown.endswith("Would import: 1 objects in 1 files.\n")
-    assert list(here.iterdir()) == []
+    assert shown.endswith("Would import: 1 object in 1 file.\n")
+    assert [each.name for each in here.iterdir()] == [".reconcile"]
 
 
 def test_an_app_that_is_not_there_fails_the_run_after_all_others_are_written(

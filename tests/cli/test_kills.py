@@ -99,7 +99,7 @@ def test_while_a_volume_is_forked(project: Project, sandbox: Sandbox, app: str, 
     ("landed", "answer"),
     [
         (True, lambda sandbox, name: ["--adopt", only(sandbox.clusters(name))["id"]]),
-        (False, lambda sandbox, name: ["--not-created"]),
+        (False, lambda sandbox, name: ["--not-created", "--force"]),
     ],
     ids=["landed", "not-landed"],
 )

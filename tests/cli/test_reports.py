@@ -18,7 +18,7 @@ def reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_one_run_writes_several_reports(reconcile: Command) -> None:
     reconcile("validate --report json=a.json --report text=b.txt -o json")
     assert json.loads((reconcile.root / "a.json").read_text())["format_version"] == "1"
-    assert (reconcile.root / "b.txt").read_text() == "Valid: 1 resources in 1 files.\n"
+    assert (reconcile.root / "b.txt").read_text() == "Valid: 1 resource in 1 file.\n"
 
 
 def test_a_failure_is_in_the_reports_too(reconcile: Command) -> None:

@@ -1,8 +1,19 @@
 """Saved plans: what was reviewed is what runs, once, and only while it is still true."""
 
 import stat
+from dataclasses import replace
 
+import pytest
+
+from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.secrets.fingerprint import plan_key
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, secret, volume
+
+
+@pytest.fixture(autouse=True)
+def state(project: Project) -> None:
+    """There is one: its key signs plans."""
+    project.run("state", "init")
 
 
 def test_a_saved_plan_is_private_and_runs_as_it_stands(project: Project, sandbox: Sandbox, app: str) -> None:
@@ -12,7 +23,6 @@ def test_a_saved_plan_is_private_and_runs_as_it_stands(project: Project, sandbox
     saved.chmod(0o644)
     project.run("plan", "--out", "saved.plan")
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
-    project.write(volume(app, spec="region: ams, size_gb: 99"))
     applied = project.json("apply", "--plan", "saved.plan")
     assert applied.outcomes() == {f"Volume/{app}/data#create": "done"}
     assert sandbox.volume(app)["size_gb"] == 10
@@ -25,6 +35,7 @@ def test_a_plan_runs_once(project: Project, sandbox: Sandbox, app: str) -> None:
     with sandbox.recording() as requests:
         again = project.run("apply", "--plan", "saved.plan", code=1)
     assert "a plan runs once" in again.err
+    assert again.out == ""  # refused before the plan is shown
     assert not [request for request in requests if request[0] in MUTATIONS]
     assert len(sandbox.volumes(app)) == 1
 
@@ -110,8 +121,10 @@ def test_a_plan_of_one_state_does_not_run_on_another(project: Project, sandbox: 
     project.apply()
     project.write(volume(app) + volume(app, "more"))
     project.run("plan", "--out", "saved.plan")
+    project.run("state", "init", "--state", "sqlite:other.db")
     refused = project.run("apply", "--plan", "saved.plan", "--state", "sqlite:other.db", code=1)
     assert "another state" in refused.err
+    assert refused.out == ""
     assert len(sandbox.volumes(app)) == 1
 
 
@@ -155,3 +168,67 @@ def test_a_saved_plan_without_changes_does_nothing(project: Project, sandbox: Sa
 def test_a_damaged_plan_file_is_refused(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write("not a plan", "saved.plan")
     assert "not JSON" in project.run("apply", "--plan", "saved.plan", code=1).err
+
+
+def test_without_a_state_no_plan_is_saved_and_none_runs(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "saved.plan")
+    refused = project.run("plan", "--out", "other.plan", "--state", "sqlite:none.db", code=1)
+    assert "there is no state" in refused.err
+    assert "reconcile state init" in refused.err
+    assert not (project.root / "other.plan").exists()
+    assert not (project.root / "none.db.key").exists()
+    assert (
+        "there is no state"
+        in project.run("apply", "--plan", "saved.plan", "--state", "sqlite:none.db", code=1).err
+    )
+
+
+def test_a_forged_plan_is_refused_before_anything_is_read(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.apply()
+    project.write(volume(app, spec="region: ams, size_gb: 20"))
+    project.run("plan", "--out", "saved.plan")
+    saved = project.root / "saved.plan"
+    saved.write_text(saved.read_text().replace('"PUT"', '"DELETE"').replace("/extend", ""))
+    with sandbox.recording() as requests:
+        refused = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
+    assert "not signed with the key of this state" in refused.err
+    assert requests == []
+    assert sandbox.volume(app)["state"] == "created"
+
+
+def test_a_plan_that_was_signed_by_a_forger_sends_no_variable_that_the_manifest_does_not_name(
+    project: Project, sandbox: Sandbox, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key proves where a plan was made, no more: whoever has it still sends only what is declared."""
+    project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD"))
+    environment = {"SHOP_PASSWORD": "declared", "DEPLOY_KEY": "of the apply job"}
+    project.run("plan", "--out", "saved.plan", env=environment)
+    saved = project.root / "saved.plan"
+    key = plan_key((project.root / ".reconcile/state.db.key").read_bytes())
+    plan = load_plan(saved.read_bytes(), key)
+    (step,) = plan.steps
+    body = {"value": replace(step.call.body["value"], name="DEPLOY_KEY")}  # type: ignore[index]
+    forged = replace(step, call=replace(step.call, body=body))
+    saved.write_bytes(dump_plan(replace(plan, steps=(forged,)), key))
+    with sandbox.recording() as requests:
+        refused = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1, env=environment)
+    assert "foreign-call" in refused.err
+    assert not [request for request in requests if request[0] in MUTATIONS]
+
+
+def test_the_key_of_plans_goes_where_the_state_goes(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    project.write(volume(app, spec="region: ams, size_gb: 20"))
+    project.run("plan", "--out", "saved.plan")
+    project.run("state", "backup", "copy.db")
+    for file in (project.root / ".reconcile").glob("state.db*"):
+        if file.is_file():
+            file.unlink()
+    project.run("state", "restore", "copy.db", "--auto-approve")
+    applied = project.json("apply", "--plan", "saved.plan")
+    assert applied.outcomes() == {f"Volume/{app}/data#extend": "done"}

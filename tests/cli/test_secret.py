@@ -10,13 +10,14 @@ import stat
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from reconciler.cli.main import run
+from reconciler.sandbox.fingerprint import holds
 from reconciler.secrets import age
 from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, cluster, secret
 
@@ -232,6 +233,7 @@ def test_without_a_state_there_is_no_fingerprint_and_none_is_made(
 
 
 def test_an_address_without_a_secret_is_named(verb: Run) -> None:
+    verb("state", "init")
     assert "hold no secret `Secret/shop/NONE`" in verb("secret", "fingerprint", "Secret/shop/NONE").err
     assert verb("secret", "fingerprint", "nonsense").code == 64
 
@@ -269,8 +271,9 @@ def every_source(project: Project, app: str) -> dict[str, str]:
     }
 
 
-def hashes(sandbox: Sandbox, app: str) -> dict[str, str]:
-    return {each["name"]: each["sha256"] for each in sandbox.secrets(app)}
+def hold(sandbox: Sandbox, app: str, values: Mapping[str, str]) -> bool:
+    kept = {each["name"]: each["fingerprint"] for each in sandbox.secrets(app)}
+    return kept.keys() == values.keys() and all(holds(kept[name], values[name]) for name in values)
 
 
 def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
@@ -278,14 +281,13 @@ def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
 ) -> None:
     ran = [project.run("validate", env=every_source)]
     assert not (project.root / "runs.txt").exists()
-    ran += [project.run("-vv", "plan", "--out", "saved.plan", env=every_source)]
+    project.run("state", "init")
+    ran += [project.run("-vv", "plan", "--with-exec", "--out", "saved.plan", env=every_source)]
     assert (project.root / "runs.txt").read_text() == "run\n"
     ran += [project.run("-vv", "apply", "--plan", "saved.plan", env=every_source)]
     assert (project.root / "runs.txt").read_text() == "run\n" * 2
     names = {"AGE": "age", "INLINE": "inline", "SOPS": "sops", "EXEC": "exec"}
-    assert hashes(sandbox, app) == {
-        name: hashlib.sha256(f"{VALUE}-{source}".encode()).hexdigest() for name, source in names.items()
-    }
+    assert hold(sandbox, app, {name: f"{VALUE}-{source}" for name, source in names.items()})
     ran += [project.run("apply", "--auto-approve", env=every_source)]
     assert "No changes" in ran[-1].out
     told = "".join(each.out + each.err for each in ran)
@@ -293,6 +295,59 @@ def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
         assert hidden not in told
         for file in [*project.root.rglob("*"), *sandbox_db.parent.iterdir()]:
             assert not file.is_file() or hidden.encode() not in file.read_bytes(), file
+
+
+def planned(project: Project, env: dict[str, str], *options: str) -> dict[str, str]:
+    changes = project.json("plan", *options, env=env).json["changes"]
+    return {change["address"].rsplit("/")[-1]: change["reason"] for change in changes}
+
+
+def test_a_plan_runs_no_program_and_what_it_sets_is_compared_when_applied(
+    project: Project, sandbox: Sandbox, app: str, every_source: dict[str, str]
+) -> None:
+    runs = project.root / "runs.txt"
+    new = "not yet managed, its value not checked; machines see it at their next start or update"
+    assert {
+        name: why for name, why in planned(project, every_source).items() if name in ("SOPS", "EXEC")
+    } == {
+        "SOPS": new,
+        "EXEC": new,
+    }
+    assert not runs.exists()
+    project.run("apply", "--auto-approve", env=every_source)
+    runs.unlink()
+    same = "not checked, compared when applied; machines see it at their next start or update"
+    assert planned(project, every_source) == {"SOPS": same, "EXEC": same}
+    assert planned(project, every_source, "--with-exec") == {}
+    assert runs.read_text() == "run\n"
+    project.run("drift", env=every_source)
+    assert runs.read_text() == "run\n"
+    project.run("plan", "--out", "saved.plan", env=every_source)
+    with sandbox.recording() as requests:
+        project.run("apply", "--plan", "saved.plan", "--auto-approve", env=every_source)
+    assert {method for method, _ in requests} <= {"GET"}
+    project.run("plan", "--out", "saved.plan", env=every_source)
+    rotated = {**every_source, "SHOP_PASSWORD": f"{VALUE}-rotated"}
+    with sandbox.recording() as requests:
+        project.run("apply", "--plan", "saved.plan", "--auto-approve", env=rotated)
+    assert [path for method, path in requests if method != "GET"] == [f"/v1/apps/{app}/secrets/EXEC"]
+    (kept,) = [each["fingerprint"] for each in sandbox.secrets(app) if each["name"] == "EXEC"]
+    assert holds(kept, f"{VALUE}-rotated")
+
+
+@pytest.mark.parametrize("verb", ["validate", "plan", "apply"])
+def test_no_secret_takes_a_credential_of_ours(project: Project, app: str, verb: str) -> None:
+    project.write("platform: {token_from: {env: SHOP_TOKEN}}\n", "reconcile.yaml")
+    project.write(
+        secret(app, "A", "env: SHOP_TOKEN")
+        + secret(app, "B", "env: RECONCILE_STATE")
+        + secret(app, "C", 'template: "x-${env:SHOP_TOKEN}"')
+        + "---\napiVersion: reconciler/v1\nkind: ExtensionProvider\nmetadata: {name: db}\n"
+        + "spec: {base_url: https://db.example.com, signing_secret_from: {env: RECONCILE_TOKEN}}\n"
+    )
+    approve = ["--auto-approve"] if verb == "apply" else []
+    told = project.json(verb, *approve, env={"SHOP_TOKEN": "sandbox"}, code=1).json["diagnostics"]
+    assert [each["code"] for each in told] == ["own-credential"] * 4
 
 
 def test_what_must_not_run_is_refused_before_any_call(

@@ -17,10 +17,12 @@ import pytest
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
 from reconciler.pipeline import open as open_module
+from reconciler.state.sqlite import backups, schema
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.cli.harness import RECONCILE, Project, Sandbox, cluster, lines_with, secret, volume
 from tests.cli.test_terminal import on_a_terminal
+from tests.state.test_migrations import left_by
 
 
 def state_file(project: Project) -> Path:
@@ -69,12 +71,24 @@ def holder(project: Project) -> "Iterator[subprocess.Popen[str]]":
 
 
 def test_init_creates_the_state_once_and_says_where(project: Project) -> None:
+    shutil.rmtree(project.root / ".reconcile")
     assert project.run("state", "init").out == "sqlite:.reconcile/state.db: created\n"
     assert state_file(project).exists()
     again = project.json("state", "init").json
     assert again["created"] is False
     assert again["lineage"]
     assert "exists already" in project.run("state", "init").out
+
+
+def test_a_migration_says_what_it_did_and_where_the_copy_is(project: Project) -> None:
+    shutil.rmtree(project.root / ".reconcile")
+    left_by(3, state_file(project))
+    shown = project.run("state", "list")
+    (copy,) = backups.folder(state_file(project)).glob("version-3-*.db")
+    told = f"migrated from version 3 to {schema.VERSION}; a copy of version 3 is {copy}"
+    assert told in " ".join(shown.err.split())
+    assert "Volume/shop/data" in shown.out
+    assert "migrated" not in project.run("state", "list").err
 
 
 def test_a_moved_record_needs_only_its_new_name_in_the_manifest(applied: Project, app: str) -> None:
@@ -90,7 +104,7 @@ def test_a_moved_record_needs_only_its_new_name_in_the_manifest(applied: Project
 def test_a_move_that_would_confuse_two_objects_is_refused(applied: Project, app: str) -> None:
     applied.write(volume(app) + volume(app, "logs") + secret(app, "PASSWORD", "env: PASSWORD"))
     applied.apply(env={"PASSWORD": "value"})
-    before = applied.json("state", "list").json
+    before = applied.json("state", "list").json["records"]
     data = f"Volume/{app}/data"
     for source, target, why in [
         (data, f"Volume/{app}/logs", "is recorded already"),
@@ -102,7 +116,7 @@ def test_a_move_that_would_confuse_two_objects_is_refused(applied: Project, app:
         refused = applied.run("state", "mv", source, target, code=1)
         assert why in refused.err
         assert "= help: " in refused.err
-    assert applied.json("state", "list").json == before
+    assert applied.json("state", "list").json["records"] == before
     applied.run("state", "mv", data, "no address", code=64)
 
 
@@ -141,7 +155,7 @@ def test_nothing_is_restored_while_somebody_applies(
 
 
 def test_a_damaged_state_names_the_command_that_brings_it_back(applied: Project, app: str) -> None:
-    known = applied.json("state", "list").json
+    known = applied.json("state", "list").json["records"]
     damage(applied, "UPDATE records SET body = replace(body, ':10', ':11')")
     for verb in (["plan"], ["state", "list"], ["apply", "--auto-approve"]):
         refused = applied.run(*verb, code=1)
@@ -152,12 +166,12 @@ def test_a_damaged_state_names_the_command_that_brings_it_back(applied: Project,
     assert lines_with(told, "restored from ")
     assert "salvaged: 0 newer journal rows" in told
     assert "lost" not in told
-    assert applied.json("state", "list").json == known
+    assert applied.json("state", "list").json["records"] == known
     assert applied.json("plan").json["steps"] == []
 
 
 def test_a_file_of_ones_own_is_as_good_as_any_backup(applied: Project, app: str) -> None:
-    known = applied.json("state", "list").json
+    known = applied.json("state", "list").json["records"]
     made = applied.json("state", "backup", "mine.db").json["backup"]
     assert "exists already" in applied.run("state", "backup", "mine.db", code=1).err
     assert lines_with(applied.run("state", "backup").out, "backup: ")
@@ -167,7 +181,7 @@ def test_a_file_of_ones_own_is_as_good_as_any_backup(applied: Project, app: str)
     restored = applied.json("state", "restore", made, "--auto-approve").json
     assert restored["backup"] == "mine.db"
     assert Path(restored["aside"]).exists() or (applied.root / restored["aside"]).exists()
-    assert applied.json("state", "list").json == known
+    assert applied.json("state", "list").json["records"] == known
 
 
 def test_a_lost_key_is_brought_back_from_a_backup(applied: Project) -> None:
@@ -204,6 +218,7 @@ def test_a_link_and_what_it_points_to_are_one_state(project: Project, sandbox: S
     project.write(volume(app))
     (project.root / "link.db").symlink_to(project.root / "elsewhere" / "state.db")
     (project.root / "elsewhere").mkdir(mode=0o700)
+    project.run("state", "init", "--state", "sqlite:link.db")
     project.apply("--state", "sqlite:link.db")
     assert (project.root / "elsewhere" / "state.db").is_file()
     for url in ("sqlite:link.db", "sqlite:elsewhere/state.db"):

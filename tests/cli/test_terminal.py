@@ -114,6 +114,9 @@ def test_no_color_is_honoured_on_a_terminal(project: Project, sandbox: Sandbox, 
     code, shown = on_a_terminal(project, "apply", "--auto-approve", env={"NO_COLOR": "1"})
     assert code == 0
     assert not COLOUR.search(shown)
+    _, shown = on_a_terminal(project, "plan", "--sandbox", env={"NO_COLOR": "1"})
+    assert "embedded sandbox at " in shown
+    assert not COLOUR.search(shown)
 
 
 def test_on_a_terminal_apply_asks_and_no_means_nothing_is_sent(

@@ -148,7 +148,7 @@ def test_a_new_secret_value_is_set_and_shown_nowhere(project: Project, sandbox: 
     assert only(plan.json["steps"])["body"] == {"value": "(sensitive)"}
     assert "-value" not in plan.out + plan.err
     project.apply(env={"SHOP_PASSWORD": "second-value"})
-    assert only(sandbox.secrets(app))["sha256"] != before["sha256"]
+    assert only(sandbox.secrets(app))["fingerprint"] != before["fingerprint"]
 
 
 def test_a_deleted_manifest_is_retained_not_deleted(project: Project, sandbox: Sandbox, app: str) -> None:

@@ -273,7 +273,7 @@ def _accept_one(root: Path, address: Address, field: FieldChange, live: Any) -> 
     loaded = load([str(root)], root=root)
     resource = next(each for each in loaded.resources if each.address == address)
     applied = {**resource.spec.model_dump(exclude_unset=True), "ours": "id"}
-    record = StateRecord(address, "obj_1", "shop", applied, Lifecycle(), EMPTY.created_at)
+    record = StateRecord(address, "obj_1", "shop", applied, Lifecycle(), EMPTY.context.at)
     change = Change(address, Action.UPDATE, (field,), id="obj_1")
     drift = Drift(replace(EMPTY, changes=(change,)), {address: Drifted(resource, record, live)})
     return accept(drift, Desired(loaded.resources), root, [])
@@ -356,7 +356,7 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     loaded = load([str(pipe)], root=tmp_path)
     writer.join()
     (resource,) = loaded.resources
-    record = StateRecord(DATA, "obj_1", "shop", {"size_gb": 10}, Lifecycle(), EMPTY.created_at)
+    record = StateRecord(DATA, "obj_1", "shop", {"size_gb": 10}, Lifecycle(), EMPTY.context.at)
     change = Change(DATA, Action.UPDATE, (FieldChange("size_gb", 10, 20, Effect.GROW),), id="obj_1")
     live = Volume.model_validate({"id": "obj_1", "size_gb": 20})
     done = accept(

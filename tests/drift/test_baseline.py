@@ -32,7 +32,7 @@ def saved(stage: Stage) -> Path:
 def new_since(stage: Stage, file: Path) -> tuple[list[tuple[str, object]], int]:
     """What is new as (path, after), and how many values are known."""
     drift = stage.drift()
-    baseline = load_baseline(file, drift.plan.lineage)
+    baseline = load_baseline(file, drift.plan.context.lineage)
     assert baseline is not None
     plan, known = only_new(drift, baseline)
     assert plan.unchanged + len(plan.changes) == 1

@@ -108,7 +108,8 @@ def manifests(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 def _is_yaml(text: str, value: Scalar) -> bool:
-    composed = compose(f"{{k: {text}}}".encode(), "m.yaml") if "\n" not in text else None
+    # In a block, as `manifests` writes it: a `-` alone is a value only between braces.
+    composed = compose(f"k: {text}".encode(), "m.yaml") if "\n" not in text else None
     return bool(composed and composed.documents and composed.documents[0].value == {"k": value})
 
 

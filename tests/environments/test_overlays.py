@@ -13,7 +13,7 @@ from tests.inprocess import Command, secret, volume
 def test_overlays_are_no_manifests_where_the_whole_project_is_given(reconcile: Command) -> None:
     reconcile.write("data.yaml", volume())
     reconcile.write("overlays/prod/a.yaml", "Volume/shop/data: {spec: {size_gb: 20}}\n")
-    assert reconcile("validate .").out == "Valid: 1 resources in 1 files.\n"
+    assert reconcile("validate .").out == "Valid: 1 resource in 1 file.\n"
     assert "size_gb: 20" in reconcile("build . --env prod").out
 
 

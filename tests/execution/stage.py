@@ -25,11 +25,11 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
+from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Answer
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event
-from tests.state.doubles import Failing, NoRoom, spooling
+from tests.state.doubles import Failing, NoRoom, made, spooling
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SETTLE_S = 60.0
@@ -128,11 +128,12 @@ class Stage:
             monotonic=self.time.monotonic,
         )
         self.line = Line(self.sandbox)
-        self.store = spooling(MemoryStore(MemoryState(self.time)), self.time, self.root)
+        self.store = spooling(made(self.time), self.time, self.root)
         self.limits = Limits(settle_s=SETTLE_S)
         self.capabilities: frozenset[str] = frozenset()
         self.reporter = Reporter()
         self.lock_timeout_s = 0.0
+        self.platform: Client | None = None  # another one than `line` at a loopback address
         self.env = {"PASSWORD": "value"}
         self._ids = count(1)
 
@@ -141,10 +142,10 @@ class Stage:
         self.sandbox.close()
 
     def project(self) -> Project:
-        platform = platform_client(self.line, BASE_URL, lambda: TOKEN, self.time, jitter=lambda: 1.0)
+        near = platform_client(self.line, BASE_URL, lambda: TOKEN, self.time, jitter=lambda: 1.0)
         return Project(
             store=self.store,
-            platform=platform,
+            platform=self.platform or near,
             capabilities=self.capabilities,
             limits=self.limits,
             clock=self.time,

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.core.model import Address
-from tests.execution.stage import Stage, outcomes, volume
+from tests.execution.stage import Stage, cluster, outcomes, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -64,3 +64,67 @@ async def test_a_delete_that_lists_do_not_show_yet_is_done_and_says_so(stage: St
     stage.call("POST", "/_sandbox/switches", {"read_lag_s": 600})
     (result,) = (await stage.apply("", approved_deletes=[ADDRESS])).results
     assert (result.outcome, result.error) == ("done", "the platform accepted it, and still lists the object")
+
+
+KINDS = {
+    "volume": (volume(rest=DELETABLE), ADDRESS, ONE, ()),
+    "cluster": (
+        cluster("lifecycle: {deletion: delete}\n"),
+        "PostgresCluster/orders",
+        "/v1/postgres/*",
+        ("postgres.delete",),
+    ),
+    "secret": (
+        "apiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: PASSWORD, app: shop}\n"
+        "spec: {value_from: {env: PASSWORD}}\nlifecycle: {deletion: delete}\n",
+        "Secret/shop/PASSWORD",
+        "/v1/apps/shop/secrets/*",
+        ("secrets.list", "secrets.delete"),
+    ),
+}
+
+
+@pytest.mark.parametrize("status", [404, 410])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_object_that_is_still_shown_is_not_deleted_whatever_the_answer_says(
+    stage: Stage, kind: str, status: int
+) -> None:
+    """A token without the right, or an edge that lags behind, answers so too."""
+    manifest, address, path, capabilities = KINDS[kind]
+    stage.capabilities = frozenset(capabilities)
+    await stage.apply(manifest)
+    stage.fault(method="DELETE", path=path, action="status", status=status, body={"error": "no such object"})
+    applied = await stage.apply("", approved_deletes=[address])
+    assert outcomes(applied) == {f"{address}#delete": "unknown"}
+    assert "no such object" in applied.results[-1].error
+    assert Address.parse(address) in (await stage.store.load()).records
+    assert stage.line.mutations.count("DELETE") == 1
+    again = await stage.apply("", approved_deletes=[address])
+    assert outcomes(again) == {f"{address}#delete": "done"}
+    assert Address.parse(address) not in (await stage.store.load()).records
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_object_that_somebody_else_deleted_meanwhile_is_done(stage: Stage, kind: str) -> None:
+    manifest, address, path, capabilities = KINDS[kind]
+    stage.capabilities = frozenset(capabilities)
+    await stage.apply(manifest)
+    stage.fault(method="DELETE", path=path, action="status", status=404, after=True, body={"error": "gone"})
+    assert outcomes(await stage.apply("", approved_deletes=[address])) == {f"{address}#delete": "done"}
+    assert Address.parse(address) not in (await stage.store.load()).records
+
+
+async def test_a_repeated_delete_that_is_answered_404_is_looked_up_too(stage: Stage) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    stage.fault(method="DELETE", path=ONE, action="drop_before")
+    stage.fault(method="DELETE", path=ONE, action="status", status=404, body={"error": "no such object"})
+    assert outcomes(await stage.apply("", approved_deletes=[ADDRESS])) == {DELETE: "unknown"}
+    assert Address.parse(ADDRESS) in (await stage.store.load()).records
+
+
+async def test_while_no_read_answers_a_404_leaves_a_deletion_open(stage: Stage) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    stage.fault(method="DELETE", path=ONE, action="status", status=404, body={"error": "no such object"})
+    stage.fault(method="GET", path=ONE, action="status", status=403, times=None)
+    assert outcomes(await stage.apply("", approved_deletes=[ADDRESS])) == {DELETE: "unknown"}
+    assert Address.parse(ADDRESS) in (await stage.store.load()).records

@@ -1,9 +1,13 @@
 """Calls that an earlier run left open: what the next plan says of them, and what the next apply does."""
 
+from collections.abc import Collection, Mapping
+
+import anyio
 import pytest
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Action, Address
+from reconciler.execution.open_intents import load_with_holders
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.pipeline.resolve import forget
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, of_shop, outcomes, plan, volume
@@ -231,3 +235,36 @@ async def test_a_clock_that_went_back_lengthens_no_window(stage: Stage) -> None:
     await stage.apply(volume())
     assert stage.time.elapsed_s <= SETTLE_S + 20
     assert stage.line.mutations == ["POST"]
+
+
+async def test_a_call_that_is_left_open_while_holders_are_asked_for_is_asked_about_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its scope was not asked about; that nobody held it can only be said after the call was seen."""
+    stage.call("POST", "/_sandbox/apps", {"name": "other"})
+    await left_open(stage, volume().replace("app: shop", "app: other"), "POST")
+    store, asked = stage.store, list[Collection[str]]()
+    holders = store.holders
+
+    async def meanwhile(scopes: Collection[str]) -> Mapping[str, Locked]:
+        asked.append(set(scopes))
+        if len(asked) == 1:
+            await left_open(stage, volume(), "POST")
+        return await holders(scopes)
+
+    monkeypatch.setattr(store, "holders", meanwhile)
+    state, held = await load_with_holders(store)
+    assert asked == [{"other"}, {"shop", "other"}]
+    assert (len(state.open_intents), held) == (2, {})
+
+
+async def test_a_plan_beside_a_living_apply_asks_nobody(stage: Stage) -> None:
+    stage.line.hangs.add("POST")
+    async with anyio.create_task_group() as group:
+        group.start_soon(stage.apply, volume())
+        await stage.line.reached.wait()
+        beside = await plan(stage, volume() + volume("logs"))
+        group.cancel_scope.cancel()
+    assert [(item.code, "the test" in item.message) for item in beside.diagnostics] == [("in-flight", True)]
+    assert [step.address.name for step in beside.steps] == ["logs"]
+    assert [item.code for item in (await plan(stage, volume())).diagnostics] == ["unknown-outcome"]

@@ -7,13 +7,14 @@ import pytest
 
 import reconciler.execution.executor as executor_module
 from reconciler.core.errors import Refused
+from reconciler.core.wire import one
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import run_saved
+from reconciler.pipeline.project import Desired
 from reconciler.sandbox.exchange import Request, Response
-from reconciler.sandbox.machine import Machine
+from reconciler.sandbox.world import Machine
 from reconciler.services.machines.wire.machine import MachineWaited
 from reconciler.services.shapes import read_shape
-from reconciler.services.wire import one
 from tests.execution.stage import Stage, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
@@ -97,6 +98,18 @@ async def test_a_suspend_that_takes_too_long_is_pending_and_the_next_run_only_wa
     assert outcomes(await stage.apply(machine("suspended"))) == {WAIT: "done"}
     assert (await stage.record(ADDRESS)).applied == {"power": "suspended"}
     assert (await stage.apply(machine("suspended"))).plan.steps == ()
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_a_start_whose_wait_is_not_over_is_pending_and_the_next_run_only_waits(stage: Stage) -> None:
+    make_machine(stage, state="suspended")
+    soon = machine("started", rest="lifecycle: {timeout_s: 20}\n")
+    stage.fault(method="GET", path="/v1/apps/shop/machines/m1/wait", action="status", status=408, times=100)
+    assert outcomes(await stage.apply(soon)) == {START: "pending"}
+    assert (await stage.record(ADDRESS)).applied == {"power": "starting"}
+    stage.call("DELETE", "/_sandbox/faults", None)
+    assert outcomes(await stage.apply(soon)) == {WAIT: "done"}
+    assert (await stage.apply(soon)).plan.steps == ()
     assert stage.line.mutations == ["POST"]
 
 
@@ -292,7 +305,7 @@ async def test_a_saved_settlement_does_not_hide_what_became_owed_since(stage: St
     make_machine(stage, state="started")
     await stage.apply(volume(spec="region: ams, size_gb: 30"))
     with pytest.raises(Refused, match="the plan is stale"):
-        await run_saved(stage.project(), reviewed, ())
+        await run_saved(stage.project(), Desired(()), reviewed, ())
     assert (await stage.record()).obligations
 
 

@@ -3,15 +3,15 @@
 import anyio
 import pytest
 
-from reconciler.core.errors import StoreError
+from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action
 from reconciler.execution import executor as executor_module
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import PlanRefused
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.pipeline.resolve import forget
 from reconciler.state.store import Event
 from tests.execution.stage import Stage, cluster, outcomes, plan, volume
-from tests.state.doubles import spooling
+from tests.state.doubles import made, spooling
 
 pytestmark = pytest.mark.anyio
 
@@ -20,11 +20,22 @@ CREATE = "Volume/shop/data#create"
 
 async def test_a_platform_that_cannot_be_read_shows_nothing_absent(stage: Stage) -> None:
     await stage.apply(volume())
-    stage.fault(method="GET", path="*", action="drop_before", times=None)
+    stage.fault(method="GET", path="*", action="status", status=403, times=None)
     with pytest.raises(PlanRefused) as refused:
         await stage.apply(volume())
     assert [change.action for change in refused.value.plan.changes] == [Action.REFUSED]
     assert stage.line.mutations == ["POST"]
+
+
+async def test_a_platform_that_is_down_shows_nothing_absent(stage: Stage) -> None:
+    await stage.apply(volume())
+    record = await stage.record()
+    stage.fault(method="GET", path="*", action="drop_before", times=None)
+    with pytest.raises(Refused) as refused:
+        await stage.apply(volume())
+    assert [problem.code for problem in refused.value.diagnostics] == ["platform-down"]
+    assert stage.line.mutations == ["POST"]
+    assert await stage.record() == record
 
 
 async def test_when_the_intent_cannot_be_stored_nothing_is_sent(stage: Stage) -> None:
@@ -128,7 +139,7 @@ async def test_a_call_that_may_outlast_the_lease_is_not_sent(
     stage: Stage, deadline_s: float, sent: list[str]
 ) -> None:
     """A successor may settle the intent as soon as the lease has ended: the call must be over by then."""
-    stage.store = spooling(MemoryStore(MemoryState(stage.time, lease_s=30)), stage.time, stage.root)
+    stage.store = spooling(made(stage.time, lease_s=30), stage.time, stage.root)
     stage.limit(deadline_s=deadline_s)
     applied = await stage.apply(volume())
     assert outcomes(applied) == {CREATE: "done" if sent else "failed"}
@@ -191,3 +202,22 @@ async def test_the_journal_tells_intent_before_outcome_and_holds_no_secret(stage
         Event.RUN_FINISHED,
     ]
     assert not any("'value'" in data for _, data in committed)
+
+
+async def test_what_a_template_read_is_recorded_with_its_fingerprint(stage: Stage) -> None:
+    template = "${PostgresCluster/orders:endpoints.primary.pooler.host}"
+    secret = (
+        "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: HOST, app: shop}\n"
+        f'spec: {{value_from: {{template: "{template}"}}}}\n'
+    )
+    await stage.apply(cluster() + secret)
+    known = await stage.record("PostgresCluster/orders")
+    assert (await stage.record("Secret/shop/HOST")).applied["reads PostgresCluster/orders"] == known.id
+    assert (await stage.apply(cluster() + secret)).plan.steps == ()
+    await forget(stage.store, known.address, stage.time, "the test", "run", 0)
+    change = next(each for each in (await plan(stage, cluster() + secret)).changes if each.address.app)
+    assert (change.impact, change.fields[-1].before, change.fields[-1].after) == (
+        "repoint",
+        known.id,
+        "(new)",
+    )

@@ -9,10 +9,11 @@ from reconciler.core.model import Action, Address, Change, Lifecycle, StateRecor
 from reconciler.core.steps import Move, Plan
 from reconciler.execution.recorder import Recorder
 from reconciler.moves.carry_out import moved_records
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.memory import MemoryStore
 from reconciler.state.store import JournalEntry, Lease
+from tests.contexts import context
 from tests.execution.stage import START, Stage
-from tests.state.doubles import Passing, spooling
+from tests.state.doubles import Passing, made, spooling
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +51,7 @@ def record(address: Address, scope: str, **applied: object) -> StateRecord:
 
 async def prepared(stage: Stage, refused: Collection[str] = ()) -> tuple[Refusing, Recorder, Plan]:
     """A run that renames a cluster which one of another scope names, and forgets a volume in a third."""
-    inner = MemoryStore(MemoryState(stage.time))
+    inner = made(stage.time)
     lease = await inner.lease(SCOPES, "test")
     known = [
         record(ORDERS, "org/acme"),
@@ -63,7 +64,7 @@ async def prepared(stage: Stage, refused: Collection[str] = ()) -> tuple[Refusin
     stage.store = spooling(store := Refusing(inner, refused), stage.time, stage.root)
     forgets = (Change(LOGS, Action.FORGET), Change(Address("Volume", "gone", "shop"), Action.FORGET))
     moves = (Move(ORDERS, MAIN, "id_orders", records[ORDERS].serial),)
-    plan = Plan("plan-1", "", START, forgets, (), (), (), (), (), moves=moves)
+    plan = Plan("plan-1", context("", START), forgets, (), (), (), (), (), moves=moves)
     return store, Recorder(stage.store, lease, "run", stage.time, records), plan
 
 

@@ -1,14 +1,20 @@
 """What became of a create whose answer was lost, decided from evidence and never by sending blindly."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.core.model import Address
-from reconciler.pipeline.apply import PlanRefused
+from reconciler.core.steps import PLATFORM
+from reconciler.execution.open_intents import parse_intent
+from reconciler.execution.settling import look
+from reconciler.pipeline.apply import PlanRefused, run_plan
 from reconciler.pipeline.resolve import resolve_unknown
+from reconciler.services.registry import Services
 from reconciler.services.transport import Answer
-from tests.execution.stage import SETTLE_S, Stage, outcomes, volume
+from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, outcomes, plan, volume
+from tests.state.doubles import made, spooling
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +51,25 @@ async def test_nothing_is_concluded_before_the_settle_window_has_passed(stage: S
     assert outcomes(applied) == {CREATE: "done"}
     assert stage.line.mutations == ["POST"]
     assert len(stage.volumes()) == 1
+
+
+async def test_without_a_settle_window_the_lists_are_read_at_once(stage: Stage) -> None:
+    stage.limit(settle_s=0)
+    stage.fault(method="POST", path=VOLUMES, action="drop_after")
+    assert outcomes(await stage.apply(volume())) == {CREATE: "done"}
+    assert stage.line.mutations == ["POST"]
+    assert (await stage.record()).inferred
+
+
+async def test_an_object_that_another_call_took_while_it_was_looked_at_is_not_taken_twice(
+    stage: Stage,
+) -> None:
+    await left_open(stage, volume(), "POST")
+    (opened,) = (await stage.store.load()).open_intents
+    services = Services({PLATFORM: stage.project().platform})
+    tracked = iter([set(), {stage.volumes()[0]["id"]}])
+    found = await look(parse_intent(opened), services.read, services, lambda: next(tracked), stage.limits)
+    assert (found.kind, next(tracked, None)) == ("not_landed", None)
 
 
 async def test_one_that_shows_up_between_the_lists_is_still_taken(stage: Stage) -> None:
@@ -152,7 +177,7 @@ async def test_a_volume_listed_before_the_call_is_not_taken(stage: Stage) -> Non
     assert stage.line.mutations == ["POST"]
 
 
-async def test_a_volume_that_appears_before_the_second_attempt_is_not_taken_for_it(
+async def test_a_volume_that_appears_before_the_second_attempt_stops_it(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.fault(method="POST", path=VOLUMES, action="drop_before")
@@ -164,15 +189,15 @@ async def test_a_volume_that_appears_before_the_second_attempt_is_not_taken_for_
         # The lists that settle the first attempt are over; this one is the second attempt's baseline.
         if not twins and sent.count("POST") == 1 and sent[sent.index("POST") :].count("GET") == 3:
             twins.append(stage.make_volume())
-            stage.fault(method="POST", path=VOLUMES, action="drop_before")
         return await request(method, url, **rest)
 
     monkeypatch.setattr(stage.line, "request", watched)
     applied = await stage.apply(volume())
-    assert stage.line.mutations == ["POST", "POST"]
+    assert stage.line.mutations == ["POST"]
     assert outcomes(applied) == {CREATE: "failed"}
     assert (await stage.store.load()).records == {}
     assert [item["id"] for item in stage.volumes()] == twins
+    assert outcomes(await stage.apply(volume())) == {"Volume/shop/data#adopt": "done"}
 
 
 async def test_creates_that_a_list_cannot_tell_apart_run_one_after_another(stage: Stage) -> None:
@@ -196,4 +221,58 @@ async def test_an_unreadable_list_decides_nothing(stage: Stage) -> None:
     stage.time.at(1, lambda: stage.fault(method="GET", path=VOLUMES, action="status", status=403))
     applied = await stage.apply(volume())
     assert outcomes(applied) == {CREATE: "unknown"}
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_a_list_that_lags_behind_does_not_give_a_held_volume_away(stage: Stage) -> None:
+    """The list shows it as free; the volume itself shows the machine that took it meanwhile."""
+
+    def attached() -> None:
+        stage.fault(method="GET", path=VOLUMES, action="stale_list", times=None)
+        stage.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": [stage.volumes()[0]["id"]]})
+
+    stage.fault(method="POST", path=VOLUMES, action="drop_after")
+    stage.time.at(SETTLE_S / 2, attached)
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "unknown"}
+    assert stage.volumes()[0]["id"] in applied.notices[0].message
+    assert (await stage.store.load()).records == {}
+
+
+async def test_what_only_a_list_shows_is_a_question(stage: Stage) -> None:
+    stage.capabilities = frozenset({"postgres.list"})
+    stage.fault(method="POST", path="/v1/postgres", action="drop_after")
+    stage.time.at(
+        SETTLE_S / 2, lambda: stage.fault(method="GET", path="/v1/postgres/*", action="status", status=404)
+    )
+    assert outcomes(await stage.apply(cluster())) == {"PostgresCluster/orders#create": "unknown"}
+
+
+async def test_a_plan_looks_at_the_volume_itself_too(stage: Stage) -> None:
+    await left_open(stage, volume(), "POST")
+    stage.fault(method="GET", path=VOLUMES, action="stale_list", times=None)
+    stage.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": [stage.volumes()[0]["id"]]})
+    await stage.time.sleep(SETTLE_S)
+    found = await plan(stage, volume())
+    assert [item.code for item in found.diagnostics] == ["unknown-outcome"]
+    assert stage.volumes()[0]["id"] in found.diagnostics[0].message
+
+
+async def test_an_equal_object_that_no_record_owns_stops_the_create_whatever_the_plan_says(
+    stage: Stage,
+) -> None:
+    reviewed = await plan(stage, volume())
+    id = stage.make_volume()
+    applied = await run_plan(stage.project(), replace(reviewed, expectations=()), approved_deletes=())
+    (result,) = applied.results
+    assert (result.outcome, id in result.error) == ("failed", True)
+    assert stage.line.mutations == []
+    assert outcomes(await stage.apply(volume())) == {"Volume/shop/data#adopt": "done"}
+
+
+async def test_three_checkouts_with_new_states_make_one_cluster(stage: Stage) -> None:
+    stage.capabilities = frozenset({"postgres.list"})
+    for _ in range(3):
+        stage.store = spooling(made(stage.time), stage.time, stage.root)
+        await stage.apply(cluster())
     assert stage.line.mutations == ["POST"]

@@ -20,14 +20,18 @@ from reconciler.cli.signals import Interrupted
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import ManifestError, Refused
 from reconciler.core.model import Address
-from reconciler.core.steps import Plan
+from reconciler.core.steps import ManifestSet, Plan
+from reconciler.drift.find import find_drift
+from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import run_saved
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import find_settings
 from reconciler.reports.formats import find_formats
+from reconciler.state import DEFAULT_URL
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, State
+from tests.execution.stage import Stage
 from tests.explain import projects
 from tests.explain.pages import situation
 from tests.explain.projects import VOLUME, Act
@@ -108,8 +112,13 @@ def of_document(work: Callable[[], int]) -> Sequence[Diagnostic]:
 # --- what an apply says ---
 
 
-def apply_of(code: str, change: Mapping[str, Any] = {}) -> Act:
-    """What the apply of a saved plan refuses, when `change` of the situation came after the plan."""
+def apply_of(
+    code: str, change: Mapping[str, Any] = {}, forged: Callable[[Plan], Plan] = lambda plan: plan
+) -> Act:
+    """What the apply of a saved plan refuses, when `change` of the situation came after the plan.
+
+    `forged`: what somebody made of the plan.
+    """
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         case = {"manifests": manifest, **(situation(code) or {})}
@@ -125,10 +134,28 @@ def apply_of(code: str, change: Mapping[str, Any] = {}) -> Act:
         )
         (folder / MANIFEST).write_text(case["manifests"], encoding="utf-8")
         with pytest.raises(Refused) as refused:
-            anyio.run(run_saved, replace(project, store=store), plan, ())
+            anyio.run(run_saved, replace(project, store=store), Desired(()), forged(plan), ())
         return refused.value.diagnostics
 
     return act
+
+
+def of_other_manifests(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What the apply of a saved plan refuses when a volume has another size since."""
+    case: Mapping[str, Any] = {"manifests": manifest}
+    platform = LivePlatform({}, datetime.fromisoformat(NOW))
+    project = project_of(case, folder, (), platform)
+
+    def desired(text: str) -> Desired:
+        (folder / MANIFEST).write_text(text, encoding="utf-8")
+        resources = load([str(folder / MANIFEST)], root=folder).resources
+        return Desired(resources, manifests=ManifestSet(digest=digest_resources(resources)))
+
+    plan = anyio.run(make_plan, project, desired(manifest))
+    with pytest.raises(Refused) as refused:
+        anyio.run(run_saved, project, desired(manifest.replace("size_gb: 10", "size_gb: 20")), plan, ())
+    assert platform.unexpected == ["GET /v1/apps/shop/volumes"]
+    return refused.value.diagnostics
 
 
 def of_unclaimed(id: str, because: str) -> Act:
@@ -154,8 +181,60 @@ def of_unclaimed(id: str, because: str) -> Act:
     return act
 
 
+def sent_to_another_app(plan: Plan) -> Plan:
+    (step,) = plan.steps
+    return replace(plan, steps=(replace(step, call=replace(step.call, path="/v1/apps/prod/volumes")),))
+
+
+def of_drift_without_a_state(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What `reconcile drift` says where nobody has made a state."""
+    (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+    loaded = load([str(folder / MANIFEST)], root=folder)
+    project = project_of({}, folder, (), LivePlatform({}, datetime.fromisoformat(NOW)))
+    store = read_only(State("", {}, (), frozenset()), project.clock, folder)
+    project = replace(project, store=store, state_url=DEFAULT_URL)
+    return anyio.run(find_drift, project, Desired(loaded.resources)).diagnostics
+
+
 async def _plan(project: Project, desired: Desired) -> Plan:
     return await make_plan(project, desired)
+
+
+def apply_while(**fault: Any) -> Act:
+    """What an apply reports when the platform answers each mutation so."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        async def work() -> Sequence[Diagnostic]:
+            stage = Stage(folder)
+            try:
+                stage.fault(method="POST", path="*", times=None, **fault)
+                return (await stage.apply(manifest)).notices
+            finally:
+                await stage.close()
+
+        return anyio.run(work)
+
+    return act
+
+
+def plan_while(**fault: Any) -> Act:
+    """What a plan is refused with when the platform answers each read so."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        async def work() -> Sequence[Diagnostic]:
+            stage = Stage(folder)
+            stage.fault(method="GET", path="*", times=None, **fault)
+            try:
+                await stage.apply(manifest)
+            except Refused as refused:
+                return refused.diagnostics
+            finally:
+                await stage.close()
+            return ()
+
+        return anyio.run(work)
+
+    return act
 
 
 PROVIDER = """\
@@ -175,6 +254,7 @@ ACTS: dict[str, Act] = {
     "empty-file": of_bytes(b"# data.yaml: moved to volumes.yaml\n"),
     "failed": plan_without_settings,
     "file-too-large": of_bytes(b"-- dump\n" * (1 << 20)),
+    "foreign-call": apply_of("foreign-call", forged=sent_to_another_app),
     "interrupted": interrupted_apply,
     "line-too-long": of_bytes(b"[" + b"data, " * 200_000 + b"]"),
     "missing-path": of_path("manifest"),
@@ -188,9 +268,14 @@ ACTS: dict[str, Act] = {
     ),
     "no-manifests": of_path("manifests"),
     "not-utf8": of_bytes((VOLUME % "caf\xe9").encode("latin-1")),
+    "plan-of-other-manifests": of_other_manifests,
+    "platform-down": plan_while(action="status", status=503),
     "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),
+    "rate-limited": apply_while(action="rate_limited", retry_after=20),
+    "state-missing": of_drift_without_a_state,
     "state-incomplete": of_unclaimed(LOST_ROWS, "the journal from 10:00 to 11:00 could not be read"),
     "symlink-outside": of_path("manifests", link_out),
+    "token-refused": apply_while(action="status", status=401),
     "too-deep": of_bytes((VOLUME % "data").encode() + b"---\n" + b"[" * 70 + b"]" * 70),
     "too-large": of_bytes((VOLUME % "data").encode() + b"---" + b"\n- 1" * 20_001),
     "too-many-problems": of_bytes("---\n".join([VOLUME.replace(", app: shop", "") % "data"] * 101).encode()),

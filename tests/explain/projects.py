@@ -1,7 +1,8 @@
 """Situations that take a whole project: an environment, a repository, an import, an accepted drift."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address
 from reconciler.manifests.load import load
 from reconciler.pipeline.desired import read_manifests
+from reconciler.pipeline.missing_sources import missing_sources
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import find_settings
@@ -41,7 +43,40 @@ def of_overlay(base: str) -> Act:
     return act
 
 
+def of_project(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What is said of the page's manifest in a project by itself."""
+    (folder / "manifests").mkdir()
+    (folder / "manifests/page.yaml").write_text(manifest, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return read_manifests((), find_settings(Path(), {}), SourceTexts(folder)).loaded.diagnostics
+
+
+def missing_files(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What validate says of the files that the page's manifest names."""
+    (folder / "manifests").mkdir()
+    (folder / "manifests/page.yaml").write_text(manifest, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        config = find_settings(folder, {})
+        return [*missing_sources(read_manifests((), config, SourceTexts(folder)).loaded.resources, config)]
+
+
 # --- git ---
+
+
+@contextmanager
+def _repository(folder: Path) -> Iterator[None]:
+    """For the block, work in an empty repository at `folder`, which has a folder for manifests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("GIT_")]:
+            patch.delenv(name)
+        for name, value in ISOLATED.items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        git(folder, "init", "-q", "-b", "main")
+        (folder / "manifests").mkdir()
+        yield
 
 
 def of_repository(
@@ -50,14 +85,7 @@ def of_repository(
     """What is said of a repository that `prepare` fills, read as with --ref and --changed-since."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-        with pytest.MonkeyPatch.context() as patch:
-            for name in [name for name in os.environ if name.startswith("GIT_")]:
-                patch.delenv(name)
-            for name, value in ISOLATED.items():
-                patch.setenv(name, value)
-            patch.chdir(folder)
-            git(folder, "init", "-q", "-b", "main")
-            (folder / "manifests").mkdir()
+        with _repository(folder):
             (folder / "manifests/data.yaml").write_text(VOLUME % "data", encoding="utf-8")
             prepare(folder)
             found = find_settings(Path(), os.environ)
@@ -67,6 +95,31 @@ def of_repository(
         return [replace(each, message=each.message.replace(id, "3c1f0e9a72bd")) for each in told]
 
     return act
+
+
+def of_untrusted(prepare: Callable[[Path], None]) -> Act:
+    """What is said of the page's manifest on a branch of a trusted `main`, which `prepare` fills."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        with _repository(folder):
+            prepare(folder)
+            commit(folder)
+            if manifest:
+                (folder / "manifests/page.yaml").write_text(manifest, encoding="utf-8")
+            found = find_settings(folder, os.environ, trusted="main")
+            paths = sorted(map(str, Path("manifests").iterdir()))
+            return read_manifests(paths, found, SourceTexts(folder)).loaded.diagnostics
+
+    return act
+
+
+def trusted_secret(folder: Path) -> None:
+    text = "apiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: API_KEY, app: shop}\n"
+    (folder / "manifests/page.yaml").write_text(f"{text}spec: {{value_from: {{env: SHOP_KEY}}}}\n")
+
+
+def shared_link(folder: Path) -> None:
+    (folder / "manifests/shared").symlink_to("/srv/shared")
 
 
 def add_submodule(folder: Path) -> None:
@@ -177,9 +230,13 @@ ACTS: dict[str, Act] = {
     "not-patchable": of_overlay(VOLUME % "data"),
     "overlay-matches-nothing": of_overlay(VOLUME % "data"),
     "overlay-removes-nothing": of_overlay(VOLUME % "data"),
+    "outside-root": of_untrusted(shared_link),
+    "own-credential": of_project,
     "shared-value": of_accepted(
         {"Volume/shop/data": {"size_gb": 40}}, "Volume/shop/data: {spec: {snapshot_retention: 30}}\n"
     ),
+    "source-missing": missing_files,
     "split-app": of_overlay(f"{TWO_VOLUMES}---\n{POLICY}"),
+    "untrusted-change": of_untrusted(trusted_secret),
     "unapplied-edit": of_accepted({"Volume/shop/data": {"size_gb": 40}}, applied=VOLUME % "data"),
 }

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.cli.main import _VERBS, run
 from reconciler.cli.output import echo_diagnostics
@@ -11,6 +12,7 @@ from reconciler.cli.reference import cli_markdown
 from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
 from reconciler.explanations import known_codes
 from reconciler.pipeline.explain import all_explanations, all_kinds
+from reconciler.pipeline.settings import PlatformSettings, known_capabilities
 from reconciler.policies import find_manifest_kinds
 from reconciler.reports.diagnostics import pointer
 from reconciler.reports.explain import code_markdown, kind_markdown
@@ -97,14 +99,24 @@ def test_a_field_is_explained(explain: Any) -> None:
         ("snapshot_max_age_h", "did you mean the field `RetentionPolicy.spec.snapshot_max_age_h`?"),
         ("xyzzy", "`reconcile explain` lists the kinds"),
         ("", "`reconcile explain` lists the kinds"),
-        ("../../etc/passwd", "no kind and no code"),
-        ("__init__", "no kind and no code"),
+        ("machine.gte", "did you mean `machine.get`?"),
+        ("../../etc/passwd", "there is no kind, capability or code"),
+        ("__init__", "there is no kind, capability or code"),
     ],
 )
 def test_an_unknown_topic_is_a_usage_error_that_names_the_nearest(
     explain: Any, topic: str, hint: str
 ) -> None:
     assert hint in explain(topic, code=USAGE)
+
+
+@pytest.mark.parametrize("capability", sorted(known_capabilities()))
+def test_a_capability_is_explained_with_what_to_write(explain: Any, capability: str) -> None:
+    text = explain(capability)
+    assert text.startswith(f"{capability}\n  ")
+    settings = yaml.safe_load(text[text.index("    platform:") :])
+    assert PlatformSettings.model_validate(settings["platform"]).capabilities == [capability]
+    assert json.loads(explain(capability, "-o", "json"))["description"]
 
 
 def test_a_topic_beside_codes_is_a_usage_error(explain: Any) -> None:

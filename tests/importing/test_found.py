@@ -48,17 +48,27 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path, {volumes("shop"): [volume()]})
 
 
-def test_only_what_differs_from_the_platforms_defaults_is_written(scene: Scene) -> None:
+def test_an_object_that_two_apps_list_gets_one_manifest(scene: Scene) -> None:
+    scene.live[volumes("blog")] = [volume()]
+    unmanaged = scene.run("blog", "shop")
+    assert addresses(unmanaged) == ["Volume/blog/data"]
+    assert reasons(unmanaged) == ["the platform lists it in app `blog`, too: look whose it is"]
+    assert codes(unmanaged) == ["not-importable"]
+
+
+def test_what_can_change_is_written_and_of_the_rest_what_differs_from_the_defaults(scene: Scene) -> None:
     scene.live[volumes("shop")] = [
         volume(),
         volume("vol_2", name="logs", size_gb=20, encrypted=False, fstype="raw", auto_backup_enabled=False),
     ]
     scene.run("shop")
     written = scene.read("shop.yaml")
-    assert "spec:\n  region: ams\n---\n" in written
+    watched = "  size_gb: 3\n  snapshot_retention: 5\n"
+    assert f"spec:\n  region: ams\n{watched}---\n" in written
     assert written.endswith(
         "apiVersion: reconciler/v1\nkind: Volume\nmetadata:\n  name: logs\n  app: shop\n  id: vol_2\nspec:\n"
         "  region: ams\n  size_gb: 20\n  encrypted: false\n  fstype: raw\n  auto_backup_enabled: false\n"
+        "  snapshot_retention: 5\n"
     )
 
 

@@ -10,10 +10,11 @@ A case is a YAML file. Everything but `manifests` and `expect` may be missing:
     files: {token.txt: canary}          # beside the manifests; also secret values
     literals: [canary]                  # parts of the manifests that no report may hold either
     records: {ADDRESS: {id, applied, lifecycle, created_at, source, obligations, inferred, value}}
-    intents: [{address, method, path, …}]       # calls of unknown outcome: `execution.intents.Intent`
+    intents: [{address, method, path, …}]       # calls without an answer: `execution.intents.Intent`
+    at_work: {SCOPE: HOLDER}            # whose processes are applying at this moment
     live: {/v1/PATH: body}              # JSON, or text sent as it stands, or {status: 404, body: …};
                                         # of a provider: its whole address, without the signature
-    expect: {changes, steps, owed, diagnostics, summary, reads}
+    expect: {changes, steps, owed, diagnostics, summary, reads}    # of drift also unmanaged
 
 `value` in a record stands for the keyed fingerprint of that secret value. Lists in `expect` are
 complete and in order; keys that are not mentioned are not compared, except in `body`, `before` and
@@ -34,17 +35,17 @@ import anyio
 import yaml
 
 from reconciler.core.diagnostics import Diagnostic, has_errors
-from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, Resource, StateRecord
+from reconciler.core.model import Address, Change, Deletion, Lifecycle, Obligation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
-from reconciler.drift.find import find_drift
+from reconciler.drift.find import look_for_drift
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.reports.diagnostics import diagnostic_documents
-from reconciler.reports.documents import plan_document
+from reconciler.reports.documents import drift_document, plan_document
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources
@@ -72,6 +73,7 @@ _KNOWN = {
         "literals",
         "records",
         "intents",
+        "at_work",
         "live",
         "expect",
     )
@@ -150,11 +152,14 @@ class Played:
     plan: Plan | None
     diagnostics: tuple[Diagnostic, ...]
     platform: LivePlatform
+    unmanaged: Sequence[Change] | None = None
 
     def document(self) -> dict[str, Any]:
         reads = {"reads": sorted(self.platform.asked)}
         if self.plan is None:
             return {"diagnostics": diagnostic_documents(self.diagnostics), **reads}
+        if self.unmanaged is not None:
+            return drift_document(self.plan, self.unmanaged) | {"steps": []} | reads
         return plan_document(self.plan) | reads
 
 
@@ -171,8 +176,10 @@ def play(case: Mapping[str, Any], folder: Path) -> Played:
     desired = Desired(
         loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST, loaded.policies
     )
-    work = find_drift if case.get("verb") == "drift" else make_plan
-    plan = anyio.run(work, project, desired)
+    if case.get("verb") == "drift":
+        drift = anyio.run(look_for_drift, project, desired)
+        return Played(drift.plan, drift.plan.diagnostics, platform, drift.unmanaged)
+    plan = anyio.run(make_plan, project, desired)
     return Played(plan, plan.diagnostics, platform)
 
 
@@ -182,7 +189,7 @@ def project_of(
     """What a verb works with; its files lie in `folder`."""
     clock = CaseClock(platform.now)
     return Project(
-        store=read_only(_state(case), clock, folder),
+        store=read_only(_state(case), clock, folder, case.get("at_work", {})),
         platform=platform_client(platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
         capabilities=frozenset(case.get("capabilities", ())),
         limits=Limits(),

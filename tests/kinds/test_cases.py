@@ -16,6 +16,7 @@ from tests.kinds.case import (
     read_case,
     secret_values,
 )
+from tests.planning.plans import PLAN_KEY
 
 CASES = find_cases()
 
@@ -41,14 +42,14 @@ def test_no_rendering_of_a_case_holds_a_secret(path: Path, tmp_path: Path) -> No
     text = repr(played.document()) + render(played.diagnostics, lambda file, line: lines[line - 1])
     if played.plan is not None:
         text += render_plan(played.plan) + render_drift(played.plan)
-        text += repr(played.plan) + dump_plan(played.plan).decode()
+        text += repr(played.plan) + dump_plan(played.plan, PLAN_KEY).decode()
     assert [value for value in secret_values(case) if value and value in text] == []
 
 
 @each_case
 def test_a_saved_plan_of_a_case_comes_back_equal(path: Path, tmp_path: Path) -> None:
     plan = play(read_case(path), tmp_path).plan
-    assert plan is None or load_plan(dump_plan(plan)) == plan
+    assert plan is None or load_plan(dump_plan(plan, PLAN_KEY), PLAN_KEY) == plan
 
 
 @each_case

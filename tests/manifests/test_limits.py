@@ -224,8 +224,8 @@ def test_as_many_errors_as_are_shown_are_not_too_many(load_files: LoadFiles) -> 
 
 
 def test_warnings_without_number_hide_no_error(load_files: LoadFiles) -> None:
-    surprise = volume("data", "{compute: {kernel_args: [" + "'x', no, " * 200 + "]}}")
-    loaded = load_files({"a.yaml": surprise.replace("kernel_args", "args") + WRONG})
+    surprising = "".join(volume(f"v{number}", "{size_gb: 012}") for number in range(MOST_SHOWN + 50))
+    loaded = load_files({"a.yaml": surprising + WRONG})
     counted = [(str(item.severity), item.code) for item in loaded.diagnostics]
     assert counted.count(("warning", "yaml-1.1-surprise")) == MOST_SHOWN
     assert counted.count(("warning", "too-many-problems")) == 1

@@ -2,8 +2,11 @@
 
 import gc
 
+import pytest
+
 from reconciler.core.diagnostics import Span
 from reconciler.core.model import Address, Deletion, Lifecycle
+from reconciler.reports.diagnostics import render
 from tests.manifests.conftest import LoadFiles, codes, policy, volume
 
 DATA = Address("Volume", "data", "shop")
@@ -113,3 +116,34 @@ def test_the_garbage_collector_runs_again_after_loading(load_files: LoadFiles) -
     assert gc.isenabled()
     load_files({"a.yaml": "a: ["})
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "\n  vale_from: hunter2\n  region: ams",
+        "\n  value: hunter2\n  size_gb: 0",
+        "\n  password:\n    hunter2\n  size_gb: 0",
+        "\n  compute: {cpus: 1, token: hunter2, gpus: -1}",
+        " {size_gb: 0, password: hunter2}",
+        " {password: hunter2, size_gb: 0}",
+        " {password:\n    hunter2, size_gb: 0}",
+        " {size_gb: 1, pin: 0x7e57, codes: [hunter2]}",
+        "\n  pins: [0x7e57, no]",
+    ],
+)
+def test_the_value_of_an_unknown_field_is_never_shown(load_files: LoadFiles, spec: str) -> None:
+    """Its name may be that of a secret's field, misspelt or in the wrong manifest."""
+    text = f"apiVersion: reconciler/v1\nkind: Volume\nmetadata: {{name: data, app: shop}}\nspec:{spec}\n"
+    loaded = load_files({"a.yaml": text})
+    assert "unknown-field" in {item.code for item in loaded.diagnostics}
+    shown = render(loaded.diagnostics, lambda file, number: text.splitlines()[number - 1])
+    assert [secret for secret in ("hunter2", "7e57", str(0x7E57)) if secret in shown] == []
+
+
+def test_a_misplaced_field_is_shown_with_its_value(load_files: LoadFiles) -> None:
+    text = (
+        "apiVersion: reconciler/v1\nkind: Volume\nmetadata: {name: data, app: shop, size_gb: 7}\nspec: {}\n"
+    )
+    loaded = load_files({"a.yaml": text})
+    assert "size_gb: 7}" in render(loaded.diagnostics, lambda file, number: text.splitlines()[number - 1])

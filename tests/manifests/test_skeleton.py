@@ -65,7 +65,7 @@ def test_a_new_manifest_is_valid_as_it_is(kind: str) -> None:
 def test_every_field_of_the_model_stands_in_it_once(kind: str) -> None:
     model = manifest_model(KINDS[kind])
     text = made(kind)
-    for block in ("metadata", "spec", "lifecycle"):
+    for block in (each for each in ("metadata", "spec", "lifecycle") if each in model.model_fields):
         for name in field_names(model, (block,)):
             assert len(re.findall(rf"^(?:  |  # |#   ){name}:", text, re.MULTILINE)) >= 1, name
 
@@ -77,7 +77,7 @@ def test_each_comment_taken_away_leaves_fields_with_valid_values(kind: str) -> N
         assert text != made(kind)
         assert codes(text) <= ACROSS_FIELDS | ELSEWHERE, text
         number += 1
-    assert number >= 3
+    assert number >= 1
 
 
 def test_required_fields_say_what_they_are_for() -> None:
@@ -90,7 +90,7 @@ def test_required_fields_say_what_they_are_for() -> None:
 
 def test_addresses_and_ignores_stand_there_as_they_are_written() -> None:
     assert re.search(r"^  from: Volume/shop/FROM$", made("Moved"), re.MULTILINE)
-    assert "\n#   ignore: []\n" in made("Moved")
+    assert "lifecycle" not in made("Moved")
     entry = made("Volume").partition("#   ignore:\n")[2]
     lines = [line for line in entry.splitlines() if not re.match("# +#", line)]
     assert lines == ["#     - field: size_gb", "#       reason: REASON", '#       until: "2026-12-31"']

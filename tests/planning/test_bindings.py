@@ -19,7 +19,12 @@ def test_an_adoption_records_the_id_and_the_live_values_of_what_is_managed() -> 
     assert binding.id == "vol_z"
     assert binding.scope == "shop"
     assert binding.source == "manifests.yaml"
-    assert binding.applied == {"size_gb": 10, "region": "ams", "snapshot_retention": 5}
+    assert binding.applied == {
+        "name": "data",  # not managed, but seen
+        "size_gb": 10,
+        "region": "ams",
+        "snapshot_retention": 5,
+    }
 
 
 def test_growth_inside_the_range_is_recorded_without_a_call() -> None:
@@ -54,7 +59,7 @@ def test_what_is_ignored_before_it_was_ever_recorded_is_recorded_as_it_is_wanted
     """Else nobody would be told of it, not even when the ignore is over."""
     plan = plan_of("planning/ignores/an_adoption_leaves_an_ignored_field_as_it_is")
     (binding,), (expectation,) = plan.bindings, plan.expectations
-    assert binding.applied == {"region": "ams", "size_gb": 10}  # it is 20
+    assert binding.applied == {"name": "data", "region": "ams", "size_gb": 10}  # it is 20
     assert "size_gb" not in expectation.fields
     plan = plan_of("planning/ignores/a_field_that_is_ignored_from_its_first_day")
     assert plan.bindings[0].applied == {"region": "ams", "size_gb": 10, "snapshot_retention": 14}

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from reconciler.core.model import Address, Lifecycle, Reference, Resource
 from reconciler.core.steps import Call, Find, Read, Step
+from reconciler.core.wire import many
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.services.machines.wire.volume import Volume
-from reconciler.services.wire import many
 
 Groups = list[list[Step]]
 References = dict[Address, list[Address]]

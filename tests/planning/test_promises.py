@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.core.diagnostics import has_errors
-from reconciler.core.model import Action, Deletion
+from reconciler.core.model import Action, Address, Deletion
 from reconciler.core.steps import Plan
-from tests.planning.worlds import World, converged, worlds
+from tests.planning.worlds import VOLUMES, World, converged, record, request, worlds
 
 Promise = Callable[[World, Plan], Iterable[object]]  # what breaks it
 
@@ -50,12 +50,35 @@ def nothing_is_sent_about_what_could_not_be_read(world: World, plan: Plan) -> It
 
 
 def no_object_gets_two_owners(world: World, plan: Plan) -> Iterable[object]:
-    owners = {record.id: address for address, record in world.request.records.items()}
+    owners: dict[str, set[Address]] = {}
+    for address, each in world.request.records.items():
+        owners.setdefault(each.id, set()).add(address)
     bound = [each for each in plan.bindings if each.id and each.address.kind == "Volume"]
     times = Counter(each.id for each in bound)
     return [
-        each for each in bound if times[each.id] > 1 or owners.get(str(each.id), each.address) != each.address
+        each
+        for each in bound
+        if each.address not in owners.get(str(each.id), {each.address})
+        or (times[each.id] > 1 and not has_errors(plan.diagnostics))
     ]
+
+
+def one_id_of_two_records_is_an_error(world: World, plan: Plan) -> Iterable[object]:
+    recorded = Counter((each.address.kind, each.id) for each in world.request.records.values())
+    if max(recorded.values(), default=0) > 1 and not has_errors(plan.diagnostics):
+        yield "a plan without errors"
+
+
+def what_two_manifests_name_has_one_owner(world: World, plan: Plan) -> Iterable[object]:
+    """In a plan that may run, at most one of them binds the object, or has a call for it."""
+    if has_errors(plan.diagnostics):
+        return
+    named = Counter(each.adopt_id for each in world.request.resources if each.adopt_id)
+    for id in [id for id, times in named.items() if times > 1]:
+        addresses = {step.address for step in plan.steps if f"/{id}" in str(step.call.path)}
+        addresses |= {each.address for each in plan.bindings if each.id == id}
+        if len(addresses) > 1:
+            yield id, addresses
 
 
 def only_what_is_in_focus_changes(world: World, plan: Plan) -> Iterable[object]:
@@ -80,6 +103,8 @@ PROMISES: tuple[Promise, ...] = (
     only_the_recorded_object_of_what_left_is_deleted,
     nothing_is_sent_about_what_could_not_be_read,
     no_object_gets_two_owners,
+    one_id_of_two_records_is_an_error,
+    what_two_manifests_name_has_one_owner,
     only_what_is_in_focus_changes,
     an_open_question_stops_its_resource_and_the_plan,
 )
@@ -99,3 +124,9 @@ def test_where_all_is_as_declared_nothing_is_to_do(world: World) -> None:
     plan = world.plan()
     assert (plan.changes, plan.steps, plan.bindings, plan.diagnostics) == ((), (), (), ())
     assert plan.unchanged == len(world.request.resources)
+
+
+def test_an_object_with_two_records_is_an_error_of_the_plan() -> None:
+    records = [record(address, "vol_1", {"name": address.name}) for address in VOLUMES[:2]]
+    plan = World(request([], records)).plan()
+    assert "recorded-twice" in {item.code for item in plan.diagnostics}

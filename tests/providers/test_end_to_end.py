@@ -1,6 +1,5 @@
 """Three processes: an Extension from its manifest to its end, and what both services tell each other."""
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,10 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from reconciler.sandbox.fingerprint import holds
 from tests.cli.harness import PATIENCE_S, Project, environment, only
 from tests.providers.postgres import Postgres
 from tests.providers.serve import SIGNING_SECRET
 from tests.providers.together import NAME, ORGANIZATION, Together, standing_together
+from tests.state.doubles import make_state
 
 ADDRESS = "Extension/shop/db"
 
@@ -55,6 +56,7 @@ def scene(request: pytest.FixtureRequest, postgres: Postgres, tmp_path: Path) ->
         together.sandbox.call("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
         root = tmp_path / "project"
         root.mkdir()
+        make_state(root)
         project = Project(root, environment(together.sandbox.url, SIGNING=SIGNING_SECRET))
         project.write("manifests: [manifests]\n", "reconcile.yaml")
         project.write(
@@ -85,10 +87,10 @@ def test_an_extension_from_its_manifest_to_its_end(scene: Scene) -> None:
     secret = only(sandbox.secrets("shop"))
     assert secret["name"] == "DATABASE_URL"
 
-    # The world knows the value as SHA-256 alone; the provider answers the same order with the same value.
+    # The world keeps the value's fingerprint alone; the provider answers the same order with the same value.
     resource = scene.resource()
     value = _ordered_again(scene, resource["id"])
-    assert hashlib.sha256(value.encode()).hexdigest() == secret["sha256"]
+    assert holds(secret["fingerprint"], value)
     with psycopg.connect(value) as connection:
         assert connection.execute("SELECT current_database()").fetchone() == (database,)
     assert value not in "".join(

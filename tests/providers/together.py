@@ -46,6 +46,7 @@ def standing_together(postgres: Postgres, folder: Path, encoding: Encoding = "he
             *("--webhook-url", f"{sandbox.url}/webhooks/{NAME}", "--webhook-secret-from", "env:TEST_WEBHOOK"),
             *("--auth-url", sandbox.url, "--client-id", NAME, "--client-secret-from", "env:TEST_CLIENT"),
             *("--encoding", encoding),
+            *("--proxy", "127.0.0.1"),
             name=NAME,
         ) as provider,
     ):

@@ -62,9 +62,10 @@ SETTLING = "execution/settling.py"
 OPEN_INTENTS = "execution/open_intents.py"
 RECORDER = "execution/recorder.py"
 INTENTS = "execution/intents.py"
+OWN_CALLS = "execution/own_calls.py"
 APPLY = "pipeline/apply.py"
 VOLUME = "kinds/volume/kind.py"
-MACHINE = "kinds/machine.py"
+MACHINE = "kinds/machine/kind.py"
 RESTARTS = "kinds/restarts.py"
 DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
@@ -185,8 +186,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a lost create is sent again without settling it",
         EXECUTOR,
-        "        if isinstance(step.recovery, Repeat):\n            await",
-        "        if True:\n            await",
+        "        if isinstance(step.recovery, Repeat):\n            left_s",
+        "        if True:\n            left_s",
     ),
     _mutant(
         "what evidence cannot decide is sent again",
@@ -209,8 +210,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an attached object is taken as the lost one",
         SETTLING,
-        "free = [item for item in found if not any(getattr(item, name, None) for name in intent.unattached)]",
-        "free = list(found)",
+        "return not any(getattr(item, name, None) for name in intent.unattached)",
+        "return True",
     ),
     _mutant(
         "an attached object is passed over as if it were not there",
@@ -222,8 +223,20 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the first of several candidates is taken",
         SETTLING,
-        "if len(found) == len(free) == 1 and may_infer",
-        "if free and may_infer",
+        "if len(found) == 1 and may_infer",
+        "if found and may_infer",
+    ),
+    _mutant(
+        "what a list shows is taken without a look at the object itself",
+        SETTLING,
+        'if settlement.kind == "landed" and intent.one is not None:',
+        "if False:",
+    ),
+    _mutant(
+        "a deletion that is answered 404 counts as done",
+        EXECUTOR,
+        "            if _says_gone(step, outcome):\n                # Also",
+        "            if False:\n                # Also",
     ),
     _mutant(
         "the baseline is not looked at",
@@ -334,8 +347,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a machine is suspended although it is recorded as suspended",
         MACHINE,
-        "if want is None or want == _recorded(subject) or (want",
-        "if want is None or (want",
+        "_recorded(subject) in (want, _COMING[want])",
+        "_recorded(subject) == _COMING[want]",
     ),
     _mutant(
         "a machine that a manifest wants suspended is started",
@@ -386,11 +399,12 @@ MUTANTS: tuple[Mutant, ...] = (
         'STOPPED = ("stopped", "created", "suspended")',
     ),
     # --- what may run ---
-    _mutant(
+    Mutant(
         "a delete needs no approval",
-        APPLY,
-        "if change.action is Action.DELETE and str(change.address) not in approved_deletes",
-        "if False",
+        (
+            Change(APPLY, "if str(address) not in approved_deletes", "if False"),
+            Change(OWN_CALLS, "if str(address) not in self._grounds.approved_deletes:", "if False:"),
+        ),
     ),
     _mutant(
         "what is refused does not stop the rest",
@@ -490,7 +504,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a changed secret is not set",
-        "kinds/secret.py",
+        "kinds/secret/kind.py",
         'subject.fingerprint is not None and subject.fingerprint != recorded.get("fingerprint")',
         "False",
     ),

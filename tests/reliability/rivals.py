@@ -154,6 +154,7 @@ class Racers:
 async def _take_and_release(path: Path) -> None:
     store = open_store(path)
     try:
+        await store.create()
         await store.release(await store.lease([SCOPE], "the next", timeout_s=LIMIT_S))
     finally:
         await store.close()

@@ -102,6 +102,7 @@ async def load(path: Path) -> State:
 async def history(folder: Path) -> list[tuple[Image, Image, Acknowledged]]:
     """Pairs of images: before and after one write; with what was acknowledged before it."""
     inner, store = opened(folder / "state.db")
+    await store.create()
     lease = await store.lease([SCOPE], "holder")
     pairs, known, before = [], Acknowledged(), image(folder)
 
@@ -184,9 +185,10 @@ async def torn_writes(count: int, seed: int, folder: Path, tally: Tally) -> None
 
 
 async def take_over(path: Path) -> State:
-    """The state after the next lease took in what was kept aside."""
+    """The state after the next lease took in what was kept aside; made now if the disk was full for that."""
     inner, store = opened(path)
     try:
+        await store.create()
         await store.lease([SCOPE], "next")
         await inner.verify()
         return await store.load()
@@ -201,6 +203,7 @@ async def until_full(path: Path, pipe: int) -> None:
         os.write(pipe, f"{line}\n".encode())
 
     _, store = opened(path)
+    await store.create()
     lease = await store.lease([SCOPE], "holder")
     for number in range(STEPS):
         steps = [f"s{number}-{branch}" for branch in range(1 + number % 3)]
@@ -287,6 +290,7 @@ async def sound_state(folder: Path) -> tuple[Path, State]:
     """A state with some of everything, compact, and with a backup."""
     path = folder / "state.db"
     _, store = opened(path, backups=True)
+    await store.create()
     both = await store.lease([SCOPE, "blog"], "holder")
     lease = both.of(SCOPE)
     await store.commit(lease, [JournalEntry("r1", Event.RUN_STARTED, NOON, data={"plan": "plan-1"})])

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reconciler.core.steps import Call
-from reconciler.execution import executor, settling
+from reconciler.core.wire import Shape
+from reconciler.execution import settling
 from reconciler.execution.settling import Settlement
 from reconciler.manifests.reading import complaint
 from reconciler.manifests.validation import loader as loading
@@ -26,7 +27,6 @@ from reconciler.services.client import Client
 from reconciler.services.machines import service
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.service import Service
-from reconciler.services.wire import Shape
 from tests.reliability.fuzz import campaign, manifests
 from tests.reliability.fuzz.campaign import Report, run
 from tests.reliability.fuzz.mutation import Files
@@ -174,7 +174,7 @@ def _plan_that_sends(monkeypatch: pytest.MonkeyPatch) -> None:
             lambda patch: patch.setattr(manifests, "render_plan", lambda plan: manifests.SECRET_VALUE),
             "is shown",
         ),
-        (lambda patch: patch.setattr(manifests, "dump_plan", lambda plan: b"{}"), "not a saved plan"),
+        (lambda patch: patch.setattr(manifests, "dump_plan", lambda plan, key: b"{}"), "not a saved plan"),
     ],
     ids=["traceback", "traceback while planning", "position", "literal", "mutation", "value", "saved plan"],
 )
@@ -261,7 +261,7 @@ def _refused_by_any_error() -> Service:
     ("plant", "situation", "says"),
     [
         (
-            lambda patch: patch.setattr(executor, "settle", _never_landed),
+            lambda patch: patch.setattr(settling.Evidence, "settle", _never_landed),
             "apply-new",
             "although the first had its effect",
         ),
@@ -275,7 +275,7 @@ def _refused_by_any_error() -> Service:
         (_unreadable_means_empty, "apply-lost", "lists that show no trace"),
         (_drift_that_sends, "drift", "was sent"),
         (_html_is_a_bug, "apply-changes", "ValueError: planted"),
-        (lambda patch: patch.setattr(client, "error_text", _half_a_character), "plan", "cannot be written"),
+        (lambda patch: patch.setattr(client, "error_text", _half_a_character), "plan", "surrogates not"),
         (lambda patch: patch.setattr(situations, "plan_document", lambda plan: VALUE), "plan", "is shown"),
     ],
     ids=[

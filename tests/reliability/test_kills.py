@@ -1,7 +1,6 @@
 """Kill enumeration: a sample of it, the defects that it must find, and the verdict on hand-made worlds."""
 
 import copy
-import hashlib
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.sandbox.fingerprint import fingerprint
 from tests.cli.harness import Ran
 from tests.reliability.kills import scenario
 from tests.reliability.kills.case import SIGNALS
@@ -25,6 +25,7 @@ from tests.reliability.kills.verdict import (
     judge_world,
 )
 
+_KEY = bytes(32)
 ROOT = Path(__file__).parent.parent.parent
 ENOUGH_POINTS = 150
 REQUEST = ("before", "sent", "headers", "body", "after")
@@ -194,7 +195,8 @@ def good_ending() -> Ending:
         ],
     }
     after["secrets"] = [
-        {"name": name, "sha256": sha256} for name, sha256 in scenario.wanted_secrets(after).items()
+        {"name": name, "fingerprint": fingerprint(value, _KEY)}
+        for name, value in scenario.wanted_secrets(after).items()
     ]
     ours = [*(each for each in volumes if each["name"] != "foreign"), *clusters]
     return Ending(
@@ -328,7 +330,7 @@ SPOILED: dict[str, tuple[Kind, str, Callable[[Any], Any]]] = {
     "a secret with another value": (
         "not converged",
         "secret `DSN`",
-        lambda ending: item(ending.after["secrets"], "DSN").update(sha256=hashlib.sha256(b"").hexdigest()),
+        lambda ending: item(ending.after["secrets"], "DSN").update(fingerprint=fingerprint("", _KEY)),
     ),
     "a secret that was not set": (
         "not converged",

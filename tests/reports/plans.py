@@ -30,10 +30,11 @@ from reconciler.core.steps import (
     Template,
     Wait,
 )
+from reconciler.core.wire import one
 from reconciler.moves.compare import LEFT
 from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.volume import Volume
-from reconciler.services.wire import one
+from tests.contexts import context
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -164,11 +165,10 @@ DIAGNOSTICS = (
 )
 
 LEFT_NOW = Binding(volume("kept"), "shop", Lifecycle(), "main.yaml", applied={LEFT: True})
-PLAN = Plan("plan-1", "lineage-1", NOW, CHANGES, STEPS, (), (LEFT_NOW,), OWED, DIAGNOSTICS, unchanged=4)
+PLAN = Plan("plan-1", context(at=NOW), CHANGES, STEPS, (), (LEFT_NOW,), OWED, DIAGNOSTICS, unchanged=4)
 DRIFT = Plan(
     "plan-3",
-    "lineage-1",
-    NOW,
+    context(at=NOW),
     (
         Change(
             volume("data"),
@@ -192,7 +192,7 @@ DRIFT = Plan(
     (),
     unchanged=4,
 )
-EMPTY = Plan("plan-2", "lineage-1", NOW, (), (), (), (), (), (), unchanged=3)
+EMPTY = Plan("plan-2", context(at=NOW), (), (), (), (), (), (), unchanged=3)
 
 RESULTS = (
     Result(ORDERS, f"{ORDERS}#create", "done", "pg_9"),

@@ -25,8 +25,7 @@ SUMMARY = (
 
 def test_a_plan_document_has_the_keys_of_the_contract() -> None:
     document = plan_document(PLAN)
-    assert list(document) == ["format_version", "changes", "steps", "owed", "diagnostics", "summary"]
-    assert document["format_version"] == "1"
+    assert list(document) == ["changes", "steps", "owed", "diagnostics", "summary"]
     assert list(document["summary"]) == SUMMARY.split()
 
 
@@ -88,10 +87,14 @@ def test_every_action_is_counted() -> None:
     assert set(summarise(PLAN)) == {action.value for action in Action}
 
 
-def test_drift_has_no_steps() -> None:
-    assert drift_document(PLAN) == {
-        name: part for name, part in plan_document(PLAN).items() if name != "steps"
-    }
+def test_drift_has_no_steps_and_names_what_moved_of_unmanaged_fields() -> None:
+    parts = {name: part for name, part in plan_document(PLAN).items() if name != "steps"}
+    assert drift_document(PLAN) == {**parts, "unmanaged": []}
+    extend = next(change for change in CHANGES if change.action is Action.EXTEND)
+    assert drift_document(PLAN, [extend])["unmanaged"] == [
+        {"address": "Volume/shop/data[1]", "path": "size_gb", "before": 10, "after": 20},
+        {"address": "Volume/shop/data[1]", "path": "snapshot_retention", "before": None, "after": 14},
+    ]
 
 
 def test_an_apply_document_adds_results() -> None:

@@ -1,11 +1,15 @@
 """Formats are files: each is found, shows what it says, and takes every failure."""
 
+import html
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 import reconciler.reports.formats as formats
+from reconciler.cli.main import run
 from reconciler.core.advice import RunOptions, command
 from reconciler.core.diagnostics import error
 from reconciler.reports.formats import find_formats, formats_for
@@ -85,5 +89,32 @@ def test_a_text_for_a_file_holds_the_plan_the_results_and_the_diagnostics() -> N
 
 def test_markdown_says_first_that_nothing_was_changed() -> None:
     render = find_formats()["markdown"].render
-    assert render(ApplyReport(plan=PLAN, ended="refused")).startswith("**Refused; nothing was changed.")
-    assert render(ApplyReport(plan=PLAN, ended="declined")).startswith("**Not applied; nothing was changed.")
+    refused = render(ApplyReport(plan=PLAN, ended="refused")).splitlines()[2]
+    assert refused.startswith("**Refused; nothing was changed.")
+    declined = render(ApplyReport(plan=PLAN, ended="declined")).splitlines()[2]
+    assert declined.startswith("**Not applied; nothing was changed.")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_an_encoding_lacks_is_escaped_as_the_format_does(encoding: str) -> None:
+    text = "Größe 資 😀"
+    report = Failure(message=text)
+    readers = {
+        "json": lambda shown: json.loads(shown)["diagnostics"][0]["message"],
+        "markdown": html.unescape,
+    }
+    for name, read in readers.items():
+        found = find_formats()[name]
+        shown = found.printable(found.render(report), encoding)
+        assert text in read(shown.encode(encoding).decode(encoding))
+
+
+@pytest.mark.parametrize("name", find_formats())
+def test_every_format_is_printed_where_the_encoding_is_narrow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", printed)
+    assert run(["plan", "資", "-o", name]) == 1
+    printed.flush()

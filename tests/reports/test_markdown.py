@@ -16,6 +16,7 @@ from reconciler.core.steps import Call, Plan, Result, Step
 from reconciler.reports.formats.markdown import FORMAT, code
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report
 from reconciler.reports.visible import visible
+from tests.contexts import context
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, NOW, OWED, PLAN, RESULTS
 
 HERE = Path(__file__).parent
@@ -43,7 +44,9 @@ def reports_of(text: str) -> tuple[Report, ...]:
     step = Step("id", ADDRESS, Call("PUT", text, {text: text}, service=text))
     owed = Owed(ADDRESS, text, text, "owed")
     problem = error("code", text, Span(text, 1, 1, 2), label=text, notes=(text,), help=text)
-    plan = Plan("p", "l", NOW, (change,), (step,), (), (), (owed,), (problem,))
+    plan = Plan(
+        "p", replace(context(at=NOW), state=f"sqlite:{text}"), (change,), (step,), (), (), (owed,), (problem,)
+    )
     result = Result(ADDRESS, text, "failed", text, text, text)
     return (
         PlanReport(plan=plan, diagnostics=(problem,)),
@@ -107,8 +110,10 @@ def test_a_report_reads_as_recorded(name: str, report: Report) -> None:
     assert FORMAT.render(report) == HERE.joinpath(f"markdown_{name}.md").read_text(encoding="utf-8")
 
 
-def test_the_verdict_comes_first() -> None:
+def test_the_verdict_comes_after_what_the_report_is_about() -> None:
     problem: Diagnostic = error("secret-source", "source not readable here")
     partial = PlanReport(plan=replace(EMPTY, diagnostics=(problem,)), diagnostics=(problem,))
-    assert FORMAT.render(partial).startswith("**Plan incomplete: see the errors above.**\n")
-    assert FORMAT.render(DriftReport(plan=EMPTY)) == "**No drift in 3 objects.**\n"
+    assert FORMAT.render(partial).splitlines()[2] == "**Plan incomplete: see the errors above.**"
+    assert (
+        FORMAT.render(DriftReport(plan=EMPTY)).splitlines()[2] == "**No drift: 3 objects are as recorded.**"
+    )

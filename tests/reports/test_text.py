@@ -2,15 +2,24 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler.core.diagnostics import error, warning
 from reconciler.core.model import Action
-from reconciler.reports.formats.text import render_drift, render_plan, render_results
+from reconciler.core.steps import Plan
+from reconciler.reports import verdict
+from reconciler.reports.formats import markdown
+from reconciler.reports.formats.text import FORMAT, render_drift, render_plan, render_results
+from reconciler.reports.report import ApplyReport, PlanReport
+from tests.contexts import context
 from tests.reports.plans import CHANGES, DRIFT, EMPTY, OWED, PLAN, RESULTS, volume
 
 HERE = Path(__file__).parent
+NOTHING_RETAINED = replace(
+    PLAN, changes=tuple(change for change in CHANGES if change.action is not Action.RETAIN)
+)
 
 
 @pytest.mark.parametrize(
@@ -89,5 +98,44 @@ def test_a_plan_that_only_retains_as_before_is_one_line() -> None:
     )
 
 
+def first_line(**known: Any) -> str:
+    about = replace(context(), **known)
+    return FORMAT.render(PlanReport(plan=replace(EMPTY, context=about))).splitlines()[0]
+
+
+def test_the_first_line_says_what_a_report_is_about() -> None:
+    line = first_line(platform="https://api.example.com")
+    assert line == "prod: https://api.example.com, sqlite:.reconcile/prod/state.db, 3f2a9c1d-dirty"
+    assert len(line) < 80
+    assert first_line(dirty=False).endswith(", 3f2a9c1d")
+    assert first_line(revision=None, dirty=None).endswith(", no revision")
+    assert first_line(platform=None).startswith("prod: no platform, ")
+    assert first_line(state="sqlite:\x1b[31mred").count("\\x1b") == 1
+
+
+def test_the_first_line_is_shown_once_where_the_plan_was_shown() -> None:
+    report = ApplyReport(plan=EMPTY, results=RESULTS[:1])
+    about = FORMAT.render(report).splitlines()[0]
+    assert about.startswith("prod: ")
+    assert about not in FORMAT.render(replace(report, plan_shown=True))
+
+
 def test_one_resource_is_no_plural() -> None:
     assert render_plan(replace(EMPTY, unchanged=1)) == "No changes: 1 resource is as declared.\n"
+
+
+def test_one_object_is_counted_in_the_singular() -> None:
+    one = replace(EMPTY, unchanged=1)
+    assert render_plan(one) == "No changes: 1 resource is as declared.\n"
+    assert render_drift(one) == "No drift: 1 object is as recorded.\n"
+    assert render_drift(one, only_new=True) == "No new drift in 1 object.\n"
+    assert render_drift(replace(DRIFT, unchanged=0, changes=DRIFT.changes[:1])).startswith(
+        "Drift in 1 of 1 object.\n"
+    )
+    assert verdict.of_plan(one) == "No changes: 1 resource is as declared."
+
+
+@pytest.mark.parametrize("plan", [NOTHING_RETAINED, EMPTY, replace(EMPTY, steps=PLAN.steps)])
+def test_markdown_begins_with_the_verdict_of_the_text(plan: Plan) -> None:
+    verdict_line = render_plan(plan).splitlines()[0]
+    assert markdown.render(PlanReport(plan=plan)).splitlines()[2] == f"**{verdict_line}**"

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.harness import TOKEN, Sandbox, serving
 from tests.inprocess import Command, secret, volume
 from tests.revisions.repository import commit, git
+from tests.state.doubles import make_state
 
 _numbers = count(1)
 
@@ -28,6 +29,7 @@ def applied(reconcile: Command, sandbox: Sandbox) -> Command:
     reconcile.write(".gitignore", ".reconcile/\n")
     commit(reconcile.root)
     git(reconcile.root, "checkout", "-q", "-b", "work")
+    make_state(reconcile.root)
     reconcile.variables |= {
         "RECONCILE_BASE_URL": sandbox.url,
         "RECONCILE_TOKEN": TOKEN,
@@ -141,6 +143,7 @@ def test_what_is_needed_and_still_being_made_refuses_the_plan(applied: Command) 
             "spec: {org_slug: personal, plan: basic, region: ams}\nlifecycle: {timeout_s: 1}\n",
         )
         commit(applied.root)
+        applied("state init")
         applied("apply manifests/orders.yaml --auto-approve", code=4)
         template = 'template: "${PostgresCluster/orders:endpoints.primary.pooler.host}"'
         applied.write("manifests/url.yaml", secret("URL", template, app=app))
@@ -186,6 +189,7 @@ def test_refusals_of_an_environment_point_into_its_overlay(applied: Command, san
     prod = sandbox.app(f"{app}-prod")
     overlay = f'"*/{app}/*":\n  metadata: {{app: {prod}}}\nVolume/{app}/data:\n  spec: {{size_gb: 20}}\n'
     applied.write("overlays/prod/a.yaml", overlay)
+    applied("state init --env prod")
     applied("apply --env prod --auto-approve")
     assert [each["size_gb"] for each in sandbox.volumes(prod) if each["name"] == "data"] == [20]
     assert actions(applied, "") == {}
@@ -200,13 +204,13 @@ def test_a_plan_of_one_environment_is_not_run_in_another(applied: Command, sandb
     prod = sandbox.app(f"{app}-prod")
     for name in ("prod", "test"):
         applied.write(f"overlays/{name}/a.yaml", f'"*/{app}/*":\n  metadata: {{app: {prod}}}\n')
-    applied("plan --env prod --out saved.plan")  # of a state that does not exist yet: it has no lineage
-    for options, here in (("--env test", "`test`"), ("", "none")):
+        applied(f"state init --env {name}")
+    applied("plan --env prod --out saved.plan")
+    for options in ("--env test", ""):
         told = applied(f"apply --plan saved.plan --auto-approve {options}", code=1).err
-        assert f"this plan was made for environment `prod`, and {here} is chosen" in told
-        assert "pass --env prod" in told
+        assert "the saved plan is not signed with the key of this state" in told
     assert sandbox.volumes(prod) == []
     applied("apply --plan saved.plan --auto-approve --env prod")
     applied("plan --out saved.plan")
     told = applied("apply --plan saved.plan --auto-approve --env prod", code=1).err
-    assert "this plan was made for no environment, and `prod` is chosen" in told
+    assert "the saved plan is not signed with the key of this state" in told

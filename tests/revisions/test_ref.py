@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.manifests.revisions.git import find_repository
+from reconciler.manifests.revisions.git import _ALWAYS, find_repository
 from tests.inprocess import Command, volume
 from tests.revisions.repository import commit, git
 
@@ -165,11 +165,48 @@ def test_neither_filters_nor_hooks_nor_drivers_nor_variables_of_a_hook_are_heede
     assert not [*reconcile.root.rglob("sprung"), *reconcile.root.parent.glob("sprung")]
 
 
-def test_a_bare_repository_is_read(reconcile: Command, tmp_path: Path) -> None:
+def test_a_bare_repository_is_refused(reconcile: Command, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--bare", str(reconcile.root), "bare.git")
-    assert "name: data" in reconcile("build --ref main", cwd="../bare.git").out
-    told = reconcile("build --changed-since main", code=1, cwd="../bare.git").err
-    assert "a bare repository has no working tree to compare" in told
+    told = reconcile("build --ref main", code=1, cwd="../bare.git").err
+    assert f"git finds a bare repository at {tmp_path / 'bare.git'}" in told
+
+
+def plant(reconcile: Command, folder: str, *, settings: str = "", bare: str = "true") -> None:
+    """Files in `folder` that git takes for a repository; its `main` is the commit that is checked out."""
+    reconcile.write(f"{folder}/HEAD", "ref: refs/heads/main\n")
+    reconcile.write(f"{folder}/config", f"[core]\n\trepositoryformatversion = 0\n\tbare = {bare}\n{settings}")
+    reconcile.write(f"{folder}/refs/heads/main", f"{git(reconcile.root, 'rev-parse', 'HEAD')}\n")
+    shutil.copytree(reconcile.root / ".git/objects", reconcile.root / folder / "objects")
+
+
+@pytest.mark.parametrize(
+    "settings", ["", "\tworktree = ..\n", "\tworktree = .\n"], ids=["bare", "above", "here"]
+)
+@pytest.mark.parametrize("older_git", [False, True], ids=["explicit", "all"])
+@pytest.mark.parametrize("where", ["deploy", "deploy/inner", "."])
+def test_a_repository_that_a_commit_brings_is_not_asked(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch, settings: str, older_git: bool, where: str
+) -> None:
+    """It would say that nothing changed since its own `main`."""
+    project = "deploy/inner" if where == "deploy/inner" else "deploy"
+    reconcile.write(f"{project}/reconcile.yaml", "manifests: [yaml]\n")
+    reconcile.write(f"{project}/yaml/a.yaml", volume(size_gb=10))
+    commit(reconcile.root)
+    git(reconcile.root, "checkout", "-q", "-b", "work")
+    reconcile.write(f"{project}/yaml/a.yaml", volume(size_gb=99))
+    commit(reconcile.root)
+    assert "changed: Volume/shop/data" in reconcile("validate --changed-since main", cwd=project).out
+    if where == ".":  # its `.git` is the real one: nothing that looks like another is taken before it
+        plant(reconcile, ".", settings=settings, bare="false" if settings else "true")
+        assert "changed: Volume/shop/data" in reconcile("validate --changed-since main", cwd=project).out
+        return
+    plant(reconcile, "deploy", settings=settings, bare="false" if settings else "true")
+    if older_git:
+        known = tuple(each for each in _ALWAYS if each != "safe.bareRepository=explicit")
+        monkeypatch.setattr("reconciler.manifests.revisions.git._ALWAYS", (*known, "safe.bareRepository=all"))
+    told = reconcile("validate --changed-since main", code=1, cwd=project).err
+    assert f"git finds a bare repository at {reconcile.root / 'deploy'}" in told
+    assert "finds a bare repository" in reconcile("build --ref main", code=1, cwd=project).err
 
 
 @pytest.mark.parametrize(
@@ -182,8 +219,7 @@ def test_what_names_no_commit_is_refused(reconcile: Command, ref: str) -> None:
 
 @pytest.mark.parametrize("ref", ["-x", "--output=/tmp/x", "--all"])
 def test_a_revision_that_looks_like_an_option_never_reaches_git(reconcile: Command, ref: str) -> None:
-    pretend(reconcile, 'case "$*" in *" $REF"*) touch reached;; *) echo true;; esac')
-    reconcile.variables["REF"] = ref
+    pretend(reconcile, f'case "$*" in *" {ref}"*) touch reached;; *) echo /elsewhere/.git;; esac')
     for option in ("--ref", "--changed-since"):
         told = reconcile(f"validate {option}={ref}", code=1).err
         assert f"`{ref}` is not a valid name of a git revision" in told
@@ -216,6 +252,16 @@ def pretend(reconcile: Command, script: str) -> None:
     program = reconcile.write("../bin/git", f"#!/bin/sh\n{script}\n")
     program.chmod(stat.S_IRWXU)
     reconcile.variables["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_git_gets_no_credential_and_no_secret_value(reconcile: Command, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    pretend(reconcile, f"env > '{seen}'; exit 1")
+    reconcile.variables |= {"RECONCILE_AGE_IDENTITY": "AGE-SECRET-KEY-1", "SHOP_PASSWORD": "correct-horse"}
+    reconcile("validate --ref main", code=1)
+    given = {line.partition("=")[0] for line in seen.read_text().splitlines()}
+    assert "PATH" in given
+    assert not [name for name in given if name.startswith(("RECONCILE_", "SHOP_"))]
 
 
 def test_a_repository_of_somebody_else_gets_advice(reconcile: Command) -> None:

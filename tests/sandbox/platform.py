@@ -23,8 +23,7 @@ class Platform:
             db=db,
             profile=profile,
             wall=lambda: wall,
-            rng=random.Random(7),
-            **{"apps": [{"name": "shop"}], "monotonic": lambda: 0.0, **options},
+            **{"rng": random.Random(7), "apps": [{"name": "shop"}], "monotonic": lambda: 0.0, **options},
         )
 
     def call(

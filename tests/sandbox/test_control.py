@@ -270,3 +270,47 @@ def test_a_file_that_is_no_sandboxs_is_refused(tmp_path: Path) -> None:
     db.write_text("not a database, but longer than a page header needs to be" * 10)
     with pytest.raises(StoreError, match="is not the database"):
         Platform(db)
+
+
+def test_the_log_shows_bodies_when_asked_and_no_value_of_a_secret(platform: Platform) -> None:
+    platform.volume(size_gb=4)
+    platform.ok("POST", "/v1/apps/shop/secrets/A", {"value": "hunter2"})
+    platform.ok("POST", "/v1/apps/shop/secrets", {"values": {"B": "hunter2", "A": None}})
+    platform.ok("GET", "/v1/apps/shop/volumes")
+    assert all("body" not in each for each in platform.log())
+    bodies = [each["body"] for each in platform.ok("GET", "/_sandbox/log?bodies=1")]
+    assert bodies == [
+        {"name": "data", "size_gb": 4},
+        {"value": "(sensitive)"},
+        {"values": {"B": "(sensitive)", "A": None}},
+        None,
+    ]
+
+
+def test_a_person_edits_what_no_call_can_set_and_a_seed_carries_it(platform: Platform) -> None:
+    id, cluster = platform.volume()["id"], platform.cluster()["id"]
+    edit = {"attached_alloc_id": "alloc1", "host_dedication_key": "key1"}
+    edited = platform.ok("PATCH", f"/_sandbox/world/volumes/{id}", edit)
+    assert {name: edited[name] for name in edit} == edit
+    apps = [{"name": "shop"}]
+    assert (
+        platform.ok("PATCH", f"/_sandbox/world/clusters/{cluster}", {"attached_apps": apps})["attached_apps"]
+        == apps
+    )
+    assert (
+        platform.call("PATCH", f"/_sandbox/world/clusters/{cluster}", {"attached_apps": ["shop"]}).status
+        == 422
+    )
+    again = Platform(seed=platform.world(), apps=())
+    assert {name: again.ok("GET", f"/v1/apps/shop/volumes/{id}")[name] for name in edit} == edit
+    assert again.ok("GET", f"/v1/postgres/{cluster}")["data"]["attached_apps"] == apps
+    again.sandbox.close()
+
+
+@pytest.mark.parametrize(("verb", "state"), [("maintenance", "restarting"), ("crash", "failed")])
+def test_maintenance_and_a_crash_lose_the_memory_of_a_machine(
+    platform: Platform, verb: str, state: str
+) -> None:
+    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
+    shown = platform.ok("POST", f"/_sandbox/machines/m1/{verb}")
+    assert (shown["state"], shown["memory_kept"]) == (state, False)

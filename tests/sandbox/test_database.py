@@ -1,5 +1,7 @@
 """Which files a sandbox takes for its own. Source: docs/sandbox.md."""
 
+import hashlib
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import StoreError
+from reconciler.sandbox.fingerprint import holds
 from tests.sandbox.platform import Platform
 
 # As version 2 left it, which marked its files by nothing else.
@@ -36,6 +39,26 @@ def test_a_file_of_an_earlier_version_is_taken_and_marked(tmp_path: Path) -> Non
         Platform(db).sandbox.close()
     with closing(sqlite3.connect(db)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x52636E73,)
+
+
+def test_bare_digests_of_an_earlier_version_leave_the_file(tmp_path: Path) -> None:
+    db = tmp_path / "world.db"
+    bare = hashlib.sha256(b"hunter2").hexdigest()
+    secret: dict[str, object] = {"state": "", "due": None, "id": "shop/A", "app": "shop", "name": "A"}
+    secret |= {"sha256": bare, "digest": bare[:16], "created_at": 0.0, "updated_at": 0.0}
+    store = {"state": "", "due": None, "id": "store", "client_id": "store", "client_secret_sha256": bare}
+    things = (("secret", "shop/A", secret), ("provider", "store", store))
+    rows = "".join(
+        f"INSERT INTO things (kind, id, body) VALUES ('{kind}', '{id}', '{json.dumps(body)}');"
+        for kind, id, body in things
+    )
+    made(db, OLDER + rows)
+    for _ in range(2):
+        platform = Platform(db)
+        (shown,) = platform.world()["secrets"]
+        assert holds(shown["fingerprint"], "hunter2")
+        platform.sandbox.close()
+    assert bare[:16].encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
 def test_an_empty_file_is_taken(tmp_path: Path) -> None:

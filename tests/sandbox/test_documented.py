@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from reconciler.core.wire import parse_time
 from reconciler.sandbox.catalog import ROUTES
-from reconciler.services.wire import parse_time
 from tests.sandbox.platform import Platform
 from tests.services.calls import CASSETTES, WORLD
 
@@ -118,10 +118,23 @@ MACHINE = {
     "region": "ams",
     "instance_id": ID,
     "private_ip": ID,
+    "host_status": "ok",
     "config": {"guest": {"cpus": 1, "cpu_kind": "shared", "memory_mb": 256}, "init": {}, "mounts": []},
     "created_at": TIME,
     "updated_at": TIME,
 }
+APP = {
+    "id": "shop",
+    "name": "shop",
+    "organization": {"name": "Personal", "slug": "personal"},
+    "status": "deployed",
+    "machine_count": 1,
+}
+LEASE = {
+    "status": "success",
+    "data": {"nonce": ID, "expires_at": WHOLE, "owner": ID, "description": "", "version": ID},
+}
+NO_LEASE = {"error": "no lease found", "status": "not_found"}
 WORLD_HERE = {
     "apps": [{"name": "shop", "primary_region": "ams"}],
     "clusters": [{"id": "cluster1", "name": "orders"}],
@@ -221,7 +234,28 @@ EXAMPLES: Mapping[str, tuple[str, Any, int, Any]] = {
         200,
         {"secrets": [{"name": "OLD", "digest": ID, "created_at": TIME, "updated_at": TIME}]},
     ),
+    "secret_get": (
+        "GET /v1/apps/shop/secrets/OLD",
+        None,
+        200,
+        {"name": "OLD", "digest": ID, "created_at": TIME, "updated_at": TIME},
+    ),
+    "secret_set_many": (
+        "POST /v1/apps/shop/secrets",
+        {"values": {"OLD": None, "NEW": "x"}},
+        200,
+        {
+            "Version": 1,
+            "version": 1,
+            "secrets": [{"name": "NEW", "digest": ID, "created_at": TIME, "updated_at": TIME}],
+        },
+    ),
     "secret_delete": ("DELETE /v1/apps/shop/secrets/OLD", None, 200, {"Version": 1, "version": 1}),
+    "app_read_list_all": ("GET /v1/apps?org_slug=personal", None, 200, {"total_apps": 1, "apps": [APP]}),
+    "app_read_get": ("GET /v1/apps/shop", None, 200, APP),
+    "machine_lease_get": (f"GET {_MACHINES}/m1/lease", None, 404, NO_LEASE),
+    "machine_lease_take": (f"POST {_MACHINES}/m1/lease", {"ttl": 30}, 201, LEASE),
+    "machine_lease_release": (f"DELETE {_MACHINES}/m1/lease", None, 200, {"ok": True}),
     "machine_list_all": (f"GET {_MACHINES}", None, 200, [MACHINE]),
     "machine_get": (f"GET {_MACHINES}/m1", None, 200, MACHINE),
     "machine_power_suspend": (f"POST {_MACHINES}/m1/suspend", None, 200, {"ok": True}),

@@ -216,3 +216,40 @@ def test_it_ends_cleanly_and_frees_the_lock(tmp_path: Path, ending: str) -> None
         ENDINGS[ending](process)
         assert process.wait(END_S) == 0
     assert running_at(db) is None
+
+
+FOREIGN = {
+    "another host": {"host": "evil.example"},
+    "a name that ends like ours": {"host": "localhost.evil.example"},
+    "another host in the origin": {"origin": "https://evil.example"},
+    "no origin to name": {"origin": "null"},
+    "another port in the origin": {"origin": "http://127.0.0.1:1"},
+}
+
+
+@pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/_sandbox/world"), ("POST", "/_sandbox/clock"), ("GET", "/")]
+)
+def test_a_web_page_of_others_neither_reads_nor_changes_the_world(
+    client: httpx.Client, method: str, path: str, headers: dict[str, str]
+) -> None:
+    assert client.request(method, path, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "[::1]"])
+def test_the_control_verbs_know_loopback_by_its_names(client: httpx.Client, name: str) -> None:
+    host = f"{name}:{client.base_url.port}"
+    headers = {"host": host, "origin": f"http://{host}"}
+    assert client.get("/_sandbox/world", headers=headers).status_code == 200
+
+
+def test_the_control_verbs_refuse_a_body_that_is_not_declared_as_json(
+    client: httpx.Client,
+) -> None:
+    for media_type in ("text/plain", "application/x-www-form-urlencoded", ""):
+        answer = client.post(
+            "/_sandbox/apps", content=b'{"name": "pwned"}', headers={"content-type": media_type}
+        )
+        assert answer.status_code == 415, media_type
+    assert "pwned" not in client.get("/_sandbox/world").text

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.core.wire import many, one
 from reconciler.services.machines.wire.machine import Machine
 from reconciler.services.shapes import read_shape
-from reconciler.services.wire import many, one
 from tests.sandbox.platform import Platform
 
 MACHINES = "/v1/apps/shop/machines"

@@ -211,6 +211,7 @@ def test_the_description_has_the_operations_of_the_profile(profile: str, extende
     one = "/{machine_id}"
     documented = {("post", f"{one}/suspend"), ("get", f"{one}/wait"), ("post", f"{one}/start")}
     more = {("get", ""), ("get", one), ("post", f"{one}/stop"), ("post", f"{one}/restart")}
+    more |= {(method, f"{one}/lease") for method in ("get", "post", "delete")}
     assert operations == (documented | more if extended else documented)
     assert {"MachineAccepted", "MachineStarted", "MachineWaited"} <= set(description["components"]["schemas"])
     waits = description["paths"][f"{machines}{one}/wait"]["get"]["responses"]

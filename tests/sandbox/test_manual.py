@@ -32,7 +32,7 @@ def test_each_switch_has_its_line(name: str) -> None:
     switch = SWITCHES[name]
     (line,) = [line for line in MANUAL.splitlines() if line.startswith(f"| `{name}` |")]
     values, about, client = line.split(" | ")[1:]
-    assert re.findall(r"`([^`]+)`", values)[0] == str(default_of(switch))
+    assert re.findall(r"`([^`]+)`", values)[0] == str(default_of(switch, extended=True))
     assert (about, client) == (switch.about, f"{switch.client} |")
     if switch.allowed:
         assert re.findall(r"`([^`]+)`", values) == [str(each) for each in switch.allowed]

@@ -152,7 +152,7 @@ def test_the_page_shows_them(platform: Platform) -> None:
 
 def test_the_manuals_registrations_are_taken(platform: Platform) -> None:
     found = re.findall(
-        r"/_sandbox/(providers|users) -d '(.*?)'\n", MANUAL.read_text(encoding="utf-8"), re.DOTALL
+        r"/_sandbox/(providers|users) --json '(.*?)'\n", MANUAL.read_text(encoding="utf-8"), re.DOTALL
     )
     assert [verb for verb, _ in found] == ["providers", "users"]
     for verb, body in found:

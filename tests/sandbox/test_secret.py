@@ -1,10 +1,13 @@
 """Source: platform API, 2.5, 4.3; platform notes, "Secrets"."""
 
 import hashlib
+import json
+import random
 from pathlib import Path
 
 import pytest
 
+from reconciler.sandbox.fingerprint import holds
 from reconciler.services.machines.wire.secret import SecretReply
 from tests.sandbox.platform import Platform
 
@@ -56,13 +59,30 @@ def test_secrets_are_listed_without_values_and_deleted(platform: Platform) -> No
     assert platform.ok("GET", SECRETS) == {"secrets": []}
 
 
-def test_no_value_reaches_the_disk_and_the_world_shows_its_hash(tmp_path: Path) -> None:
+def test_neither_the_value_nor_its_bare_digest_reaches_the_disk_or_the_world(tmp_path: Path) -> None:
     platform = Platform(tmp_path / "world.db")
     platform.ok("POST", f"{SECRETS}/A", {"value": VALUE})
     platform.call("POST", "/v1/apps/nobody/secrets/A", {"value": VALUE})
     (shown,) = platform.world()["secrets"]
-    assert (shown["app"], shown["sha256"]) == ("shop", hashlib.sha256(VALUE.encode()).hexdigest())
+    assert shown["app"] == "shop"
+    assert holds(shown["fingerprint"], VALUE)
+    assert not holds(shown["fingerprint"], VALUE + "x")
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert shown["sha256"].encode() in written
-    assert VALUE.encode() not in written
+    assert shown["fingerprint"].encode() in written
+    for known in (VALUE, hashlib.sha256(VALUE.encode()).hexdigest()):
+        assert known.encode() not in written
+        assert known not in json.dumps(platform.world())
     platform.sandbox.close()
+
+
+def test_each_database_has_a_key_of_its_own_and_keeps_it(tmp_path: Path) -> None:
+    def kept(db: Path, seed: int) -> str:
+        platform = Platform(db, rng=random.Random(seed))
+        platform.ok("POST", f"{SECRETS}/A", {"value": VALUE})
+        (shown,) = platform.world()["secrets"]
+        platform.sandbox.close()
+        return str(shown["fingerprint"])
+
+    first = kept(tmp_path / "a.db", 1)
+    assert kept(tmp_path / "a.db", 2) == first
+    assert kept(tmp_path / "b.db", 2) != first

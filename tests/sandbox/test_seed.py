@@ -221,8 +221,10 @@ def test_all_slips_are_told_together() -> None:
 
 
 def test_no_secret_stands_in_an_error() -> None:
-    told = problem_of({"secrets": [{"app": "shop", "name": "A", "value": "hunter2", "sha256": "hunter2"}]})
-    assert "secrets[0].sha256" in told
+    told = problem_of(
+        {"secrets": [{"app": "shop", "name": "A", "value": "hunter2", "fingerprint": "hunter2"}]}
+    )
+    assert "secrets[0].fingerprint" in told
     assert "hunter2" not in told
 
 

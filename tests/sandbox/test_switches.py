@@ -165,3 +165,25 @@ def test_switches_are_set_at_the_start() -> None:
     platform = Platform(switch={"secret_status": 200})
     assert platform.call("POST", "/v1/apps/shop/secrets/A", {"value": "x"}).status == 200
     platform.sandbox.close()
+
+
+@pytest.mark.parametrize(("setting", "listed"), [("pending_destroy", 0), ("destroyed", 1)])
+def test_a_deleted_volume_is_listed_for_a_day_or_for_good(
+    platform: Platform, setting: str, listed: int
+) -> None:
+    platform.switch(deleted_volume=setting)
+    id = platform.volume()["id"]
+    platform.ok("DELETE", f"{VOLUMES}/{id}")
+    assert [each["state"] for each in platform.ok("GET", VOLUMES)] == [setting]
+    assert platform.call("DELETE", f"{VOLUMES}/{id}").status == 410
+    platform.advance(25 * 3600)
+    assert len(platform.ok("GET", VOLUMES)) == listed
+
+
+def test_nulls_can_be_left_out_of_every_answer(platform: Platform) -> None:
+    platform.cluster()
+    platform.switch(nulls="missing")
+    created = platform.volume()
+    assert not {"attached_machine_id", "attached_alloc_id"} & set(created)
+    (cluster,) = platform.ok("GET", "/v1/postgres")["data"]
+    assert None not in platform.ok("GET", f"/v1/postgres/{cluster['id']}")["data"].values()

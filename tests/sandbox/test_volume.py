@@ -176,3 +176,17 @@ def test_reads_can_lag_behind_a_change(platform: Platform) -> None:
     assert platform.ok("GET", VOLUMES)[0]["state"] == "created"
     platform.advance(10)
     assert platform.ok("GET", VOLUMES)[0]["state"] == "pending_destroy"
+
+
+def test_a_snapshot_is_restored_where_the_app_has_a_machine(platform: Platform) -> None:
+    """Source: platform API, 4.2: the region must be that of the machine to attach to."""
+    id = platform.volume()["id"]
+    platform.ok("POST", f"{VOLUMES}/{id}/snapshots")
+    platform.advance(60)
+    (snapshot,) = platform.ok("GET", f"{VOLUMES}/{id}/snapshots")
+    body = {"name": "data", "snapshot_id": snapshot["id"], "region": "fra"}
+    assert platform.call("POST", VOLUMES, body).status == 200
+    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "region": "ams"})
+    refused = platform.call("POST", VOLUMES, body)
+    assert (refused.status, "ams" in refused.json()["error"]) == (422, True)
+    assert platform.call("POST", VOLUMES, {**body, "region": "ams"}).status == 200

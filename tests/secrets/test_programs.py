@@ -35,7 +35,7 @@ def script(text: str, timeout_s: int = PATIENCE_S) -> SecretRef:
 
 
 def value_of(root: Path, ref: SecretRef, allowed: Allowed = SH, env: Mapping[str, str] = NOTHING) -> str:
-    return Sources(root, {"PATH": PATH, **env}, allowed).value(ref, no_output).reveal()
+    return Sources(root, {"PATH": PATH, **env}, allowed, runs_programs=True).value(ref, no_output).reveal()
 
 
 def unavailable(root: Path, ref: SecretRef, allowed: Allowed = SH, env: Mapping[str, str] = NOTHING) -> str:
@@ -130,13 +130,29 @@ def test_no_program_is_started_where_that_is_switched_off(tmp_path: Path, ref: S
     assert not (tmp_path / "started").exists()
 
 
+@pytest.mark.parametrize("ref", [script("touch started"), SecretRef("sops", "a.yaml")], ids=["exec", "sops"])
+def test_no_program_is_started_unless_the_verb_says_so(tmp_path: Path, ref: SecretRef) -> None:
+    sources = Sources(tmp_path, {"PATH": PATH}, SH)
+    assert sources.is_unchecked(ref)
+    assert not sources.prepare([ref])
+    with pytest.raises(SecretUnavailable) as missing:
+        sources.value(ref, no_output)
+    assert "is not run here" in missing.value.message
+    assert "plan --with-exec" in missing.value.help
+    assert not (tmp_path / "started").exists()
+    unlisted = SecretRef("exec", parts=("bash", "-c", "touch started"))
+    assert not sources.is_unchecked(unlisted)
+    with pytest.raises(SecretUnavailable, match="does not allow the program `bash`"):
+        sources.value(unlisted, no_output)
+
+
 def test_zero_and_nothing_switch_nothing_off(tmp_path: Path) -> None:
     for off in ("0", ""):
         assert value_of(tmp_path, script("echo hunter2"), env={"RECONCILE_NO_EXEC": off}) == "hunter2"
 
 
 def test_a_program_runs_once_also_when_it_fails(tmp_path: Path) -> None:
-    sources = Sources(tmp_path, {"PATH": PATH}, SH)
+    sources = Sources(tmp_path, {"PATH": PATH}, SH, runs_programs=True)
     good, bad = script("echo >> good; echo hunter2"), script("echo >> bad; exit 1")
     sources.prepare([good, bad, good])
     for _ in range(3):
@@ -152,7 +168,7 @@ def test_programs_run_side_by_side(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "two")
     first = script("echo a > one; cat two")
     second = script("cat one; echo b > two")
-    sources = Sources(tmp_path, {"PATH": PATH}, SH)
+    sources = Sources(tmp_path, {"PATH": PATH}, SH, runs_programs=True)
     assert sources.prepare([first, second])
     assert [sources.value(ref, no_output).reveal() for ref in (first, second)] == ["b", "a"]
 
@@ -188,7 +204,7 @@ def test_a_signal_leaves_no_program_behind(tmp_path: Path, waiting: Path, number
     code = (
         "import os, sys; from pathlib import Path; from reconciler.secrets.sources import *\n"
         "ref = SecretRef('exec', parts=('sh', '-c', sys.argv[1]))\n"
-        "Sources(Path.cwd(), os.environ, Allowed(programs=('sh',))).value(ref, str)\n"
+        "Sources(Path.cwd(), os.environ, Allowed(programs=('sh',)), runs_programs=True).value(ref, str)\n"
     )
     command = [sys.executable, "-c", code, ENDLESS]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:

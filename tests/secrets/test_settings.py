@@ -122,7 +122,11 @@ def test_no_program_gets_a_variable_that_holds_a_secret_of_ours(
         monkeypatch.setenv(name, "hunter2")
     (tmp_path / "reconcile.yaml").write_text(OWN)
     found = find_settings(tmp_path, os.environ, environment)
-    got = secret_sources(found).value(SecretRef("exec", parts=("env",)), lambda ref: None).reveal()
+    got = (
+        secret_sources(found, runs_programs=True)
+        .value(SecretRef("exec", parts=("env",)), lambda ref: None)
+        .reveal()
+    )
     assert [line for line in got.splitlines() if line.endswith("=hunter2")] == ["VAULT_TOKEN=hunter2"]
 
 

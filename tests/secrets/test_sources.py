@@ -135,3 +135,25 @@ def test_an_answer_that_is_not_known_yet_is_named(known: dict[OutputRef, Any]) -
 def test_an_answer_of_many_values_is_refused() -> None:
     with pytest.raises(SecretUnavailable, match="is not a single value"):
         value_of(SecretRef("template", parts=(HOST,)), output=lambda ref: {"host": "db"})
+
+
+@pytest.mark.parametrize(
+    "name", ["RECONCILE_TOKEN", "RECONCILE_STATE", "RECONCILE_AGE_IDENTITY", "RECONCILE_AGE_IDENTITY_FILE"]
+)
+def test_a_credential_of_this_program_is_no_value(name: str) -> None:
+    for ref in (SecretRef("env", name), SecretRef("template", parts=("a-", SecretRef("env", name)))):
+        with pytest.raises(SecretUnavailable, match=f"`{name}` holds a credential of this program"):
+            value_of(ref, env={name: "hunter2"})
+
+
+def test_variables_of_processes_are_not_read_as_files(root: Path) -> None:
+    (root / "link").symlink_to("/proc/self/environ")
+    for name in (
+        "/proc/self/environ",
+        "../../../../../../proc/self/environ",
+        "link",
+        "/proc/self/root/proc/1/environ",
+    ):
+        for ref in (SecretRef("file", name), SecretRef("age", name)):
+            with pytest.raises(SecretUnavailable, match="what stands in /proc belongs to processes"):
+                value_of(ref, root=root)

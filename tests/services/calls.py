@@ -6,12 +6,12 @@ from typing import Any
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.steps import Call, Read
+from reconciler.core.wire import many, one
 from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
 from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.volume import Snapshot, Volume
 from reconciler.services.transport import Transport
-from reconciler.services.wire import many, one
 
 CASSETTES = Path(__file__).parents[2] / "cassettes"
 

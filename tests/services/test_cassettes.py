@@ -10,10 +10,10 @@ import yaml
 
 from reconciler.core.errors import AppMissing
 from reconciler.core.model import SENSITIVE
+from reconciler.core.wire import parse_time
 from reconciler.services.outcome import Verdict
 from reconciler.services.refusals import Refusal
 from reconciler.services.transport import HttpxTransport
-from reconciler.services.wire import parse_time
 from tests.services.calls import CALLS, CASSETTES, TOKEN, VALUE, client
 from tests.services.tape import BASE_URL, TAPE
 

@@ -21,12 +21,12 @@ from reconciler.core.errors import (
     Unreadable,
 )
 from reconciler.core.steps import Call, Method, Read
+from reconciler.core.wire import many, parse_time
 from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.secret import Secret
 from reconciler.services.machines.wire.volume import Snapshot, Volume
 from reconciler.services.outcome import Verdict
 from reconciler.services.transport import Answer
-from reconciler.services.wire import many, parse_time
 from tests.services.script import START, Script, platform, reply
 
 pytestmark = pytest.mark.anyio

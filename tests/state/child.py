@@ -39,6 +39,7 @@ async def leases(store: SqliteStore, scope: str) -> None:
     """Try to take the lease, say how that went, and keep it."""
     say("ready")
     sys.stdin.readline()
+    await store.create()
     try:
         await store.lease([scope], f"process {os.getpid()}")
     except Locked:

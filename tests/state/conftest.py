@@ -40,5 +40,13 @@ async def another(path: Path, clock: Clock) -> AsyncIterator[OpenStore]:
 
 
 @pytest.fixture
-async def store(another: OpenStore) -> SqliteStore:
+async def store(opened: SqliteStore) -> SqliteStore:
+    """A store of a state that was made on purpose."""
+    await opened.create()
+    return opened
+
+
+@pytest.fixture
+async def opened(another: OpenStore) -> SqliteStore:
+    """A store of whatever the test puts in its place."""
     return another()

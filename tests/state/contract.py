@@ -17,6 +17,7 @@ import pytest
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
+from reconciler.state.between_scopes import arrived, left
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Run, Store
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record
 
@@ -45,8 +46,10 @@ class Backend(Protocol):
 @pytest.mark.anyio
 class StoreContract:
     @pytest.fixture
-    def store(self, backend: Backend) -> Store:
-        return backend.open()
+    async def store(self, backend: Backend) -> Store:
+        made = backend.open()
+        await made.create()
+        return made
 
     # --- records ---
 
@@ -68,9 +71,8 @@ class StoreContract:
         assert replace(stored, serial=0) == full
         assert (await backend.open().load()).records == {full.address: stored}
 
-    async def test_reading_a_state_that_does_not_exist_creates_nothing(
-        self, backend: Backend, store: Store
-    ) -> None:
+    async def test_reading_a_state_that_does_not_exist_creates_nothing(self, backend: Backend) -> None:
+        store = backend.open()
         state = await store.load()
         key = await store.fingerprint_key()
         known = (state.lineage, state.records, state.open_intents, state.plans_run, state.ids)
@@ -78,10 +80,19 @@ class StoreContract:
         assert len(key) == 32
         assert (await backend.open().load()).lineage == ""
 
-    async def test_the_first_lease_makes_lineage_and_key_last(self, backend: Backend, store: Store) -> None:
-        key, other = await store.fingerprint_key(), backend.open()
+    async def test_no_lease_makes_a_state(self, backend: Backend) -> None:
+        store = backend.open()
+        with pytest.raises(StoreError, match="there is no state") as refused:
+            await store.lease(["shop"], "me")
+        assert "reconcile state init" in refused.value.help
+        assert (await backend.open().load()).lineage == ""
+
+    async def test_a_state_is_made_once_with_lineage_and_key(self, backend: Backend) -> None:
+        store, other = backend.open(), backend.open()
+        key = await store.fingerprint_key()
         await other.fingerprint_key()
-        await store.lease(["shop"], "me")
+        assert await store.create()
+        assert not await other.create()
         lineage = (await store.load()).lineage
         assert lineage
         assert (await other.load()).lineage == lineage
@@ -141,6 +152,51 @@ class StoreContract:
         with pytest.raises(StoreError, match="does not cover `wiki`"):
             lease.of("wiki")
         assert (await store.load()).records == {POSTS: posts}
+
+    async def test_a_record_of_another_scope_is_not_replaced(self, store: Store) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        (posts,) = await store.commit(lease.of("blog"), [], [record(POSTS, scope="blog")])
+        for serial in (posts.serial, 0):
+            with pytest.raises(StoreError):
+                await store.commit(lease.of("shop"), [], [record(POSTS, scope="shop", serial=serial)])
+        assert (await store.load()).records == {POSTS: posts}
+
+    async def test_each_scope_has_serials_of_its_own_and_the_next_one_is_known(
+        self, backend: Backend, store: Store
+    ) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        for number in range(3):
+            serials = (await backend.open().load()).serials
+            address = Address("Volume", f"posts{number}", "blog")
+            await store.commit(lease.of("blog"), [], [record(address, scope="blog")])
+            (stored,) = await store.commit(lease.of("shop"), [], [record(LOGS._replace(ordinal=number))])
+            assert stored.serial == serials.get("shop", 0) + 1
+
+    # --- from one scope to another ---
+
+    async def test_a_record_moves_to_another_scope_with_the_commit_that_puts_it_there(
+        self, backend: Backend, store: Store
+    ) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        (source,) = await store.commit(lease.of("shop"), [], [record()])
+        arrives = arrived(source, POSTS, "r1", NOON)
+        await store.commit(lease.of("blog"), [arrives], [_at(source, POSTS, "blog")])
+        state = await backend.open().load()
+        assert (set(state.records), state.ids, state.half_moved) == ({POSTS}, {POSTS: source.id}, (arrives,))
+        for scopes, half in ((["shop"], (arrives,)), (["blog"], ()), (["wiki"], ())):
+            assert (await backend.open().load(scopes)).half_moved == half
+        await store.commit(lease.of("shop"), [left(arrives, NOON)], remove=[DATA])
+        after = await backend.open().load()
+        assert (after.records, after.half_moved) == (state.records, ())
+
+    async def test_an_address_that_a_record_has_left_can_have_another(self, store: Store) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        (source,) = await store.commit(lease.of("shop"), [], [record()])
+        arrives = arrived(source, POSTS, "r1", NOON)
+        await store.commit(lease.of("blog"), [arrives], [_at(source, POSTS, "blog")])
+        await store.commit(lease.of("shop"), [left(arrives, NOON)], remove=[DATA])
+        (other,) = await store.commit(lease.of("shop"), [], [record(size_gb=20)])
+        assert (await store.load()).records[DATA] == other
 
     async def test_an_intent_is_closed_in_its_own_scope_while_another_is_open(self, store: Store) -> None:
         lease = await store.lease(["blog", "shop"], "me")
@@ -280,6 +336,25 @@ class StoreContract:
         assert (locked.value.scope, locked.value.holder) == ("shop", "anna on build-1")
         assert locked.value.age_s == pytest.approx(30, abs=1)
 
+    async def test_who_holds_a_scope_is_told_without_taking_it(self, backend: Backend, store: Store) -> None:
+        assert await store.holders(["shop"]) == {}
+        held = await store.lease(["shop", "wiki"], "anna on build-1")
+        backend.clock.elapsed_s += 30
+        for handle in (backend.open(), store):
+            found = await handle.holders(["blog", "shop"])
+            assert {scope: locked.holder for scope, locked in found.items()} == {"shop": "anna on build-1"}
+            assert found["shop"].age_s == pytest.approx(30, abs=1)
+        await store.check(held)
+        await store.release(held)
+        assert await store.holders(["shop"]) == {}
+
+    async def test_one_that_ended_without_a_word_holds_nothing(self, backend: Backend, store: Store) -> None:
+        await store.lease(["shop"], "anna")
+        await backend.cut(store)
+        if backend.lease_s is not None:
+            backend.clock.elapsed_s += backend.lease_s + 1
+        assert await backend.open().holders(["shop"]) == {}
+
     async def test_one_of_two_first_leases_is_refused(self, backend: Backend, store: Store) -> None:
         outcomes: list[str] = []
 
@@ -388,6 +463,10 @@ class StoreContract:
         await store.release(renewed)
         with pytest.raises(Locked):
             await backend.open().lease(["shop"], "carl")
+
+
+def _at(source: StateRecord, address: Address, scope: str) -> StateRecord:
+    return replace(source, address=address, scope=scope, serial=0)
 
 
 async def _no_longer_ours(*attempts: Callable[[], Awaitable[object]]) -> None:

@@ -1,31 +1,56 @@
 """Stores for tests of what uses one: a state made on purpose, in memory, behind wrappers that misbehave."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from reconciler.core.clock import Clock
-from reconciler.core.errors import StoreError
+import anyio
+
+from reconciler.core.clock import Clock, SystemClock
+from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.memory import Holding, MemoryState, MemoryStore
 from reconciler.state.rules import View
 from reconciler.state.spooling import Spooling
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 
 
-def holding(state: State, clock: Clock, key: bytes = bytes(range(32))) -> MemoryStore:
-    """A store that holds `state` as it stands."""
+def made(clock: Clock, lease_s: float | None = None) -> MemoryStore:
+    """A store of an empty state that was made on purpose."""
+    return MemoryStore(MemoryState(clock, lease_s, lineage="lineage-1", key=bytes(range(32))))
+
+
+def make_state(root: Path, environment: str = "", file: str = "state.db") -> None:
+    """What `reconcile state init` does in the project `root`, for tests of what comes after it."""
+
+    async def make() -> None:
+        path = root / ".reconcile" / environment / file
+        store = SqliteStore(path, SystemClock(), environment=environment)
+        await store.create()
+        await store.close()
+
+    anyio.run(make)
+
+
+def holding(
+    state: State, clock: Clock, key: bytes = bytes(range(32)), at_work: Mapping[str, str] = {}
+) -> MemoryStore:
+    """A store that holds `state` as it stands. `at_work`: who has been holding which scope for 12 s."""
     view = View(
         {(entry.run, entry.step, entry.attempt): entry for entry in state.open_intents},
         state.plans_run,
         {entry.data["unclaimed"]: entry for entry in state.unclaimed},
     )
     known = MemoryState(clock, lineage=state.lineage, key=key, records=state.records, view=view)
-    return MemoryStore(known)
+    store = MemoryStore(known)
+    since_s = clock.monotonic() - 12
+    known.holdings = {scope: Holding(1, name, since_s, None, store) for scope, name in at_work.items()}
+    return store
 
 
-def read_only(state: State, clock: Clock, folder: Path) -> Spooling:
-    """`state` for who may only look: planning must want nothing else of it."""
-    return spooling(ReadOnly(holding(state, clock)), clock, folder)
+def read_only(state: State, clock: Clock, folder: Path, at_work: Mapping[str, str] = {}) -> Spooling:
+    """`state` for who may only look: planning must want nothing else of it. `at_work`: see `holding`."""
+    return spooling(ReadOnly(holding(state, clock, at_work=at_work)), clock, folder)
 
 
 def spooling(store: Store, clock: Clock, folder: Path) -> Spooling:
@@ -41,11 +66,17 @@ class Passing:
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return await self.inner.load(scopes)
 
+    async def create(self) -> bool:
+        return await self.inner.create()
+
     async def fingerprint_key(self) -> bytes:
         return await self.inner.fingerprint_key()
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         return await self.inner.lease(scopes, holder, timeout_s=timeout_s)
+
+    async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        return await self.inner.holders(scopes)
 
     async def renew(self, lease: Lease) -> Lease:
         return await self.inner.renew(lease)

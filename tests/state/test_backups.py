@@ -56,7 +56,7 @@ async def test_a_backup_that_fails_is_told_and_the_release_stands(
 ) -> None:
     told: list[str] = []
     store = SqliteStore(path, clock, tell=told.append)
-    path.parent.mkdir()
+    await store.create()
     backups.folder(path).write_text("not a directory")
     await commit_once(store, "data")
     assert len(told) == 1
@@ -81,6 +81,7 @@ async def test_a_copy_that_does_not_verify_is_not_kept(
 
 async def test_no_backups_where_they_are_switched_off(path: Path, clock: SimulatedClock) -> None:
     store = SqliteStore(path, clock, backups=False)
+    await store.create()
     await commit_once(store, "data")
     await store.close()
     assert not backups.folder(path).exists()
@@ -99,9 +100,9 @@ async def test_a_backup_on_demand_goes_where_it_is_asked_to(
     assert (await store.backup()).parent == backups.folder(path)
 
 
-async def test_there_is_nothing_to_back_up_without_a_state(store: SqliteStore) -> None:
+async def test_there_is_nothing_to_back_up_without_a_state(opened: SqliteStore) -> None:
     with pytest.raises(StoreError, match="there is no state"):
-        await store.backup()
+        await opened.backup()
 
 
 async def test_a_damaged_state_is_not_backed_up(store: SqliteStore, another: OpenStore, path: Path) -> None:

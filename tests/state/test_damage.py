@@ -27,7 +27,9 @@ pytestmark = pytest.mark.anyio
         ("UPDATE open_intents SET attempt = 2", "table open_intents"),
         ("INSERT INTO unclaimed VALUES ('vol_9', 1)", "table unclaimed"),
         ("UPDATE meta SET value = 'another' WHERE key = 'lineage'", "its lineage"),
-        ("UPDATE meta SET value = value + 1 WHERE key = 'serial'", "its lineage, serial"),
+        ("UPDATE heads SET serial = serial + 1", "table heads"),
+        ("UPDATE heads SET hash = 'x' WHERE scope = 'shop'", "table heads"),
+        ("DELETE FROM heads WHERE scope = 'shop'", "table heads"),
         ("UPDATE meta SET value = value || ' ' WHERE key = 'digest'", "check values"),
         ("DELETE FROM meta WHERE key = 'checks'", "check values"),
         ("UPDATE meta SET value = '[]' WHERE key = 'checks'", "check values"),
@@ -47,7 +49,7 @@ async def test_a_change_of_any_live_row_is_named(
 
 
 @pytest.mark.parametrize(
-    "change", ["UPDATE open_intents SET seq = 2", "UPDATE meta SET value = '' WHERE key = 'digest'"]
+    "change", ["UPDATE open_intents SET row = 2", "UPDATE meta SET value = '' WHERE key = 'digest'"]
 )
 async def test_a_commit_never_covers_up_damage(
     store: SqliteStore, another: OpenStore, path: Path, change: str

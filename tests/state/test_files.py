@@ -128,11 +128,11 @@ async def test_a_lost_database_is_not_taken_for_a_new_state(
 
 @pytest.mark.parametrize("content", [b"", b"kind: Volume\n", b"SQLite format 3\0" + b"\1" * 4080])
 async def test_a_file_that_is_no_state_is_refused_and_left_alone(
-    store: SqliteStore, path: Path, content: bytes
+    opened: SqliteStore, path: Path, content: bytes
 ) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
-    for attempt in (store.load, store.verify, lambda: store.lease(["shop"], "anna")):
+    for attempt in (opened.load, opened.verify, lambda: opened.lease(["shop"], "anna")):
         with pytest.raises(StoreError, match=str(path)) as refused:
             await attempt()
         assert refused.value.help
@@ -140,13 +140,13 @@ async def test_a_file_that_is_no_state_is_refused_and_left_alone(
 
 
 async def test_the_database_of_another_program_is_refused_and_left_alone(
-    store: SqliteStore, path: Path
+    opened: SqliteStore, path: Path
 ) -> None:
     path.parent.mkdir()
     execute(path, "CREATE TABLE theirs (a)")
     before = path.read_bytes()
     with pytest.raises(StoreError, match="is not a state of this program"):
-        await store.load()
+        await opened.load()
     assert path.read_bytes() == before
 
 
@@ -247,8 +247,8 @@ async def test_verify_finds_any_change_of_the_journal(
         "UPDATE journal SET data = '{}' WHERE step = 's2' AND event = 'step.intent'",
         "DELETE FROM journal WHERE step = 's2' AND event = 'step.intent'",
         "UPDATE journal SET event = 'step.done' WHERE event = 'step.unknown'",
-        "UPDATE open_intents SET seq = 2",
-        "UPDATE open_intents SET seq = 99",
+        "UPDATE open_intents SET row = 2",
+        "UPDATE open_intents SET row = 99",
     ],
 )
 async def test_loading_checks_open_intents_and_the_newest_row(
@@ -269,13 +269,29 @@ async def test_a_damaged_fingerprint_key_is_refused(
         await another().fingerprint_key()
 
 
-async def test_stores_that_create_the_same_state_agree(store: SqliteStore, another: OpenStore) -> None:
-    other = another()
+async def test_stores_that_create_the_same_state_agree(opened: SqliteStore, another: OpenStore) -> None:
+    store, other = opened, another()
     keys = [await store.fingerprint_key(), await other.fingerprint_key()]
+    assert await store.create()
+    assert not await other.create()
     await store.lease(["shop"], "anna")
     await other.lease(["blog"], "ben")
     assert (await store.load()).lineage == (await other.load()).lineage
     assert await store.fingerprint_key() == await other.fingerprint_key() == keys[0] != keys[1]
+
+
+@pytest.mark.parametrize("left", ["state.db.key", "state.db.seen", "state.db.spool", "state.db.damaged-1"])
+async def test_no_state_is_made_where_an_older_one_left_something(
+    opened: SqliteStore, path: Path, left: str
+) -> None:
+    path.parent.mkdir()
+    path.with_name(left).write_bytes(b"what is left")
+    with pytest.raises(StoreError, match=f"{left} is still there") as refused:
+        await opened.create()
+    assert "reconcile state restore FILE" in refused.value.help
+    assert (await opened.load()).lineage == ""
+    path.with_name(left).unlink()
+    assert await opened.create()
 
 
 @pytest.mark.parametrize("frees", [True, False])

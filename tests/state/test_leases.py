@@ -178,6 +178,17 @@ def test_all_bytes_at_once_exclude_every_one(tmp_path: Path) -> None:
     locks.unlock(file, 7)
 
 
+def test_asking_for_a_lock_makes_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    assert not locks.is_locked(file, 7)
+    assert not file.exists()
+    assert locks.try_lock(file, 7)
+    assert locks.is_locked(file, 7)
+    assert not locks.is_locked(file, 8)
+    locks.unlock(file, 7)
+    assert not locks.is_locked(file, 7)
+
+
 def test_a_file_system_without_locks_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise OSError(errno.ENOLCK, "no locks")

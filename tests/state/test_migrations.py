@@ -14,6 +14,7 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state.sqlite import backups, schema
+from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.salvage import salvage
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event
@@ -27,6 +28,7 @@ VERSIONS = Path(__file__).parent / "versions"
 EARLIER = range(1, schema.VERSION)
 KEY = bytes([2]) * 32
 POSTS = Address("Volume", "posts", "blog")
+LOGS = Address("Volume", "logs", "blog")
 CREATE = "PostgresCluster/orders#create"
 
 
@@ -44,7 +46,7 @@ def left_by(version: int, path: Path) -> list[str]:
 
 def hashes(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
-        return [hash for (hash,) in connection.execute("SELECT hash FROM journal ORDER BY seq")]
+        return [hash for (hash,) in connection.execute("SELECT hash FROM journal ORDER BY rowid")]
 
 
 def version_of(path: Path) -> int | None:
@@ -58,39 +60,40 @@ def test_there_is_a_state_of_each_version() -> None:
 
 @pytest.mark.parametrize("version", [*EARLIER, schema.VERSION])
 async def test_a_state_that_an_earlier_version_left_is_whole(
-    store: SqliteStore, another: OpenStore, path: Path, version: int
+    opened: SqliteStore, another: OpenStore, path: Path, version: int
 ) -> None:
     chain = left_by(version, path)
-    state = await store.load()
+    state = await opened.load()
     assert {address: found.id for address, found in state.records.items()} == {DATA: "vol_1", POSTS: "vol_2"}
     assert [opened.step for opened in state.open_intents] == [CREATE]
     assert state.plans_run == {"p1"}
     assert [told.data["unclaimed"] for told in state.unclaimed] == (["vol_9"] if version > 1 else [])
-    assert (await store.fingerprint_key(), state.platform) == (KEY, "")
+    assert (await opened.fingerprint_key(), state.platform) == (KEY, "")
     assert (hashes(path), version_of(path)) == (chain, schema.VERSION)
-    await store.verify()
+    await opened.verify()
     assert await another().load() == state
 
 
 @pytest.mark.parametrize("version", EARLIER)
 async def test_work_goes_on_where_an_earlier_version_ended(
-    store: SqliteStore, another: OpenStore, path: Path, version: int
+    opened: SqliteStore, another: OpenStore, path: Path, version: int
 ) -> None:
     left_by(version, path)
-    (opened,) = (await store.load()).open_intents
-    lease = await store.lease(["org/personal", "shop"], "ben")
-    closed = entry(Event.SETTLED, opened.step, run=opened.run, landed=False)
-    await store.commit(lease.of("org/personal"), [closed])
-    known = (await store.load()).records[DATA]
-    (stored,) = await store.commit(lease.of("shop"), [], [record(serial=known.serial)])
-    await store.release(lease)
+    (intent,) = (await opened.load()).open_intents
+    lease = await opened.lease(["org/personal", "shop"], "ben")
+    closed = entry(Event.SETTLED, intent.step, run=intent.run, landed=False)
+    await opened.commit(lease.of("org/personal"), [closed])
+    known = (await opened.load()).records[DATA]
+    (stored,) = await opened.commit(lease.of("shop"), [], [record(serial=known.serial)])
+    await opened.release(lease)
     state = await another().load()
     assert (state.open_intents, state.records[DATA]) == ((), stored)
+    assert stored.serial > max(known.serial, state.records[POSTS].serial)
     await another().verify()
     with closing(sqlite3.connect(path)) as connection:
-        scopes = connection.execute("SELECT scope FROM journal ORDER BY seq").fetchall()
-    assert {scope for (scope,) in scopes[:-1]} == {""}
-    assert scopes[-1] == ("org/personal",)
+        *before, (scope, seq) = connection.execute("SELECT scope, seq FROM journal ORDER BY rowid").fetchall()
+    assert {scope for scope, _ in before} == ({""} if version < 3 else {"blog", "org/personal", "shop"})
+    assert (scope, seq) == ("org/personal", len(before) + 1)
     path.with_name("state.db.key").write_bytes(b"k" * 32)
     with pytest.raises(StoreError, match="not the one"):
         await another().load()
@@ -98,16 +101,16 @@ async def test_work_goes_on_where_an_earlier_version_ended(
 
 @pytest.mark.parametrize("version", EARLIER)
 async def test_a_state_is_copied_as_it_is_before_it_is_migrated(
-    store: SqliteStore, another: OpenStore, path: Path, version: int
+    opened: SqliteStore, another: OpenStore, path: Path, version: int
 ) -> None:
     chain = left_by(version, path)
-    state = await store.load()
+    state = await opened.load()
     (copy,) = backups.folder(path).glob("*.db")
     assert copy.name == f"version-{version}-{NOON:%Y%m%dT%H%M%SZ}.db"
     assert (version_of(copy), hashes(copy)) == (version, chain)
     assert copy.with_name(copy.name + ".key").read_bytes() == KEY
     assert copy.stat().st_mode & 0o777 == 0o600
-    await store.close()
+    await opened.close()
 
     path.write_bytes(b"lost")
     await another().restore(copy)
@@ -117,28 +120,53 @@ async def test_a_state_is_copied_as_it_is_before_it_is_migrated(
     assert copy.exists()
 
 
-async def test_a_state_that_cannot_be_copied_is_not_migrated(store: SqliteStore, path: Path) -> None:
+@pytest.mark.parametrize("version", EARLIER)
+async def test_what_came_after_the_migration_is_salvaged_beside_the_copy_that_it_made(
+    opened: SqliteStore, another: OpenStore, path: Path, version: int
+) -> None:
+    left_by(version, path)
+    lease = await opened.lease(["blog", "shop"], "anna")
+    before = (await opened.load()).records
+    for scope, address in (("blog", POSTS), ("shop", DATA), ("blog", LOGS)):
+        serial = before[address].serial if address in before else 0
+        step = f"after in {scope}"
+        await opened.commit(lease.of(scope), [entry(Event.INTENT, step, scope=scope)])
+        closes = entry(Event.DONE, step)
+        await opened.commit(lease.of(scope), [closes], [record(address, scope=scope, serial=serial)])
+    known = await opened.load()
+    await opened.close()
+    execute(path, "DELETE FROM plans_run")
+    (copy,) = backups.folder(path).glob("version-*.db")
+    restored = await another().restore(copy)
+    assert (restored.salvaged, restored.lost, restored.reopened) == (6, "", ())
+    assert await another().load() == known
+    await another().verify()
+    serials = (await another().load()).serials
+    assert all(serials[scope] >= serial for scope, serial in known.serials.items())
+
+
+async def test_a_state_that_cannot_be_copied_is_not_migrated(opened: SqliteStore, path: Path) -> None:
     left_by(2, path)
     backups.folder(path).write_text("not a directory")
     with pytest.raises(StoreError, match="cannot be read or written"):
-        await store.load()
+        await opened.load()
     assert version_of(path) == 2
 
 
 @pytest.mark.parametrize(
     "damage", ["UPDATE records SET body = '{}'", "UPDATE journal SET data = '{}' WHERE seq = 2"]
 )
-async def test_a_damaged_state_is_not_migrated(store: SqliteStore, path: Path, damage: str) -> None:
+async def test_a_damaged_state_is_not_migrated(opened: SqliteStore, path: Path, damage: str) -> None:
     left_by(2, path)
     execute(path, damage)
     with pytest.raises(StoreError, match="is damaged"):
-        await store.load()
+        await opened.load()
     assert version_of(path) == 2
     assert list(backups.folder(path).iterdir()) == []
 
 
 async def test_a_backup_of_an_earlier_version_brings_a_state_back(
-    store: SqliteStore, another: OpenStore, path: Path
+    opened: SqliteStore, another: OpenStore, path: Path
 ) -> None:
     left_by(2, path)
     backups.folder(path).mkdir()
@@ -147,7 +175,7 @@ async def test_a_backup_of_an_earlier_version_brings_a_state_back(
     shutil.copy(path.with_name("state.db.key"), good.with_name(f"{good.name}.key"))
     path.write_bytes(b"lost")
     with pytest.raises(StoreError, match="is not a database") as lost:
-        await store.load()
+        await opened.load()
     assert "the newest good backup is of 2030-01-01" in lost.value.help
     await another().restore()
     assert set((await another().load()).records) == {DATA, POSTS}
@@ -157,7 +185,7 @@ def test_rows_of_an_earlier_version_are_salvaged_where_it_cannot_be_migrated(pat
     chain = left_by(2, path)
     with closing(sqlite3.connect(path)) as connection:
         (lineage,) = connection.execute("SELECT value FROM meta WHERE key = 'lineage'").fetchone()
-    found = salvage(path, 0, lineage)
+    found = salvage(path, Checks(lineage, trunk_hash=lineage), {})
     assert list(found.rows) == list(range(1, len(chain) + 1))
     assert set(found.scopes.values()) == {""}
     assert set(found.records) == {DATA, POSTS}
@@ -165,10 +193,10 @@ def test_rows_of_an_earlier_version_are_salvaged_where_it_cannot_be_migrated(pat
 
 @pytest.mark.parametrize("version", [2])
 async def test_a_lost_key_is_replaced_beside_a_state_of_an_earlier_version(
-    store: SqliteStore, path: Path, version: int
+    opened: SqliteStore, path: Path, version: int
 ) -> None:
     left_by(version, path)
     path.with_name("state.db.key").unlink()
-    restored = await store.restore()
+    restored = await opened.restore()
     assert restored.key == "new"
-    assert (await store.load()).records
+    assert (await opened.load()).records

@@ -287,6 +287,7 @@ async def test_a_backup_of_another_state_is_refused(
 ) -> None:
     await fill(store)
     other = SqliteStore(tmp_path / "other" / "state.db", clock)
+    await other.create()
     await fill(other)
     foreign = await other.backup(tmp_path / "foreign.db")
     await other.close()

@@ -12,13 +12,15 @@ from reconciler.core.errors import StoreError
 from reconciler.state import rules
 from reconciler.state.codec import encode_entry
 from reconciler.state.rules import View
-from reconciler.state.sqlite import checks, journal, schema
+from reconciler.state.sqlite import checks, heads, journal, schema
 from reconciler.state.store import Event, JournalEntry
 from tests.state.worlds import NOON, entry
 
 names = st.sampled_from(["a", "b"])
 ids = st.sampled_from(["vol_1", "vol_2"])
-decisions = st.dictionaries(st.sampled_from(["claimed", "unclaimed", "forget", "platform"]), ids)
+decisions = st.dictionaries(
+    st.sampled_from(["claimed", "unclaimed", "forget", "platform", "moved_from", "moved_away"]), ids
+)
 entries = st.one_of(
     st.builds(
         JournalEntry,
@@ -63,12 +65,14 @@ def test_the_tables_hold_what_the_fold_over_the_journal_says(wanted: list[Journa
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         schema.initialise(connection, "lineage")
         current = checks.read(connection)
-        journal.append(connection, current, "shop", map(encode_entry, legal))
-        assert journal.open_intents(connection, "lineage") == tuple(view.open_intents.values())
+        with heads.changing(connection, current, "shop") as head:
+            journal.append(connection, current, head, "shop", map(encode_entry, legal))
+        assert journal.open_intents(connection, current) == tuple(view.open_intents.values())
         assert journal.plans_run(connection) == view.plans_run
         assert journal.platform(connection) == view.platform
-        assert journal.unclaimed(connection, "lineage") == tuple(view.unclaimed.values())
-        journal.verify(connection, current)
+        assert journal.half_moved(connection, current) == tuple(view.half_moved.values())
+        assert journal.unclaimed(connection, current) == tuple(view.unclaimed.values())
+        journal.verify(connection, current, heads.read(connection, current))
 
 
 @given(st.lists(entries, max_size=30))

@@ -23,6 +23,7 @@ from tests.state.worlds import DATA, SimulatedClock, entry, record
 pytestmark = pytest.mark.anyio
 
 LOGS = Address("Volume", "logs", "shop")
+POSTS = Address("Volume", "posts", "shop")
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +54,9 @@ async def another(path: Path, clock: SimulatedClock) -> AsyncIterator[OpenStore]
 
 @pytest.fixture
 async def store(another: OpenStore) -> Spooling:
-    return another()
+    made = another()
+    await made.create()
+    return made
 
 
 async def verify(store: Spooling) -> None:
@@ -159,6 +162,25 @@ async def test_a_lease_takes_in_its_own_scopes_only(
     assert place.read_bytes() == bytes(spool.RESERVE_BYTES)
 
 
+async def test_the_serials_that_are_shown_are_those_that_the_next_lease_stores(
+    store: Spooling, another: OpenStore, lease: Lease
+) -> None:
+    """A plan is made for the records that are shown, and must fit what is stored when it runs."""
+    wiki = await store.lease(["wiki"], "anna")
+    (first,) = await store.commit(lease, [], [record(POSTS)])
+    await store.commit(wiki, [entry(Event.INTENT, "s2", scope="wiki")])
+    await store.spool(lease, [entry(Event.DONE)], [record()])
+    await store.spool(wiki, [entry(Event.DONE, "s2")], [record(LOGS, scope="wiki")])
+    shown = (await another().load()).records
+    assert {str(each.address): each.serial for each in shown.values()} == {
+        str(POSTS): first.serial,
+        str(DATA): first.serial + 1,
+        str(LOGS): 1,
+    }
+    await taken_in(store, another, "wiki")
+    assert (await taken_in(store, another)).records == shown
+
+
 async def test_the_scope_of_a_removal_is_its_records(
     store: Spooling, another: OpenStore, lease: Lease
 ) -> None:
@@ -215,6 +237,19 @@ async def test_an_outcome_whose_record_moved_is_not_applied(
     state = await taken_in(store, another)
     assert state.records == {DATA: second}
     assert len(state.open_intents) == 1
+
+
+async def test_an_outcome_whose_object_another_address_has_is_not_applied(
+    store: Spooling, another: OpenStore, lease: Lease
+) -> None:
+    """Its intent stays open, and evidence or a person says what its call made."""
+    wiki = await store.lease(["wiki"], "anna")
+    await store.spool(lease, [entry(Event.DONE, id="vol_data")], [record()])
+    twin = replace(record(Address("Volume", "data", "wiki"), scope="wiki"), id="vol_data")
+    await store.commit(wiki, [], [twin])
+    for state in (await another().load(), await taken_in(store, another)):
+        assert set(state.records) == {twin.address}
+        assert [opened.step for opened in state.open_intents] == ["s1"]
 
 
 async def test_a_record_that_is_removed_and_put_again_replaces_any(

@@ -21,10 +21,10 @@ from tests.state.worlds import DATA, SimulatedClock, entry, record
 pytestmark = pytest.mark.anyio
 
 
-async def test_reading_a_state_that_does_not_exist_creates_nothing(store: SqliteStore, path: Path) -> None:
-    state = await store.load()
-    key = await store.fingerprint_key()
-    await store.verify()
+async def test_reading_a_state_that_does_not_exist_creates_nothing(opened: SqliteStore, path: Path) -> None:
+    state = await opened.load()
+    key = await opened.fingerprint_key()
+    await opened.verify()
     assert (state.lineage, state.records, state.open_intents, state.plans_run) == ("", {}, (), frozenset())
     assert len(key) == 32
     assert not path.parent.exists()
@@ -81,7 +81,7 @@ async def test_a_state_is_read_again_only_after_something_changed(
 
 def test_a_url_is_relative_to_the_root(tmp_path: Path) -> None:
     async def create(store: Store) -> None:
-        await store.lease(["shop"], "me")
+        await store.create()
         await store.close()
 
     anyio.run(create, open_store("sqlite:deep/er/state.db", root=tmp_path, clock=SimulatedClock()))

@@ -4,10 +4,7 @@ Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes" and "Snapsho
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Discriminator, Tag
-from pydantic import Field as Describe
+from typing import Any, ClassVar
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import (
@@ -20,155 +17,36 @@ from reconciler.core.model import (
     Reference,
     StateRecord,
 )
-from reconciler.core.steps import Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
-from reconciler.kinds.base import Kind, Moves, Subject, compare_fields, segment
+from reconciler.core.steps import FOUND_ID, Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
+from reconciler.core.wire import many, one
+from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
-from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
-from reconciler.kinds.restarts import machine_reads, restart_remarks, restart_steps, settled_by_a_stop
-from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
-from reconciler.kinds.steps import absolute, create, delete, wait_only
-from reconciler.kinds.volume.origins import Origin, check_origin, may_be_from, renamed_origin, why_created
+from reconciler.kinds.manifest import Field, Spec
+from reconciler.kinds.restarts import (
+    machine_reads,
+    restart_calls,
+    restart_remarks,
+    restart_steps,
+    settled_by_a_stop,
+)
+from reconciler.kinds.roles import HasDetails, HasObjectives, Importable, MadeFromOthers, TakesTime
+from reconciler.kinds.steps import absolute, answer_of, create, delete, wait_only
+from reconciler.kinds.volume.origins import check_origin, may_be_from, renamed_origin, why_created
 from reconciler.kinds.volume.snapshots import (
     await_snapshot,
     listed_snapshots,
+    newest_snapshot,
     snapshot_before,
     snapshot_due,
     snapshot_step,
+    snapshots_read,
     volume_path,
 )
+from reconciler.kinds.volume.spec import SizeRange, VolumeSpec
 from reconciler.services.machines.wire.volume import GONE_STATES, Snapshot, Volume
-from reconciler.services.wire import many, one
 
 DEFAULT_SIZE_GB = 3
-MOST_GB = 100_000  # the document names no largest size; one in bytes is a mistake
-DELETE_LAG_S = 60  # for a moment after a delete, reads still show the volume
 UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extending")
-
-
-class Compute(Spec):
-    """The machine that the volume is meant for; used to place it on suitable hardware."""
-
-    cpu_kind: Literal["shared", "performance"] | None = Describe(None, description="Kind of its CPUs.")
-    cpus: int | None = Describe(None, ge=1, description="Number of its CPUs.", examples=[2])
-    gpu_kind: str | None = Describe(
-        None, pattern=TEXT_PATTERN, description="Model of its GPUs.", examples=["a100-pcie-40gb"]
-    )
-    gpus: int | None = Describe(None, ge=0, description="Number of its GPUs.", examples=[1])
-    host_dedication_id: str | None = Describe(
-        None, pattern=TEXT_PATTERN, description="Dedicated host to place the volume on.", examples=["hd_123"]
-    )
-    kernel_args: list[Annotated[str, Describe(pattern=TEXT_PATTERN)]] | None = Describe(
-        None, description="Arguments of its kernel.", examples=[["quiet"]]
-    )
-    memory_mb: int | None = Describe(None, ge=1, description="Its memory in MB.", examples=[2048])
-
-
-class SizeRange(Spec):
-    """Created with `min`; growth by others up to `max` is not drift."""
-
-    min: int = Describe(
-        ge=1,
-        le=MOST_GB,
-        description="Size in GB to create with, and to extend to when smaller.",
-        examples=[10],
-    )
-    max: int = Describe(
-        ge=1, le=MOST_GB, description="Largest size in GB that others may grow it to.", examples=[50]
-    )
-
-
-Size = Annotated[
-    Annotated[int, Describe(ge=1, le=MOST_GB), Tag("gigabytes")] | Annotated[SizeRange, Tag("range")],
-    Discriminator(lambda value: "range" if isinstance(value, dict | SizeRange) else "gigabytes"),
-]
-
-
-class VolumeSpec(Spec):
-    """A disk of an app: created, forked or made from a snapshot, extended, and never shrunk or replaced."""
-
-    name: str | None = Describe(
-        None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        description="Name on the platform; default: metadata.name.",
-        examples=["data"],
-    )
-    region: str | None = Describe(
-        None,
-        min_length=1,
-        pattern=TEXT_PATTERN,
-        description="Region code; default: the app's primary region.",
-    )
-    size_gb: Size | None = Describe(
-        None,
-        description="Size in GB, or {min, max}; default 3. Volumes can grow, never shrink; "
-        "growing may leave a restart of the attached machine owed.",
-        examples=[10, {"min": 10, "max": 50}],
-    )
-    count: int | None = Describe(
-        None, ge=1, le=1000, description="So many volumes of this name, one per hardware zone.", examples=[3]
-    )
-    encrypted: bool | None = Describe(
-        None, description="Encryption at rest; default true. Fixed at creation."
-    )
-    fstype: str | None = Describe(
-        None,
-        min_length=1,
-        pattern=TEXT_PATTERN,
-        description="File system; default ext4. Fixed at creation.",
-        examples=["ext4"],
-    )
-    auto_backup_enabled: bool | None = Describe(None, description="Automatic daily snapshots; default true.")
-    snapshot_retention: int | None = Describe(
-        None, ge=1, le=60, description="Days to keep snapshots; default 5. Applies to new snapshots only."
-    )
-    snapshot_id: str | None = Describe(
-        None,
-        pattern=TEXT_PATTERN,
-        description="The platform's own word for `from.snapshot_id`.",
-        examples=["vs_123"],
-    )
-    source_volume_id: str | None = Describe(
-        None,
-        pattern=TEXT_PATTERN,
-        description="The platform's own word for `from.source_volume_id`.",
-        examples=["vol_123"],
-    )
-    from_: Origin | None = Describe(
-        None,
-        alias="from",
-        description="Where the data comes from; used at creation only.",
-        examples=[{"volume": "data"}, {"snapshot_id": "vs_123"}],
-    )
-    machines_only: bool | None = Describe(
-        None, description="Attach to machines only, not to legacy allocations."
-    )
-    require_unique_zone: bool | None = Describe(
-        None, description="Default true: place on hardware holding no other volume of this name."
-    )
-    compute: Compute | None = Describe(
-        None,
-        description="The machine that the volume is meant for; used to place it on suitable hardware.",
-        examples=[{"cpus": 2, "memory_mb": 2048}],
-    )
-
-    @property
-    def wanted_size_gb(self) -> int | None:
-        """The size to create with or to grow to."""
-        return self.size_gb.min if isinstance(self.size_gb, SizeRange) else self.size_gb
-
-    @property
-    def largest_size_gb(self) -> int | None:
-        """The largest live size that is not a difference."""
-        return self.size_gb.max if isinstance(self.size_gb, SizeRange) else self.size_gb
-
-    @property
-    def origin(self) -> Origin | None:
-        """`from`, or the documented body's own fields for the same thing."""
-        if self.from_ is not None:
-            return self.from_
-        if self.snapshot_id or self.source_volume_id:
-            return Origin(snapshot_id=self.snapshot_id, source_volume_id=self.source_volume_id)
-        return None
 
 
 _ONCE = "nothing happens: it is used when the volume is created, and not looked at afterwards"
@@ -177,15 +55,10 @@ _NEW_VOLUME = "create a new volume under another name and move the data"
 # What create takes that the platform never returns, or that nobody can change afterwards.
 _CREATE_FIELDS = ("region", "encrypted", "fstype", "auto_backup_enabled", "snapshot_retention")
 _SENT_ONLY_FIELDS = ("machines_only", "require_unique_zone", "compute")
+_SHOWN = ("region", "size_gb", "encrypted", "auto_backup_enabled", "snapshot_retention")  # by every answer
 
-# What a volume has when its create says nothing else. Source: platform API, 4.2.
-_DEFAULTS = {
-    "size_gb": DEFAULT_SIZE_GB,
-    "encrypted": True,
-    "fstype": "ext4",
-    "auto_backup_enabled": True,
-    "snapshot_retention": 5,
-}
+# What a volume has when its create says nothing else, and keeps for its life. Source: platform API, 4.2.
+_FIXED_DEFAULTS = {"encrypted": True, "fstype": "ext4"}
 
 
 def _known_fstype(want: str, live: str) -> bool:
@@ -197,10 +70,13 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
+class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjectives, Kind):
     name = "Volume"
     Spec = VolumeSpec
     in_app = True
+    adoptable = True
+    lifecycle = ("deletion", "snapshot_before", "timeout_s", "restart", "ignore")
+    objectives: ClassVar = {"snapshot_max_age_h": Action.SNAPSHOT}
     id_form = r"vol_[A-Za-z0-9_-]+"
     fields = (
         Field("size_gb", Effect.GROW, equal=_fits),
@@ -257,17 +133,28 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         And the machine, where an owed restart depends on it.
         """
         took = subject.record is not None and subject.record.applied.get("snapshot") is not None
-        if subject.resource is None:
-            needed = took
-        else:
-            again = took and "extend" in subject.lifecycle.snapshot_before
-            needed = again or "snapshot_max_age_h" in subject.resource.objectives
-        reads = [Read(volume_path(subject.address, subject.live.id, "/snapshots"), many(Snapshot))] * needed
+        again = took and (subject.resource is None or "extend" in subject.lifecycle.snapshot_before)
+        reads = [snapshots_read(subject)] if again else self.objective_reads(subject)
         if subject.resource is None:
             return reads
         want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
         grows = want_gb is not None and live_gb is not None and want_gb > live_gb
         return (*reads, *machine_reads(subject, grows=grows))
+
+    def objective_reads(self, subject: Subject) -> Sequence[Read]:
+        wished = subject.resource is not None and "snapshot_max_age_h" in subject.resource.objectives
+        return [snapshots_read(subject)] if wished else []
+
+    def missed(self, subject: Subject) -> Sequence[FieldChange]:
+        """A snapshot that is being made is as good as one: nothing more can be done."""
+        assert subject.resource is not None
+        if snapshot_due(subject) is None or any(
+            item.progress == "running" for item in listed_snapshots(subject)
+        ):
+            return ()
+        limit_h, newest = subject.resource.objectives["snapshot_max_age_h"], newest_snapshot(subject)
+        shown = newest.isoformat() if newest is not None else None
+        return (FieldChange("snapshot_max_age_h", limit_h, shown, Effect.IN_PLACE),)
 
     def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
         match = {"name": spec.name or address.name}
@@ -294,12 +181,31 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         return Read(f"/v1/apps/{segment(place)}/volumes", many(Volume))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
-        names = ("region", "size_gb", *_DEFAULTS)
-        spec, comments = declared_fields(VolumeSpec, names, live, {**_DEFAULTS, **given})
+        """Also the defaults that somebody can change: what is not written is not watched."""
+        spec, comments = declared_fields(VolumeSpec, (*_SHOWN, "fstype"), live, {**_FIXED_DEFAULTS, **given})
         if live.state in UNSETTLED_STATES:
             comments[()] = (f"it was still {live.state} when it was read",)
         zone = f"zone {live.zone}" if live.zone else "its zone is not known"
         return Declared(place, live.name, spec, comments, apart=zone)
+
+    # --- what apply holds every plan to ---
+
+    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
+        all_of_app = f"/v1/apps/{subject.address.app}/volumes"
+        yield OwnCall("GET", all_of_app)
+        if subject.record is None:
+            yield OwnCall("GET", f"{all_of_app}/{ANY}")  # what a lost create may have made
+            yield OwnCall("POST", all_of_app)
+            return
+        path = volume_path(subject.address, subject.record.id)
+        yield OwnCall("GET", path)
+        yield OwnCall("GET", f"{path}/snapshots")
+        yield OwnCall("PUT", path)
+        yield OwnCall("PUT", f"{path}/extend")
+        yield OwnCall("POST", f"{path}/snapshots")
+        yield OwnCall("DELETE", path)
+        if subject.live is not None and subject.live.attached_machine_id:
+            yield from restart_calls(subject)
 
     # --- deciding ---
 
@@ -328,13 +234,21 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
         match = self.match(spec, subject.address)
         listing = self.read(subject.address, None, subject.capabilities)
         assert listing is not None
+        # What the platform chose where nobody said anything: drift names what moves of it.
+        chosen = [name for name in _SHOWN if name not in body]
+        applied |= {name: answer_of(subject, "create", name, or_kept=True) for name in chosen}
         step = create(
             subject,
             Call("POST", listing.path, body),
             id_path="id",
             object_path="",
             applied=applied,
-            recovery=Find(listing, match, unattached=("attached_machine_id", "attached_alloc_id")),
+            recovery=Find(
+                listing,
+                match,
+                unattached=("attached_machine_id", "attached_alloc_id"),
+                one=Read(volume_path(subject.address, FOUND_ID), one(Volume)),
+            ),
             wait=_settled(subject, reply_path=""),
         )
         return Moves(Action.CREATE, (step,), reason=why_created(origin))
@@ -401,13 +315,12 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
         before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
         path = volume_path(subject.address, subject.known_id())
-        # Until then the list may still offer it for adoption. Source: platform notes, "Volumes".
-        gone = Wait(
-            Read(path, one(Volume)), Condition("present", any_of=(False,)), DELETE_LAG_S, or_gone=True
-        )
         reason = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
         return Moves(
-            Action.DELETE, (*before, delete(subject, path, gone)), impact=Impact.DATA_LOSS, reason=reason
+            Action.DELETE,
+            (*before, delete(subject, path, Read(path, one(Volume)))),
+            impact=Impact.DATA_LOSS,
+            reason=reason,
         )
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:

@@ -4,15 +4,15 @@ Source: platform API, 2.4 and 4.2; platform notes, "Snapshots".
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Condition, Find, OutputRef, Read, Step, Wait
+from reconciler.core.wire import many, parse_time
 from reconciler.kinds.base import Subject, path_of, segment
 from reconciler.kinds.steps import answer_of, create, wait_only
 from reconciler.services.machines.wire.volume import Snapshot
-from reconciler.services.wire import many, parse_time
 
 SNAPSHOT_SERVES = timedelta(hours=1)  # how long one taken before a call serves when the call is tried again
 
@@ -27,12 +27,20 @@ def snapshot_due(subject: Subject) -> str | None:
     limit_h = subject.resource.objectives.get("snapshot_max_age_h")
     if limit_h is None:
         return None
-    moments = [parse_time(item.created_at) for item in listed_snapshots(subject) if item.usable]
-    newest = max((moment for moment in moments if moment is not None), default=None)
-    since = newest or parse_time(subject.live.created_at)
+    since = newest_snapshot(subject) or parse_time(subject.live.created_at)
     if since is not None and subject.now - since <= timedelta(hours=limit_h):
         return None
     return f"no usable snapshot from the last {limit_h} h"
+
+
+def newest_snapshot(subject: Subject) -> datetime | None:
+    """When the newest usable one of the listed snapshots was made; None: there is none, or nobody says."""
+    moments = [parse_time(item.created_at) for item in listed_snapshots(subject) if item.usable]
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
+def snapshots_read(subject: Subject) -> Read:
+    return Read(volume_path(subject.address, subject.live.id, "/snapshots"), many(Snapshot))
 
 
 def listed_snapshots(subject: Subject) -> Sequence[Any]:

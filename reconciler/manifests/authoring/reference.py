@@ -10,9 +10,10 @@ from typing import Any
 import yaml
 
 from reconciler.core.model import Effect
+from reconciler.kinds import find_kinds
 from reconciler.kinds.manifest import TEXT_PATTERN, Field, ManifestKind
 from reconciler.manifests.authoring.schema import kind_schema
-from reconciler.manifests.validation.envelope import API_VERSION, LifecycleBlock
+from reconciler.manifests.validation.envelope import API_VERSION
 
 _TYPES = {"integer": "integer", "string": "text", "boolean": "true or false", "number": "number"}
 _EFFECTS = {
@@ -67,11 +68,31 @@ class KindPage:
             left[:0] = page.fields
 
 
+@dataclass(frozen=True, slots=True)
+class CapabilityPage:
+    """What the settings may let the program use of a platform: a part that the API document does not show.
+
+    `kind`: whose objects it is used for.
+    """
+
+    name: str
+    kind: str
+    description: str
+
+
+def capability_pages() -> dict[str, CapabilityPage]:
+    """Every capability by name, in alphabetical order."""
+    pages = [
+        CapabilityPage(name, kind.name, description)
+        for kind in find_kinds().values()
+        for name, description in kind.capabilities.items()
+    ]
+    return {page.name: page for page in sorted(pages, key=lambda page: page.name)}
+
+
 def kind_page(kind: ManifestKind) -> KindPage:
     schema = kind_schema(kind)
     example = example_manifest(kind)
-    if not kind.fields:
-        del schema["$defs"][LifecycleBlock.__name__]["properties"]["ignore"]  # there is nothing to ignore
     pages = _Reader(schema["$defs"], {**example, **_ignoring(kind)}, _changes(kind)).fields(schema, ())
     description = schema["$defs"][kind.Spec.__name__].get("description", "")
     return KindPage(kind.name, _flat(description), _dump(example), pages)
@@ -84,6 +105,8 @@ def example_manifest(kind: ManifestKind) -> dict[str, Any]:
 
 def _ignoring(kind: ManifestKind) -> dict[str, Any]:
     """The part of a manifest that leaves a field alone: each kind has others."""
+    if "ignore" not in kind.lifecycle:
+        return {}
     names = [field.name for field in kind.fields if field.effect is not Effect.REFUSED]
     names += [field.name for field in kind.fields]
     ignored = [{"field": name, "reason": "set by another team", "until": "2030-12-31"} for name in names[:1]]

@@ -39,12 +39,10 @@ def skeleton(kind: ManifestKind, *, name: str, app: str) -> str:
     given: dict[Path, Any] = {("metadata", "name"): name, ("metadata", "app"): app}
     if differs:
         given[*_IGNORED, "field"] = differs[0]
-    else:
-        given[_IGNORED] = []
     given |= _addresses(kind, model, given)
     active = _needed(kind, model, given)
     lines = [f"apiVersion: {API_VERSION}", f"kind: {kind.name}"]
-    for block in ("metadata", "spec", "lifecycle"):
+    for block in (each for each in ("metadata", "spec", "lifecycle") if each in model.model_fields):
         lines += _field(block, model.model_fields[block], (block,), active, given)
     return "\n".join(lines) + "\n"
 
@@ -224,7 +222,14 @@ def _placeholder(path: Path, field: FieldInfo, given: Mapping[Path, Any]) -> Any
     described: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     adapter: TypeAdapter[Any] = TypeAdapter(described)
     texts = [*_choices(field.annotation)[:1], app, upper.replace("_", "-"), *_PLACEHOLDERS]
-    candidates: list[Any] = [_limits(field).get("ge", 1), True, *texts, [upper.replace("_", "-")], {}]
+    candidates: list[Any] = [
+        _limits(field).get("ge", 1),
+        True,
+        *texts,
+        [upper.replace("_", "-")],
+        [upper],
+        {},
+    ]
     for candidate in candidates:
         try:
             adapter.validate_python(candidate, strict=True)

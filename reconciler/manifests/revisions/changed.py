@@ -41,7 +41,7 @@ def changed(
         was, now = old.get(address), new.get(address)
         if was is None or now is None:
             return False
-        return _meant(was) == _meant(now) and not other_files(was, now)
+        return meant(was) == meant(now) and not other_files(was, now)
 
     differ = {address for address in (*old, *new) if not same(address)} | set(before.claimed)
     differ |= {to for address in differ for each in (old, new) for to in _moved(each.get(address), new)}
@@ -61,7 +61,7 @@ def _by_address(loaded: Loaded) -> dict[Address, Resource]:
     return {resource.address: resource for resource in both}
 
 
-def _meant(resource: Resource) -> dict[str, Any]:
+def meant(resource: Resource) -> dict[str, Any]:
     """All that the resource asks for, whatever fields it has.
 
     `exclude_unset`: a default that somebody wrote is managed, and one that nobody wrote is not.

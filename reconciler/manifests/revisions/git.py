@@ -15,6 +15,10 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.nearest import did_you_mean
 
 TIMEOUT_S = 120
+# What git needs to read a clone. It gets no credential of ours and no secret value.
+_NEEDED = frozenset(
+    ("HOME", "LD_LIBRARY_PATH", "PATH", "SUDO_UID", "TMPDIR", "XDG_CONFIG_HOME")  # SUDO_UID: who root is
+)
 # Whoever calls us (a hook, another tool) may have pointed git at another repository, index or work tree.
 _KEPT = (
     "GIT_CONFIG",
@@ -37,6 +41,9 @@ _ALWAYS = (
     "core.hooksPath=/dev/null",
     "-c",
     "core.fsmonitor=false",
+    # Files that a commit holds can look like a repository, whose branches are then whatever they say.
+    "-c",
+    "safe.bareRepository=explicit",  # git 2.38 and newer; for older ones, see `_refuse_planted`
 )
 
 
@@ -128,9 +135,6 @@ class Git:
     def is_shallow(self) -> bool:
         return self.text("rev-parse", "--is-shallow-repository") == "true"
 
-    def is_bare(self) -> bool:
-        return self.text("rev-parse", "--is-inside-work-tree") != "true"
-
     def _instead_of(self, ref: str) -> str:
         if ref == "HEAD":
             return "the repository has no commit yet"
@@ -147,11 +151,26 @@ class Git:
 
 
 def find_repository(folder: Path, env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Git:
-    """Raises ReconcilerError, with the way out, where git finds or accepts none."""
-    kept = {name: value for name, value in env.items() if name[:4] != "GIT_" or name.startswith(_KEPT)}
+    """Raises ReconcilerError, with the way out, where git finds or accepts none with a working tree."""
+    kept = {name: value for name, value in env.items() if name in _NEEDED or name.startswith(_KEPT)}
     git = Git(folder, {**kept, **_SET}, timeout_s)
-    bare = git.is_bare()
-    return git if bare else replace(git, prefix=git.text("rev-parse", "--show-prefix"))
+    _refuse_planted(Path(git.text("rev-parse", "--absolute-git-dir")).resolve(), folder.resolve())
+    return replace(git, prefix=git.text("rev-parse", "--show-prefix"))
+
+
+def _refuse_planted(git_dir: Path, folder: Path) -> None:
+    """Raises ReconcilerError for a repository that a commit could have brought: no `.git` leads to it."""
+    own = git_dir.name == ".git" and folder.is_relative_to(git_dir.parent)
+    if not own and (git_dir.is_relative_to(folder) or folder.is_relative_to(git_dir)):
+        raise _bare(str(git_dir))
+
+
+def _bare(at: str) -> ReconcilerError:
+    return ReconcilerError(
+        f"git finds a bare repository at {at}, which files of the project can pretend to be",
+        help="look at what stands there; --ref, --changed-since and --untrusted read the repository of a "
+        "clone, by its `.git`",
+    )
 
 
 def _explained(stderr: str, folder: Path) -> ReconcilerError:
@@ -162,6 +181,8 @@ def _explained(stderr: str, folder: Path) -> ReconcilerError:
             help=f"if you trust it: git config --global --add safe.directory {shlex.quote(at)}\n"
             "or let its owner run this; in a container, see whose the mounted folder is",
         )
+    if "cannot use bare repository" in stderr:
+        return _bare(stderr.partition("bare repository '")[2].partition("'")[0])
     if "not a git repository" in stderr:
         return ReconcilerError(
             f"{folder} is in no git repository",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import ReconcilerError
-from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of
+from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of, outside_root
 from reconciler.manifests.reading.text import MOST_BYTES
 from reconciler.manifests.revisions.git import Git
 
@@ -25,12 +25,16 @@ class _Entry(NamedTuple):
 
 @dataclass
 class Revision:
-    """One commit. `ref`: how messages call it. `texts`: what was read so far, by name as in diagnostics."""
+    """One commit. `ref`: how messages call it. `texts`: what was read so far, by name as in diagnostics.
+
+    `confined`: no manifest is read that lies outside of the folder which `git` is about, the project's root.
+    """
 
     git: Git
     ref: str
     commit: str
     texts: dict[str, bytes] = field(default_factory=dict)
+    confined: bool = False
     _tree: dict[str, _Entry] | None = None
 
     @property
@@ -51,6 +55,14 @@ class Revision:
         real = self._follow(path)
         entry = self.tree.get(real) if real is not None else None
         return entry.id if entry is not None and entry.mode != _SUBMODULE else None
+
+    def ids(self, paths: Sequence[str], root: Path, apart: str = "") -> dict[str, str]:
+        """The ids of the files that `read_files` would read, by name."""
+        found: dict[str, str] = {}
+        for given in paths:
+            for path, name in self._named(given, root, [], apart) if given != "-" else ():
+                found.setdefault(name, self.tree[path].id)
+        return found
 
     def read(self, name: str) -> bytes | None:
         """The bytes of the file `name`, relative to the project's root; None where there is none."""
@@ -101,6 +113,9 @@ class Revision:
         name = name_of(given, root)
         path = self._path_of(given, root)
         real = self._follow(path)
+        if self.confined and not f"{real}/".startswith(self.git.prefix):
+            problems.append(outside_root(name))
+            return
         if real is None or not (real in self.tree or self._is_folder(real)):
             message = f"there is no file or directory `{given}` at {self.ref}"
             problems.append(error("missing-path", message, help="check the path, or name another revision"))
@@ -212,8 +227,8 @@ class Revision:
         return found
 
 
-def revision(git: Git, ref: str) -> Revision:
-    return Revision(git, ref, git.commit_of(ref))
+def revision(git: Git, ref: str, *, confined: bool = False) -> Revision:
+    return Revision(git, ref, git.commit_of(ref), confined=confined)
 
 
 def fork_point(git: Git, ref: str, head: str = "HEAD") -> Revision:

@@ -4,10 +4,8 @@ Two files are the same when git would give their bytes the same id. A file that 
 sides has no id, and is known by its path only.
 """
 
-import hashlib
 import os
 import posixpath
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -19,10 +17,10 @@ from pydantic import BaseModel
 from reconciler.core.model import Path as Place
 from reconciler.core.model import Resource
 from reconciler.kinds.source import ValueSource, is_armored, source_ref
+from reconciler.manifests.files import lies_in
+from reconciler.manifests.revisions.blobs import file_id
 from reconciler.manifests.revisions.git import Git
 from reconciler.manifests.revisions.revision import Revision
-
-_CHUNK = 1 << 20
 
 
 def source_files(resource: Resource) -> list[str]:
@@ -31,7 +29,7 @@ def source_files(resource: Resource) -> list[str]:
     Of a program, all arguments: any of them may be a file that it reads.
     """
     found: list[str] = []
-    for place, source in _sources(resource.spec, ("spec",)):
+    for place, source in value_sources(resource.spec):
         ref = source_ref(source, resource.written_in(*place, *source.place))
         if ref.source == "exec":
             found += map(str, ref.parts)
@@ -40,18 +38,19 @@ def source_files(resource: Resource) -> list[str]:
     return found
 
 
-def _sources(value: Any, place: Place) -> Iterator[tuple[Place, ValueSource]]:
+def value_sources(value: Any, place: Place = ("spec",)) -> Iterator[tuple[Place, ValueSource]]:
+    """Where secret values come from in a spec, and the place in the manifest that says so."""
     if isinstance(value, ValueSource):
         yield place, value
     elif isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
-            yield from _sources(getattr(value, name), (*place, field.alias or name))
+            yield from value_sources(getattr(value, name), (*place, field.alias or name))
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _sources(item, (*place, key))
+            yield from value_sources(item, (*place, key))
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from _sources(item, (*place, index))
+            yield from value_sources(item, (*place, index))
 
 
 class SourceFiles:
@@ -67,8 +66,7 @@ class SourceFiles:
         self._now: list[Callable[[str], str | None]] = []
         if at is not None:
             self._now.append(lambda path: at.id_of(self._in_repository(path)))
-        if not git.is_bare():
-            self._now.append(self._id_here)
+        self._now.append(self._id_here)
         self._known: dict[str, str | None] = {}
 
     def differ(self, old: Resource, new: Resource) -> bool:
@@ -87,7 +85,8 @@ class SourceFiles:
         """The id of the working tree's file; None for what git holds neither here nor at the base."""
         if path not in self._known:
             ours = self._base.id_of(self._in_repository(path)) is not None or self._listed(path)
-            self._known[path] = _blob_id(self._root / path, self._base.commit) if ours else None
+            ours = ours and lies_in(self._root / path, self._top)
+            self._known[path] = file_id(self._root / path, self._base.commit) if ours else None
         return self._known[path]
 
     def _listed(self, path: str) -> bool:
@@ -104,24 +103,3 @@ class SourceFiles:
         everywhere = replace(self._git, folder=self._top)
         shown = everywhere.run("ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
         return frozenset(shown.split(b"\0"))
-
-
-def _blob_id(path: Path, commit: str) -> str | None:
-    """The id that git gives the file's bytes as they are, in the same kind of id as `commit`'s."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return None
-            name = "sha1" if len(commit) == 40 else "sha256"
-            digest = hashlib.new(name, b"blob %d\0" % status.st_size, usedforsecurity=False)
-            while data := file.read(_CHUNK):
-                digest.update(data)
-    except (OSError, ValueError):
-        return None
-    return digest.hexdigest()
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Nobody may ever write to a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

@@ -12,8 +12,21 @@ from reconciler.manifests.validation.ignores import Ignored
 API_VERSION = "reconciler/v1"
 
 
-class LifecycleBlock(Spec):
-    """How the object may be treated."""
+class _Block(Spec):
+    def lifecycle(self) -> Lifecycle:
+        """What is written, and the defaults of all that is not, or does not count for the kind."""
+        given: dict[str, Any] = {
+            name: getattr(self, name) for name in type(self).model_fields if name != "ignore"
+        }
+        if "deletion" in given:
+            given["deletion"] = Deletion(given["deletion"])
+        if "snapshot_before" in given:
+            given["snapshot_before"] = tuple(given["snapshot_before"])
+        return Lifecycle(**given)
+
+
+class LifecycleBlock(_Block):
+    """How the object may be treated: all that counts for any kind."""
 
     deletion: Literal["retain", "delete"] = Field(
         "retain", description="What happens to the object when its manifest is gone. Kept in the state."
@@ -30,9 +43,6 @@ class LifecycleBlock(Spec):
         description="auto: restart the machine when an extend leaves that owed (capability machine.restart).",
     )
     ignore: Ignored = Field([], description="Fields whose differences are neither drift nor put back.")
-
-    def lifecycle(self) -> Lifecycle:
-        return Lifecycle(Deletion(self.deletion), tuple(self.snapshot_before), self.timeout_s, self.restart)
 
 
 def manifest_model(kind: ManifestKind) -> type[BaseModel]:
@@ -59,7 +69,7 @@ def manifest_model(kind: ManifestKind) -> type[BaseModel]:
         "name": (name, ...),
         "labels": (labels, Field(default_factory=dict)),
     }
-    if kind.id_path == ManifestKind.id_path:
+    if kind.adoptable:
         metadata["id"] = (id | None, None)
     if kind.in_app:
         metadata["app"] = (app, ...)
@@ -69,11 +79,19 @@ def manifest_model(kind: ManifestKind) -> type[BaseModel]:
         "kind": (Literal[kind.name], Field(description="What the manifest describes.")),
         "metadata": (Metadata, Field(description="What it is called, and where it belongs.")),
         "spec": (kind.Spec, Field(description="What is wanted; only fields that are written are managed.")),
-        "lifecycle": (  # pydantic would copy any other default
-            LifecycleBlock | None,
-            Field(None, description="How the object may be treated.", examples=[{"deletion": "retain"}]),
-        ),
     }
+    if kind.lifecycle:
+        block: dict[str, Any] = {
+            name: (field.annotation, field)
+            for name, field in LifecycleBlock.model_fields.items()
+            if name in kind.lifecycle
+        }
+        about = "How the object may be treated."
+        Block = create_model(f"{kind.name}Lifecycle", __base__=_Block, __doc__=about, **block)  # noqa: N806 (a class)
+        fields["lifecycle"] = (  # pydantic would copy any other default
+            Block | None,
+            Field(None, description=about, examples=[{"deletion": "retain"}]),
+        )
     return create_model(kind.name, __base__=Spec, __doc__=kind.Spec.__doc__, **fields)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide, warning
-from reconciler.core.model import Address, Lifecycle, Relocation, Resource
+from reconciler.core.model import Address, Lifecycle, Path, Relocation, Resource
 from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
@@ -32,6 +32,8 @@ from reconciler.manifests.validation.problems import (
     explain,
     no_kind,
     surprises,
+    unknown_fields,
+    without_values,
     wrong_type,
 )
 from reconciler.manifests.validation.references import reference_cycles, unknown_references
@@ -135,6 +137,7 @@ class Loader:
         document = document.hidden() if secret else document.shown()
         value = mark_nulls(document.value) if document.has_nulls else document.value
         problems: list[Diagnostic] = []
+        unknown: list[Path] = []
         try:
             manifest: Any = self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
         except ValidationError as failure:
@@ -148,6 +151,8 @@ class Loader:
             spec = valid_part(value.get("spec"), kind.Spec)
             if spec is not None:
                 problems += kind.check(spec, lambda *path: place.value(path))
+            unknown = unknown_fields(failure, self.models[kind.name], document.value)
+            problems = list(without_values(problems, unknown, place))
             self.claim(document, spec, kind, file)
         else:
             names = kind.role(NamesResources) if self.relocation is not None else None
@@ -156,7 +161,7 @@ class Loader:
             problems += self.add(manifest, kind, document, file)
         self.problems += problems
         if document.surprises:
-            found = surprises(Place(document, file), problems)
+            found = surprises(Place(document, file), problems, unknown)
             self.problems += islice(found, MOST_PROBLEMS + 1)
 
     def invalid_part(self, value: Any, kind: ManifestKind) -> ValidationError | None:
@@ -241,18 +246,20 @@ class Loader:
     def add(self, manifest: Any, kind: ManifestKind, document: Document, file: str) -> Iterator[Diagnostic]:
         """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
         metadata, spec = manifest.metadata, manifest.spec
-        adopt_id = attrgetter(".".join(map(str, kind.id_path)))(manifest)
+        own_id = kind.adoptable or kind.id_path != ManifestKind.id_path
+        adopt_id = attrgetter(".".join(map(str, kind.id_path)))(manifest) if own_id else None
+        lifecycle = manifest.lifecycle if kind.lifecycle else None
         address = Address(kind.name, metadata.name, metadata.app if kind.in_app else None)
         resource = Resource(
             address,
             spec,
-            manifest.lifecycle.lifecycle() if manifest.lifecycle else _DEFAULT_LIFECYCLE,
+            lifecycle.lifecycle() if lifecycle else _DEFAULT_LIFECYCLE,
             file,
             document.spans,
             metadata.labels,
             adopt_id,
             tuple(kind.references(spec, address)),
-            ignores=ignores_of(manifest.lifecycle.ignore) if manifest.lifecycle else (),
+            ignores=ignores_of(lifecycle.ignore) if lifecycle else (),
             inherited=document.elsewhere,
             base=self.overlays.base(address) if self.overlays is not None else None,
         )

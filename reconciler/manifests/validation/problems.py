@@ -106,6 +106,36 @@ def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> l
     return found
 
 
+def unknown_fields(failure: ValidationError, model: type[BaseModel], document: Any) -> list[Path]:
+    """The fields that the kind has nowhere, and that have a value: what it is for, nobody knows."""
+    paths = (locate(item, document)[0] for item in failure.errors() if item["type"] == "extra_forbidden")
+    return [path for path in paths if _at(document, path) is not None and not _homes(str(path[-1]), model)]
+
+
+def without_values(
+    problems: Sequence[Diagnostic], unknown: Sequence[Path], place: Place
+) -> Iterator[Diagnostic]:
+    """`problems`, none of which shows the value of an unknown field: its name may be a misspelt secret's.
+
+    Where such a value stands, its line is shown up to it; not at all if the problem is about what follows.
+    """
+    shown_to: dict[tuple[str, int], int] = {}  # characters, by file and line
+    for path in unknown:
+        key, value = place.key(path), place.value(path)
+        for span, column in ((key, key.end_column), (value, value.column)) if key != value else ():
+            line = (span.file, span.line)
+            shown_to[line] = min(column - 1, shown_to.get(line, column))
+    for problem in problems:
+        at = problem.span
+        limit = shown_to.get((at.file, at.line)) if at is not None else None
+        if at is None or limit is None:
+            yield problem
+        elif at.end_column - 1 <= limit:
+            yield replace(problem, shown_to=limit)
+        else:
+            yield hide(problem)
+
+
 def no_kind(place: Place, kinds: Sequence[str]) -> Diagnostic:
     """The problem of a mapping without `kind`: perhaps there is one under another name."""
     for key in place.document.value:
@@ -117,12 +147,17 @@ def no_kind(place: Place, kinds: Sequence[str]) -> Diagnostic:
     return error("missing-field", "the field `kind` is missing", place.value(()), help=help)
 
 
-def surprises(place: Place, explained: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
-    """Warn of scalars that YAML reads as something else, except where an error already says so."""
+def surprises(
+    place: Place, explained: Sequence[Diagnostic], unknown: Sequence[Path] = ()
+) -> Iterator[Diagnostic]:
+    """Warn of scalars that YAML reads as something else, except where an error already says so.
+
+    `unknown`: fields below which nothing is said.
+    """
     spans = {problem.span for problem in explained}
     for path, text in place.document.surprises.items():
         span = place.value(path)
-        if span in spans:
+        if span in spans or any(path[: len(field)] == field for field in unknown):
             continue
         value, secret = resolve(text)[0], place.about(path).secret
         if isinstance(value, str):
@@ -250,15 +285,21 @@ def _unknown_field(path: Path, loc: Path, model: type[BaseModel], place: Place) 
     if field.partition(":")[0] in known and not place.secret:
         help = as_pair(field)
     if not help:
-        home = [block for block in _BLOCKS if field in field_names(model, (block,))]
-        if home and path[:-1] != (home[0],):
+        home = _homes(field, model)
+        if home and home[0] and path[:-1] != (home[0],):
             help = f"`{field}` belongs under `{home[0]}`"
-        elif field in field_names(model, ()):
+        elif "" in home:
             help = f"`{field}` belongs at the top, beside `kind`: remove its indentation"
         elif known:
             help = f"known here: {_listed(known)}"
     shown = "an unknown field" if hidden else f"unknown field `{clip(field)}`"
     return error("unknown-field", f"{shown}{inside}", place.key(path), help=help)
+
+
+def _homes(field: str, model: type[BaseModel]) -> list[str]:
+    """The blocks that have a field of that name; "" is the top."""
+    homes = [block for block in _BLOCKS if field in field_names(model, (block,))]
+    return [*homes, ""] if field in field_names(model, ()) else homes
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -124,8 +124,12 @@ class Bench:
 
     async def send(self, request: Request) -> Answer:
         """The answer to `request`, waiting out a 429. Raises Unmet when there is none."""
+        return await self.wait_out(lambda: self.attempt(request))
+
+    async def wait_out(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The answer of `attempt`, which is made again, when the answer says, while that is a 429."""
         for _ in range(_PATIENCE):
-            answer = await self.attempt(request)
+            answer = await attempt()
             if answer.status != 429:
                 break
             await self.shared.clock.sleep(_seconds(answer.headers.get("retry-after", "")))

@@ -24,7 +24,10 @@ class Browser:
     _cookies: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
 
     async def open(self, url: str, form: Mapping[str, str] | None = None) -> Answer:
-        """The answer, no redirect followed. Raises Unmet when there is none."""
+        """The answer, no redirect followed, waiting out a 429. Raises Unmet when there is none."""
+        return await self.bench.wait_out(lambda: self._open(url, form))
+
+    async def _open(self, url: str, form: Mapping[str, str] | None) -> Answer:
         origin = _origin(url)
         headers = {"accept": "text/html"}
         cookies = [f"{name}={value}" for (host, name), value in self._cookies.items() if host == origin]

@@ -20,18 +20,20 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from reconciler.core.clock import Clock, SystemClock
+from reconciler.core.errors import ReconcilerError
 from reconciler.providers.kit.events import Events, Handler
 from reconciler.providers.kit.functions import Declined, Functions, Order
 from reconciler.providers.kit.intake import Allowance, Intake, Refusal, unauthorized
 from reconciler.providers.kit.resources import Resources
 from reconciler.providers.kit.settings import CALLBACK_PATH, EVENTS_PATH, ProviderSettings
-from reconciler.providers.kit.sign_in import SignIn
+from reconciler.providers.kit.sign_in import SIGN_INS_PER_S, SignIn
 from reconciler.providers.kit.store import Store
 from reconciler.providers.kit.webhooks import Outbox
 from reconciler.services.signing import NotAuthentic
 from reconciler.services.transport import HttpxTransport, Transport
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
+_FUNCTIONS = ("provision", "update", "get", "deprovision", "costs")
 _WATCH_EVERY_S = 60.0
 _log = structlog.get_logger("reconciler.provider")
 
@@ -88,8 +90,14 @@ def create_app(
 ) -> Starlette:
     """The provider with its lifespan; `app.state.kit` is the Kit, for mounting it into another application.
 
-    Raises StoreError when the store cannot be used, ReconcilerError for an unusable address.
+    `functions` has the five functions of `Functions`, as coroutines. Raises StoreError when the store cannot
+    be used, ReconcilerError for an unusable address or a missing function.
     """
+    missing = [name for name in _FUNCTIONS if not callable(getattr(functions, name, None))]
+    if missing:
+        raise ReconcilerError(
+            f"the provider has no function `{missing[0]}`", help=f"it needs {', '.join(_FUNCTIONS)}"
+        )
     clock, random = clock or SystemClock(), random or SystemRandom()
     webhook = open_transport(_host_of(settings.webhook_url)) if settings.webhook_url else None
     sign_in_host = open_transport(settings.sign_in.auth_url) if settings.sign_in else None
@@ -97,13 +105,14 @@ def create_app(
     outbox = Outbox(settings, store, clock, webhook, random)
     resources = Resources(settings, functions, store, outbox, clock)
     intake = Intake(settings, store, clock, Allowance(settings.rate, clock))
+    visits = Allowance(min(settings.rate, SIGN_INS_PER_S), clock)
     kit = Kit(
         settings,
         store,
         resources,
         outbox,
         Events(intake, store, clock, on_event),
-        SignIn(settings, store, resources, outbox, clock, sign_in_host),
+        SignIn(settings, store, resources, outbox, clock, sign_in_host, visits),
         intake,
         clock,
         tuple(each for each in (webhook, sign_in_host) if each is not None),
@@ -199,7 +208,7 @@ def _order(fields: Any) -> Order:
     except ValidationError as failure:
         problem = failure.errors(include_url=False, include_input=False, include_context=False)[0]
         name = ".".join(map(str, problem["loc"]))
-        raise Refusal(422, f"`{name}`: {problem['msg'].lower()}") from None
+        raise Refusal(422, f"`{name}`: {problem['msg'][:1].lower()}{problem['msg'][1:]}") from None
 
 
 def _host_of(url: str) -> str:

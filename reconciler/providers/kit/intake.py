@@ -1,7 +1,7 @@
 """What comes in from the network: read whole, within limits, and known to come from the platform."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -16,6 +16,8 @@ from reconciler.services import signing
 
 BODY_S = 10.0
 _BURST_S = 2.0
+_SMALL_BYTES = 16_384
+_PLATFORM = "signed"  # in place of an address, which has dots or colons
 _MOST_ADDRESSES = 1024
 _PRUNE_EVERY = 256  # claims
 
@@ -33,6 +35,15 @@ def unauthorized() -> Response:
     return JSONResponse({"error": "unauthorized"}, 401, {"connection": "close"})
 
 
+def too_many() -> Refusal:
+    return Refusal(429, "too many requests", {"retry-after": "1", "connection": "close"})
+
+
+def address_of(request: Request) -> str:
+    """Of the caller, or of the last proxy that is not one of ours: see `ProviderSettings.proxies`."""
+    return request.client.host if request.client else ""
+
+
 class Allowance:
     """Requests per second and address, as buckets that fill with time. The oldest addresses are forgotten."""
 
@@ -40,21 +51,33 @@ class Allowance:
         self._rate, self._clock = rate, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
+    def left(self, address: str) -> bool:
+        """Whether a request of this address would be let through now."""
+        return not self._rate or self._filled(address) >= 1
+
     def spend(self, address: str) -> bool:
         if not self._rate:
             return True
-        most, now = self._rate * _BURST_S, self._clock.monotonic()
-        left, since = self._buckets.pop(address, (most, now))
-        left = min(most, left + (now - since) * self._rate)
+        left, now = self._filled(address), self._clock.monotonic()
+        self._buckets.pop(address, None)
         self._buckets[address] = (max(left - 1, 0.0), now)
         if len(self._buckets) > _MOST_ADDRESSES:
             self._buckets.popitem(last=False)
         return left >= 1
 
+    def _filled(self, address: str) -> float:
+        most, now = self._rate * _BURST_S, self._clock.monotonic()
+        left, since = self._buckets.get(address, (most, now))
+        return min(most, left + (now - since) * self._rate)
+
 
 @dataclass(slots=True)
 class Intake:
-    """Reads and verifies requests of the platform. Raises NotAuthentic, or Refusal (429)."""
+    """Reads and verifies requests of the platform. Raises NotAuthentic, or Refusal (429).
+
+    Requests that are not authentic spend the allowance of their address, and the platform's own one of
+    theirs: behind a proxy all have one address, and a stranger must not use up what the platform needs.
+    """
 
     settings: ProviderSettings
     store: Store
@@ -64,27 +87,47 @@ class Intake:
 
     async def signed(self, request: Request) -> Mapping[str, Any]:
         """The signed fields of an API call."""
-        body = await self._body(request)
-        return signing.verify(
-            signing.Signed(request.method, self._url(request), _signatures(request), body),
-            self.settings.signing_secrets,
-            now=self._now(),
-            claim=self._claim,
-            encoding=self.settings.encoding,
-        )
+
+        def verified(body: bytes) -> Mapping[str, Any]:
+            return signing.verify(
+                signing.Signed(request.method, self._url(request), _signatures(request), body),
+                self.settings.signing_secrets,
+                now=self._now(),
+                claim=self._claim,
+                encoding=self.settings.encoding,
+            )
+
+        return (await self._authentic(request, verified))[1]
 
     async def event(self, request: Request) -> tuple[bytes, Mapping[str, Any]]:
         """The body of a machine event, raw and read."""
-        body = await self._body(request)
-        fields = signing.verify_event(
-            _signatures(request), body, self.settings.signing_secrets, encoding=self.settings.encoding
-        )
+
+        def verified(body: bytes) -> Mapping[str, Any]:
+            return signing.verify_event(
+                _signatures(request), body, self.settings.signing_secrets, encoding=self.settings.encoding
+            )
+
+        return await self._authentic(request, verified)
+
+    async def _authentic(
+        self, request: Request, verified: Callable[[bytes], Mapping[str, Any]]
+    ) -> tuple[bytes, Mapping[str, Any]]:
+        """Body and signed fields. Small signed ones pass although their address has used up its allowance."""
+        address = address_of(request)
+        if _is_large(request) and not self.allowance.left(address):
+            raise too_many()
+        try:
+            body = await self._body(request)
+            fields = verified(body)
+        except signing.NotAuthentic:
+            if not self.allowance.spend(address):
+                raise too_many() from None
+            raise
+        if not self.allowance.spend(_PLATFORM):
+            raise too_many()
         return body, fields
 
     async def _body(self, request: Request) -> bytes:
-        address = request.client.host if request.client else ""
-        if not self.allowance.spend(address):
-            raise Refusal(429, "too many requests", {"retry-after": "1", "connection": "close"})
         pieces: list[bytes] = []
         size = 0
         try:
@@ -115,6 +158,13 @@ class Intake:
 
     def _now(self) -> float:
         return self.clock.now().timestamp()
+
+
+def _is_large(request: Request) -> bool:
+    """Whether reading the body costs more than looking at a signature."""
+    length = request.headers.get("content-length", "0")
+    chunked = "transfer-encoding" in request.headers
+    return chunked or not length.isdecimal() or int(length) > _SMALL_BYTES
 
 
 def _signatures(request: Request) -> list[str]:

@@ -22,6 +22,7 @@ from reconciler.providers.kit.functions import Cost, Declined, Provisioned, Repo
 
 PLAN = "standard"
 CONNECTIONS_PER_REGION = 20
+LARGEST_SHARE = 4  # one resource gets at most a fourth of the server's connections
 PRICE_PER_MONTH = Decimal("5.00")
 PRICE_PER_GB_MONTH = Decimal("0.25")
 
@@ -36,8 +37,11 @@ class PostgresProvider:
     server: str = field(repr=False)
     name: str
 
-    async def check(self) -> None:
-        """Raises ReconcilerError when the server cannot be reached or the role may not do what it must."""
+    async def check(self) -> Sequence[str]:
+        """The databases that every role may connect to, where tenants would see each other's names.
+
+        Raises ReconcilerError when the server cannot be reached or the role may not do what it must.
+        """
         try:
             async with self._connected() as connection:
                 found = await _one(
@@ -45,6 +49,12 @@ class PostgresProvider:
                     "SELECT rolsuper OR (rolcreatedb AND rolcreaterole) FROM pg_roles"
                     " WHERE rolname = current_user",
                 )
+                open_to_all = await (
+                    await connection.execute(
+                        "SELECT datname FROM pg_database WHERE datallowconn AND"
+                        " has_database_privilege('public', oid, 'CONNECT') ORDER BY datname"
+                    )
+                ).fetchall()
         except psycopg.Error as failure:
             # libpq's text names host, port and user, never the password.
             reason = str(failure).strip().splitlines()
@@ -57,6 +67,7 @@ class PostgresProvider:
                 "the PostgreSQL role may not create roles and databases",
                 help="ALTER ROLE … CREATEROLE CREATEDB",
             )
+        return [str(name) for (name,) in open_to_all]
 
     async def provision(self, resource: Resource) -> Provisioned:
         name = _name_of(resource)
@@ -67,7 +78,10 @@ class PostgresProvider:
             owner = await self._owner(connection, name)
             if owner is None:
                 await connection.execute(
-                    sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(name), sql.Identifier(name))
+                    # template1 is open to every role: one that is connected to it would block all creates.
+                    sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE template0").format(
+                        sql.Identifier(name), sql.Identifier(name)
+                    )
                 )
             elif owner != name:
                 raise Declined("a database of this name exists, and is not ours")
@@ -85,7 +99,7 @@ class PostgresProvider:
                 raise RuntimeError("the role is gone")
             await connection.execute(
                 sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}").format(
-                    sql.Identifier(_name_of(resource)), sql.Literal(_connections(resource))
+                    sql.Identifier(_name_of(resource)), sql.Literal(await _connections(connection, resource))
                 )
             )
 
@@ -154,6 +168,7 @@ class PostgresProvider:
         name = _name_of(resource)
         # The server gets, and perhaps logs, only what it stores: never the password itself.
         verifier = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256")
+        limit = await _connections(connection, resource)
         async with connection.transaction():
             try:
                 await connection.execute(
@@ -162,17 +177,13 @@ class PostgresProvider:
                         " CONNECTION LIMIT {} PASSWORD {}"
                     ).format(
                         sql.Identifier(name),
-                        sql.Literal(_connections(resource)),
+                        sql.Literal(limit),
                         sql.Literal(verifier.decode()),
                     )
                 )
             except psycopg.errors.DuplicateObject:
                 raise Declined("a role of this name exists, and is not ours") from None
-            await connection.execute(
-                sql.SQL("COMMENT ON ROLE {} IS {}").format(
-                    sql.Identifier(name), sql.Literal(self._mark(resource))
-                )
-            )
+            await self._put_mark(connection, resource)
             (superuser,) = await _one(
                 connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
             )
@@ -186,7 +197,17 @@ class PostgresProvider:
                 (_name_of(resource),),
             )
         ).fetchone()
+        if found is not None and found[0] == f"{self._maker()}: {resource.order.id}":
+            await self._put_mark(connection, resource)  # as versions before 0.3 wrote it
+            return True
         return found is not None and found[0] == self._mark(resource)
+
+    async def _put_mark(self, connection: psycopg.AsyncConnection[Any], resource: Resource) -> None:
+        await connection.execute(
+            sql.SQL("COMMENT ON ROLE {} IS {}").format(
+                sql.Identifier(_name_of(resource)), sql.Literal(self._mark(resource))
+            )
+        )
 
     async def _owner(self, connection: psycopg.AsyncConnection[Any], database: str) -> str | None:
         found = await (
@@ -198,7 +219,11 @@ class PostgresProvider:
         return None if found is None else str(found[0])
 
     def _mark(self, resource: Resource) -> str:
-        return f"extension provider {self.name}: {resource.order.id}"
+        """Says that the role is ours, and of which resource. Every role can read it: no id stands in it."""
+        return f"{self._maker()}: {resource.secret('mark of the role')}"
+
+    def _maker(self) -> str:
+        return f"extension provider {self.name}"
 
 
 def _name_of(resource: Resource) -> str:
@@ -206,8 +231,11 @@ def _name_of(resource: Resource) -> str:
     return f"ext_{hashlib.sha256(resource.order.id.encode()).hexdigest()[:24]}"
 
 
-def _connections(resource: Resource) -> int:
-    return CONNECTIONS_PER_REGION * (1 + len(resource.order.read_regions or []))
+async def _connections(connection: psycopg.AsyncConnection[Any], resource: Resource) -> int:
+    """For each region, but never so many that one resource could take most of what the server has."""
+    wanted = CONNECTIONS_PER_REGION * (1 + len(set(resource.order.read_regions or [])))
+    (most,) = await _one(connection, "SELECT current_setting('max_connections')::int")
+    return int(min(wanted, max(1, most // LARGEST_SHARE)))
 
 
 def _address(connection: psycopg.AsyncConnection[Any], name: str, password: str) -> str:

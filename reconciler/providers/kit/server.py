@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -17,11 +17,13 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reconciler.core.errors import ReconcilerError
 
 _BACKLOG = 1024
 _END_S = 3
+HEAD_S = 10.0  # for a request line and its headers
 
 MakeApp = Callable[[], Starlette]
 
@@ -45,17 +47,24 @@ def bound(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
 
 
 def serve(
-    listener: socket.socket, make_app: MakeApp, prefix: str, workers: int, ready: Callable[[], None]
+    listener: socket.socket,
+    make_app: MakeApp,
+    prefix: str,
+    workers: int,
+    ready: Callable[[], None],
+    proxies: Sequence[str] = (),
 ) -> int:
     """Serve until SIGTERM or SIGINT: which of them came. `prefix`: the path under which it is reached.
+
+    `proxies`: addresses or networks whose word is taken for who called (X-Forwarded-For).
 
     `ready` is called when calls are accepted. Must be called from the main thread, before other threads run.
     """
     if workers == 1:
-        return _work(listener, make_app, prefix, ready)
+        return _work(listener, make_app, prefix, ready, proxies)
     reading, writing = os.pipe()
     with _signals() as (ends, wait):
-        children = {_fork(listener, make_app, prefix, (reading, writing)) for _ in range(workers)}
+        children = {_fork(listener, make_app, prefix, proxies, (reading, writing)) for _ in range(workers)}
         try:
             ready()
             while not ends:
@@ -64,7 +73,7 @@ def serve(
                     if code > 0:
                         raise ReconcilerError("a worker ended by itself, see above")
                     if not ends:  # killed: another takes its place, and goes on with what it had begun
-                        children.add(_fork(listener, make_app, prefix, (reading, writing)))
+                        children.add(_fork(listener, make_app, prefix, proxies, (reading, writing)))
         finally:
             os.close(writing)
             os.close(reading)
@@ -114,7 +123,9 @@ def _gone(children: set[int]) -> list[int]:
     return codes
 
 
-def _fork(listener: socket.socket, make_app: MakeApp, prefix: str, pipe: tuple[int, int]) -> int:
+def _fork(
+    listener: socket.socket, make_app: MakeApp, prefix: str, proxies: Sequence[str], pipe: tuple[int, int]
+) -> int:
     # A signal between the fork and the worker's own handlers must end it, not run the parent's.
     ending = _ending()
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
@@ -130,7 +141,7 @@ def _fork(listener: socket.socket, make_app: MakeApp, prefix: str, pipe: tuple[i
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
         os.close(pipe[1])
         threading.Thread(target=_end_with_parent, args=(pipe[0],), daemon=True).start()
-        _work(listener, make_app, prefix, lambda: None)
+        _work(listener, make_app, prefix, lambda: None, proxies)
         code = 0
     except ReconcilerError as failure:
         os.write(2, f"error: {failure.message}\n".encode())
@@ -145,7 +156,9 @@ def _end_with_parent(reading: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _work(listener: socket.socket, make_app: MakeApp, prefix: str, ready: Callable[[], None]) -> int:
+def _work(
+    listener: socket.socket, make_app: MakeApp, prefix: str, ready: Callable[[], None], proxies: Sequence[str]
+) -> int:
     """Serve in this process until a signal ends it: its number."""
     app = make_app()
     mounted = app
@@ -154,15 +167,45 @@ def _work(listener: socket.socket, make_app: MakeApp, prefix: str, ready: Callab
     config = Config(
         mounted,
         ws="none",
-        http="h11",
+        http=_Connection,
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=_END_S,
     )
     return asyncio.run(_Server(config, ready).until_a_signal(listener))
+
+
+class _Connection(H11Protocol):
+    """Ends a connection that brings no whole head of a request in time: each costs a file descriptor."""
+
+    _due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        super().connection_made(transport)
+        self._wait_for_a_head()
+
+    def data_received(self, data: bytes) -> None:
+        if self._due is None and (self.cycle is None or self.cycle.response_complete):
+            self._wait_for_a_head()
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_a_head(self) -> None:
+        self._due = asyncio.get_running_loop().call_later(HEAD_S, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
 
 
 class _Server(Server):

@@ -28,7 +28,8 @@ class ProviderSettings:
 
     Without `webhook_url` nothing is reported; without `sign_in` nobody can sign in.
     `answer_s`: how long a call may take before it is answered "provisioning" or "deleting".
-    `rate`: requests per second from one address (bursts of twice that); 0 for no limit.
+    `rate`: requests per second that are not authentic from one address, and of the platform's own in all
+    (bursts of twice that); 0 for no limit. Secrets are bytes. Raises ReconcilerError for what cannot be used.
     """
 
     public_url: str
@@ -46,6 +47,13 @@ class ProviderSettings:
     give_up_s: float = 24 * 3600
 
     def __post_init__(self) -> None:
+        if not isinstance(self.store, Path):
+            raise ReconcilerError("the store of a provider is a pathlib.Path")
+        given = (*self.signing_secrets, *([] if self.webhook_secret is None else [self.webhook_secret]))
+        if isinstance(self.signing_secrets, str | bytes) or not all(
+            isinstance(each, bytes) for each in given
+        ):
+            raise ReconcilerError("the secrets of a provider are bytes: `signing_secrets` is a list of them")
         parts = urlsplit(self.public_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ReconcilerError(

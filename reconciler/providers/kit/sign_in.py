@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from reconciler.core.clock import Clock
 from reconciler.providers.kit import pages
 from reconciler.providers.kit.functions import Visitor
-from reconciler.providers.kit.intake import Refusal
+from reconciler.providers.kit.intake import Allowance, Refusal, address_of
 from reconciler.providers.kit.oauth import OAuth, SignInFailed
 from reconciler.providers.kit.resources import Resources
 from reconciler.providers.kit.settings import CALLBACK_PATH, ProviderSettings
@@ -27,6 +27,7 @@ from reconciler.providers.kit.webhooks import Outbox
 from reconciler.services.transport import Transport
 
 STATE_S = 600
+SIGN_INS_PER_S = 5.0  # from one address: each is a row in the store for ten minutes
 LONGEST_SESSION_S = 8 * 3600
 
 _log = structlog.get_logger("reconciler.provider")
@@ -43,9 +44,10 @@ class SignIn:
         outbox: Outbox,
         clock: Clock,
         transport: Transport | None,
+        allowance: Allowance,
     ) -> None:
         self._settings, self._store, self._resources = settings, store, resources
-        self._outbox, self._clock = outbox, clock
+        self._outbox, self._clock, self._allowance = outbox, clock, allowance
         self._oauth: OAuth | None = None
         if settings.sign_in is not None and transport is not None:
             self._oauth = OAuth(settings.sign_in, settings.address(CALLBACK_PATH), transport)
@@ -53,18 +55,22 @@ class SignIn:
         self._mark = "__Host-" if settings.secure else ""
 
     async def start(self, request: Request) -> Response:
-        """To the resource's page for who is signed in for its organization; else to the platform."""
-        id = request.path_params["id"]
-        try:
-            organization_id = self._resources.organization_of(id)
-        except Refusal:
-            return pages.problem(404, "There is no such resource", "It may have been removed.")
+        """To the resource's page for who is signed in for its organization; else to the platform.
+
+        A stranger learns from the answer neither whether there is such a resource nor how many there are.
+        """
+        if not self._allowance.spend(address_of(request)):
+            refusal = pages.problem(429, "Too many sign-ins", "Try again in a moment.")
+            refusal.headers["retry-after"] = "1"
+            return refusal
         if self._oauth is None:
             return pages.problem(501, "Nobody can sign in here", "This provider has no sign-in set up.")
+        id = request.path_params["id"]
+        organization_id = self._organization_of(id)
         session = self._session(request)
         if session is not None and session["organization_id"] == organization_id:
             return self._to_page(id)
-        return self._to_platform(self._oauth, id, organization_id)
+        return self._to_platform(self._oauth, id, organization_id or self._decoy(id))
 
     async def finish(self, request: Request) -> Response:
         """Where the platform sends the browser back to."""
@@ -81,19 +87,24 @@ class SignIn:
             return pages.problem(
                 403, "The platform did not sign you in", "You can open the resource again to start over."
             )
+        organization_id = self._organization_of(begun["resource_id"])
         try:
-            organization_id = self._resources.organization_of(begun["resource_id"])
             info, lifetime_s = await self._oauth.introduce(code, begun["verifier"])
-        except Refusal:
-            return pages.problem(404, "There is no such resource", "It may have been removed.")
         except SignInFailed as failure:
             _log.warning("sign_in.failed", reason=str(failure))
             return pages.problem(502, "The sign-in could not be completed", str(failure))
         roles = {each.id: each.role for each in info.organizations}
-        role = roles.get(organization_id)
-        if role not in ("admin", "member") or not info.user_id or "read" not in info.scope:
+        role = roles.get(organization_id) if organization_id else None
+        if (
+            organization_id is None
+            or role not in ("admin", "member")
+            or not info.user_id
+            or "read" not in info.scope
+        ):
             return pages.problem(
-                403, "This resource belongs to another organization", "Sign in with an account that is in it."
+                403,
+                "This account cannot open the resource",
+                "It was removed, or belongs to an organization that the account is not in.",
             )
         if lifetime_s <= 0:
             return pages.problem(502, "The sign-in could not be completed", "It has ended already.")
@@ -101,7 +112,7 @@ class SignIn:
             info.user_id,
             info.user_name or info.user_id,
             info.email or "",
-            organization_id,
+            organization_id or "",
             "admin" if role == "admin" else "member",
         )
         return self._welcome(request, begun["resource_id"], visitor, min(lifetime_s, LONGEST_SESSION_S))
@@ -113,7 +124,7 @@ class SignIn:
         if session is None:
             return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, pages.HEADERS)
         try:
-            if self._resources.organization_of(id) != session["organization_id"]:
+            if self._organization_of(id) != session["organization_id"]:
                 return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, pages.HEADERS)
             visitor = Visitor(
                 session["user_id"],
@@ -139,6 +150,17 @@ class SignIn:
         response = pages.problem(200, "You are signed out", "Open the resource again to sign in.")
         self._drop(response, "session")
         return response
+
+    def _organization_of(self, id: str) -> str | None:
+        """Of the resource; None when there is none."""
+        try:
+            return self._resources.organization_of(id)
+        except Refusal:
+            return None
+
+    def _decoy(self, id: str) -> str:
+        """An organization that nobody is in, the same one each time that `id` is asked for."""
+        return hmac.digest(self._settings.signing_secrets[0], f"decoy\0{id}".encode(), "sha256").hex()[:16]
 
     def _to_platform(self, oauth: OAuth, id: str, organization_id: str) -> Response:
         state, browser, verifier = (secrets.token_urlsafe(32) for _ in range(3))

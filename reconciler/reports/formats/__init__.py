@@ -9,21 +9,43 @@ from functools import cache
 from reconciler.reports.report import Failure, Report
 
 
+def backslashed(character: str) -> str:
+    return character.encode("ascii", "backslashreplace").decode()
+
+
 @dataclass(frozen=True)
 class Format:
     """`shows`: the kinds of reports that `render` takes; a Failure is one that every format takes.
 
-    `render` returns all of a report, ending with a newline. `in_parts`: for people who watch, so the plan is
+    `render` returns all of a report, ending with a newline. `escape` spells a character that standard output
+    cannot show, so that the report stays one of this format. `in_parts`: for people who watch, so the plan is
     printed before it is approved, and diagnostics go to stderr.
     """
 
     name: str
     shows: frozenset[str]
     render: Callable[[Report], str]
+    escape: Callable[[str], str] = backslashed
     in_parts: bool = False
+
+    def printable(self, text: str, encoding: str) -> str:
+        """`text` with what `encoding` does not have escaped."""
+        try:
+            text.encode(encoding)
+        except UnicodeEncodeError:
+            return "".join(each if _has(encoding, each) else self.escape(each) for each in text)
+        return text
 
     def can_show(self, kind: str) -> bool:
         return kind in self.shows or kind == Failure.kind
+
+
+def _has(encoding: str, character: str) -> bool:
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @cache

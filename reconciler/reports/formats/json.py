@@ -5,8 +5,8 @@ from typing import Any
 
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import (
-    FORMAT_VERSION,
     apply_document,
+    context_document,
     drift_document,
     failure_document,
     plan_document,
@@ -22,13 +22,20 @@ from reconciler.reports.report import (
     ValidationReport,
 )
 
+FORMAT_VERSION = "1"
+
 
 def render(report: Report) -> str:
-    text = json.dumps(
-        {"format_version": FORMAT_VERSION} | document(report), ensure_ascii=False, indent=2, default=str
-    )
+    begins: dict[str, Any] = {"format_version": FORMAT_VERSION}
+    if report.about is not None:
+        begins["context"] = context_document(report.about)
+    text = json.dumps(begins | document(report), ensure_ascii=False, indent=2, default=str)
     # A file's name may be no text; half a surrogate pair is written as JSON escapes it.
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
+
+
+def _escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -36,7 +43,8 @@ def document(report: Report) -> dict[str, Any]:
         case PlanReport():
             return plan_document(report.plan, diagnostics=report.diagnostics)
         case DriftReport():
-            return drift_document(report.plan, diagnostics=report.diagnostics) | dict(report.more)
+            document = drift_document(report.plan, report.unmanaged, diagnostics=report.diagnostics)
+            return document | dict(report.more)
         case ApplyReport():
             return apply_document(report.plan, report.results, report.owed, diagnostics=report.diagnostics)
         case ValidationReport():
@@ -51,4 +59,4 @@ def document(report: Report) -> dict[str, Any]:
     raise TypeError(f"JSON shows no {report.kind}")
 
 
-FORMAT = Format("json", frozenset({"plan", "drift", "apply", "validate", "page"}), render)
+FORMAT = Format("json", frozenset({"plan", "drift", "apply", "validate", "page"}), render, escape=_escape)

@@ -13,6 +13,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Change, Effect, Owed
 from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.reports import verdict
+from reconciler.reports.context import context_line
 from reconciler.reports.documents import shown
 from reconciler.reports.formats import Format
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report
@@ -22,7 +23,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def render(report: Report) -> str:
-    """The verdict, what changes, what became of it, what is owed, and the diagnostics."""
+    """What it is about, the verdict, what changes, what became of it, what is owed, and the diagnostics."""
     blocks = [block for block in _blocks(report) if block]
     return "\n\n".join(blocks) + "\n"
 
@@ -34,10 +35,16 @@ def code(text: str) -> str:
 
 
 def _inert(character: str) -> str:
-    return character if character in _PLAIN or not character.isascii() else f"&#{ord(character)};"
+    return character if character in _PLAIN or not character.isascii() else _number(character)
+
+
+def _number(character: str) -> str:
+    return f"&#{ord(character)};"
 
 
 def _blocks(report: Report) -> Iterator[str]:
+    if report.about is not None:
+        yield code("".join(text if isinstance(text, str) else text[0] for text in context_line(report.about)))
     match report:
         case PlanReport():
             yield f"**{verdict.of_plan(report.plan)}**"
@@ -46,9 +53,11 @@ def _blocks(report: Report) -> Iterator[str]:
             yield _calls(report.plan.steps)
             yield _owed(report.plan.owed)
         case DriftReport():
-            yield f"**{verdict.of_drift(report.plan, only_new=report.only_new)}**"
-            yield _changes(report.plan.changes)
-            yield _fields(report.plan.changes)
+            summary = verdict.of_drift(report.plan, only_new=report.only_new, unmanaged=report.unmanaged)
+            yield f"**{summary}**"
+            changes = (*report.plan.changes, *report.unmanaged)
+            yield _changes(changes)
+            yield _fields(changes)
             yield _owed(report.plan.owed)
             yield _lines(report.note.splitlines())
         case ApplyReport():
@@ -163,4 +172,4 @@ def _json(value: Any) -> str:
     return json.dumps(shown(value), ensure_ascii=False, default=str)
 
 
-FORMAT = Format("markdown", frozenset({"plan", "drift", "apply"}), render)
+FORMAT = Format("markdown", frozenset({"plan", "drift", "apply"}), render, escape=_number)

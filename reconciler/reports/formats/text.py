@@ -9,12 +9,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.core.diagnostics import Severity, has_errors
+from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
+from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Plan, Result, Step
 from reconciler.moves.compare import LEFT
+from reconciler.reports import verdict
+from reconciler.reports.context import context_line
 from reconciler.reports.diagnostics import render as render_diagnostics
-from reconciler.reports.documents import shown, summarise
+from reconciler.reports.documents import shown
 from reconciler.reports.formats import Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.look import PLAIN, Look, Part, Tone
@@ -60,13 +63,17 @@ _TONES = {
     Action.DELETE: Tone.LOSS,
     Action.REFUSED: Tone.REFUSED,
 }
-_IMPACT_TONES = {Impact.DATA_LOSS: Tone.LOSS, Impact.DOWNTIME: Tone.PAUSE, Impact.RESTART: Tone.PAUSE}
+_IMPACT_TONES = {
+    Impact.DATA_LOSS: Tone.LOSS,
+    Impact.REPOINT: Tone.PAUSE,
+    Impact.DOWNTIME: Tone.PAUSE,
+    Impact.RESTART: Tone.PAUSE,
+}
 _EFFECT_TONES = {Effect.RESTART: Tone.PAUSE, Effect.REFUSED: Tone.REFUSED}
 _OUTCOME_TONES = {"failed": Tone.LOSS, "unknown": Tone.REFUSED, "pending": Tone.PAUSE, "skipped": Tone.PAUSE}
 _VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
 # What touches an object that somebody may be using: its impact is always said.
 _TOUCHING = (Action.DELETE, Action.EXTEND, Action.UPDATE, Action.SUSPEND, Action.START, Action.RESTART)
-_WORTH_SAYING = tuple(action for action in Action if action is not Action.NOOP)
 
 Group = dict[str, list[str]]  # the lines of each app; "" is no app
 
@@ -91,8 +98,10 @@ def render_plan(plan: Plan, look: Look = PLAIN, *, unchanged: Iterable[Address] 
     return _framed(look, tuple(_summary(plan, len(before))), groups, plan.owed)
 
 
-def render_drift(plan: Plan, look: Look = PLAIN, *, only_new: bool = False) -> str:
-    """`only_new`: what is known was left out of the plan."""
+def render_drift(
+    plan: Plan, look: Look = PLAIN, *, only_new: bool = False, unmanaged: Sequence[Change] = ()
+) -> str:
+    """`only_new`: what is known was left out of the plan. `unmanaged`: what moved of other fields."""
     groups: Group = {}
     for change in plan.changes:
         gone = any(field.path == "id" and field.after is None for field in change.fields)
@@ -101,16 +110,12 @@ def render_drift(plan: Plan, look: Look = PLAIN, *, only_new: bool = False) -> s
         lines = _group_of(groups, change.address)
         lines += _with_reason(look, head, change.reason, "  ", tone)
         lines += [look.line(6, *_field(field, shows_effect=False)) for field in change.fields]
-    compared = plan.unchanged + len(plan.changes)
-    if plan.changes:
-        drift = "New drift" if only_new else "Drift"
-        summary = f"{drift} in {len(plan.changes)} of {compared} objects."
-    elif has_errors(plan.diagnostics):
-        summary = "Drift incomplete: see the errors above."
-    elif only_new:
-        summary = f"No new drift in {compared} objects."
-    else:
-        summary = f"No drift: {compared} objects are as recorded."
+    for change in unmanaged:
+        head = ("~", " ", (str(change.address), Tone.STRONG))
+        lines = _group_of(groups, change.address)
+        lines += _with_reason(look, head, change.reason, "  ", Tone.NEW)
+        lines += [look.line(6, *_field(field, shows_effect=False)) for field in change.fields]
+    summary = verdict.of_drift(plan, only_new=only_new, unmanaged=unmanaged)
     return _framed(look, ((summary, Tone.STRONG),), groups, plan.owed)
 
 
@@ -127,14 +132,7 @@ def render_results(results: Sequence[Result], owed: Sequence[Owed], look: Look =
     if lines:
         lines.append("")
     lines += _owed_lines(look, owed)
-    counts: dict[str, int] = {}
-    for result in results:
-        counts[result.outcome] = counts.get(result.outcome, 0) + 1
-    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    converged = all(result.outcome == "done" for result in results)
-    verdict = "Applied" if converged else "Not converged"
-    summary = f"{verdict}: {counted or 'no calls were needed; records updated'}."
-    return _joined([*lines, look.line(0, (summary, Tone.STRONG))])
+    return _joined([*lines, look.line(0, (verdict.of_results(results), Tone.STRONG))])
 
 
 def _group_of(groups: Group, address: Address) -> list[str]:
@@ -170,35 +168,9 @@ def _retained_before(plan: Plan) -> set[Address]:
 
 def _summary(plan: Plan, before: int) -> Iterator[Part]:
     """`before`: how many of the retained ones are only counted."""
-    counts = summarise(plan)
-    counts[Action.RETAIN] -= before
-    actions = [action for action in _WORTH_SAYING if counts[action]]
-    retained = f"{before} retained as before" if before else ""
-    unchanged = f"{plan.unchanged} unchanged" if plan.unchanged else ""
-    rest = ", ".join(part for part in (unchanged, retained) if part)
-    if actions:
-        yield "Plan:", Tone.STRONG
-        for action in actions:
-            yield " " if action is actions[0] else ", "
-            yield f"{counts[action]} {_plan_verb(action)}", _TONES.get(action, Tone.PLAIN)
-        yield f"; {rest}." if rest else "."
-    elif has_errors(plan.diagnostics):
-        yield "Plan incomplete: see the errors above.", Tone.STRONG
-    elif plan.steps:
-        yield f"No changes, but {len(plan.steps)} still in progress", Tone.STRONG
-        yield f"; {rest}." if rest else "."
-    else:
-        warned = any(item.severity is Severity.WARNING for item in plan.diagnostics)
-        yield f"No changes: {_resources(plan.unchanged)} as declared", Tone.STRONG
-        yield f"{f', {retained}' if retained else ''}{'; see the warnings' if warned else ''}."
-
-
-def _resources(count: int) -> str:
-    return f"{count} resource is" if count == 1 else f"{count} resources are"
-
-
-def _plan_verb(action: Action) -> str:
-    return _VERBS.get(action, f"to {action.value}")
+    for number, (text, action) in enumerate(verdict.pieces_of_plan(plan, before)):
+        tone = _TONES.get(action, Tone.PLAIN) if action is not None else Tone.PLAIN
+        yield text, Tone.STRONG if number == 0 else tone
 
 
 def _change_lines(
@@ -273,8 +245,9 @@ def _json(value: Any) -> str:
 
 
 def render(report: Report) -> str:
-    """All of it; diagnostics come last, with an empty line before them."""
-    text = _body(report)
+    """All of it: first what it is about; diagnostics come last, with an empty line before them."""
+    first = f"{report.look.line(0, *context_line(report.about))}\n" if report.about is not None else ""
+    text = first + _body(report)
     if report.diagnostics:
         problems = render_diagnostics(report.diagnostics, report.read_line)
         text = f"{text}\n{problems}" if text else problems
@@ -286,7 +259,10 @@ def _body(report: Report) -> str:
         case PlanReport():
             return render_plan(report.plan, report.look, unchanged=report.unchanged)
         case DriftReport():
-            return render_drift(report.plan, report.look, only_new=report.only_new) + report.note
+            drift = render_drift(
+                report.plan, report.look, only_new=report.only_new, unmanaged=report.unmanaged
+            )
+            return drift + report.note
         case ApplyReport():
             return _render_apply(report)
         case ValidationReport():
@@ -309,7 +285,8 @@ def _render_apply(report: ApplyReport) -> str:
 def _render_validation(report: ValidationReport) -> str:
     if has_errors(report.diagnostics):
         return ""
-    lines = [f"Valid: {report.resources} resources in {report.files} files."]
+    resources, files = counted(report.resources, "resource"), counted(report.files, "file")
+    lines = [f"Valid: {resources} in {files}."]
     lines += [f"  changed: {address}" for address in report.changed or ()]
     lines += [f"  depends on it: {address}" for address in report.dependants]
     return _joined(map(visible, lines))

@@ -34,6 +34,7 @@ def platform_client(
     rate_limit: float | None = 1.0,
     user_agent: str = "reconciler",
     read_only: bool = False,
+    credential: str = "`platform.token_from`",
     jitter: Callable[[], float] = random.random,
 ) -> Client:
     """A client of the /v1 API of one platform; see `Client`, and `BearerToken` for `token`."""
@@ -46,5 +47,6 @@ def platform_client(
         rate_limit=rate_limit,
         user_agent=user_agent,
         read_only=read_only,
+        credential=credential,
         jitter=jitter,
     )

@@ -14,12 +14,12 @@ from urllib.parse import unquote
 from pydantic_core import to_json
 
 from reconciler.core.steps import Call, Read
+from reconciler.core.wire import one
 from reconciler.secrets.redaction import SECRET_FIELDS, redact
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.answers import cleaned, parsed
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.providers.wire import SETTLED_STATUSES, Extension
-from reconciler.services.wire import one
 
 _WITH_VALUES = ("POST", "PATCH")  # their answers hold `config`, and their refusals may repeat it
 _TEXTS = ("name", "platform_app_name")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from reconciler.services.wire import Wire
+from reconciler.core.wire import Wire
 
 SETTLED_STATUSES = ("ready", "sleeping")  # provisioned: in use, or put to rest by the provider itself
 FAILED_STATUSES = ("error",)

@@ -11,8 +11,14 @@ from pathlib import Path
 
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
-from reconciler.state.sqlite import checks, files, journal, records, schema
-from reconciler.state.sqlite.database import Damaged, check_all_pages, connect_read_only, explained
+from reconciler.state.sqlite import checks, files, heads, journal, records, schema
+from reconciler.state.sqlite.database import (
+    Damaged,
+    check_all_pages,
+    connect_read_only,
+    connect_without_a_trace,
+    explained,
+)
 
 KEPT = 5
 _AT = "%Y%m%dT%H%M%SZ"
@@ -106,12 +112,39 @@ def make_before_migration(connection: sqlite3.Connection, path: Path, at: dateti
     return target
 
 
-def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> None:
-    """Bring the state at `path` to the newest version, once it was copied. Raises as the copying does."""
+def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
+    """Bring the state at `path` to the newest version, once it was copied. Raises as the copying does.
+
+    What was done comes back, in words; "" for nothing.
+    """
     version = schema.require(connection, path)
-    if version < schema.VERSION:
-        make_before_migration(connection, path, at, version)
-        schema.migrate(connection)
+    if version == schema.VERSION:
+        return ""
+    copy = make_before_migration(connection, path, at, version)
+    schema.migrate(connection)
+    return (
+        f"the state {path} was migrated from version {version} to {schema.VERSION}; "
+        f"a copy of version {version} is {copy}"
+    )
+
+
+def migrated_copy(path: Path) -> sqlite3.Connection:
+    """A connection to the state at `path`, or to a copy in memory that has the newest version.
+
+    No file changes. Raises StoreError or sqlite3.Error.
+    """
+    connection = connect_without_a_trace(path)
+    try:
+        if schema.require(connection, path) == schema.VERSION:
+            return connection
+        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        connection.backup(copy)
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    schema.migrate(copy)
+    return copy
 
 
 def prune(path: Path) -> None:
@@ -140,8 +173,9 @@ def verify_all(connection: sqlite3.Connection) -> checks.Checks:
     try:
         current = checks.read(connection)
         checks.verify_tables(connection, current)
-        records.verify(connection, current.records)
-        journal.verify(connection, current)
+        ends = heads.read(connection, current)
+        records.verify(connection, heads.count(ends))
+        journal.verify(connection, current, ends)
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged("a row holds what was never written there") from error
     return current

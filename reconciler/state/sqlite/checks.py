@@ -1,9 +1,9 @@
 """The check values in `meta`: with them, a flipped bit or a missing row is told from what was written.
 
-Records and journal rows carry digests of their own. Here stand how many records there are, where the
-journal ends, one digest for each small table, that of the fingerprint key, and one over all of this.
-`version` counts the transactions. The file `<state>.seen` repeats it after each one, unsynced: a state
-that is older than what was seen has lost commits, such as those behind a damaged page of the WAL.
+Records and journal rows carry digests of their own. Here stand how many journal rows there are, a sum over
+the scopes' heads (`heads`), one digest for each small table, that of the fingerprint key, and one over all
+of this. `version` counts the transactions. The file `<state>.seen` repeats it after each one, unsynced: a
+state that is older than what was seen has lost commits, such as those behind a damaged page of the WAL.
 """
 
 import hashlib
@@ -12,50 +12,44 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from reconciler.state.sqlite.database import Damaged, transaction
 
 LEASES = ("leases", "sqlite_sequence")
-SMALL_TABLES = ("open_intents", "plans_run", "unclaimed", "facts", *LEASES)
-_EVERY_COMMIT = frozenset({"open_intents", "unclaimed", "facts"})
+SMALL_TABLES = ("open_intents", "plans_run", "unclaimed", "half_moved", "facts", *LEASES)
+_EVERY_COMMIT = frozenset({"open_intents", "unclaimed", "half_moved", "facts"})
 
 
 @dataclass(slots=True)
 class Checks:
-    """What `meta` says. `head` is the journal's newest row: seq and hash; `key` the key's SHA-256."""
+    """What `meta` says. `rows`: of the journal; `serial`: the highest of any record; `key`: its SHA-256.
+
+    `heads`: the sum over the scopes' heads (see `heads`), which changes with each commit. `trunk_*`: where
+    each scope begins: at the lineage, or where the one chain and the one serial of an older program ended.
+    """
 
     lineage: str
-    serial: int = 0
     version: int = 0
-    records: int = 0
-    head_seq: int = 0
-    head_hash: str = ""
+    rows: int = 0
+    serial: int = 0
+    heads: str = "0" * 64
+    trunk_seq: int = 0
+    trunk_hash: str = ""
+    trunk_serial: int = 0
     key: str | None = None
     tables: dict[str, str] = field(default_factory=dict)
 
     @property
     def values(self) -> dict[str, Any]:
-        """All but lineage and serial, which have rows of their own."""
-        return {
-            "version": self.version,
-            "records": self.records,
-            "head_seq": self.head_seq,
-            "head_hash": self.head_hash,
-            "key": self.key,
-            "tables": self.tables,
-        }
-
-    @property
-    def content(self) -> str:
-        """The version of all but the leases: a removal lowers the count, all else raises the rest."""
-        return f"{self.head_seq}:{self.head_hash}:{self.serial}:{self.records}"
+        """All but the lineage, which has a row of its own."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "lineage"}
 
     @property
     def digest(self) -> str:
-        return _sha256({"lineage": self.lineage, "serial": self.serial, **self.values})
+        return sha256({"lineage": self.lineage, **self.values})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +58,7 @@ class Seen:
 
     version: int
     digest: str
-    head_seq: int
+    rows: int
     serial: int
 
 
@@ -72,12 +66,12 @@ def read(connection: sqlite3.Connection) -> Checks:
     """Raises Damaged when a value is not what was written."""
     meta = dict(connection.execute("SELECT key, value FROM meta"))
     try:
-        found = Checks(meta["lineage"], meta["serial"], **json.loads(meta["checks"]))
+        found = Checks(meta["lineage"], **json.loads(meta["checks"]))
         sound = found.digest == meta["digest"]
     except (KeyError, TypeError, ValueError):
         sound = False
     if not sound:
-        raise Damaged("its lineage, serial or check values are not what was written")
+        raise Damaged("its lineage or check values are not what was written")
     return found
 
 
@@ -85,7 +79,6 @@ def write(connection: sqlite3.Connection, checks: Checks) -> None:
     """Store `checks`, in the caller's transaction."""
     rows = {
         "lineage": checks.lineage,
-        "serial": checks.serial,
         "checks": json.dumps(checks.values),
         "digest": checks.digest,
     }
@@ -124,27 +117,6 @@ def digest_of(connection: sqlite3.Connection, table: str) -> str:
     return hashlib.sha256(repr(sorted(rows, key=repr)).encode()).hexdigest()
 
 
-def first(connection: sqlite3.Connection) -> None:
-    """Bring check values into a state that has none: what it holds now is taken as it is."""
-    meta = dict(connection.execute("SELECT key, value FROM meta"))
-    newest = connection.execute("SELECT seq, hash FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
-    (records,) = connection.execute("SELECT count(*) FROM records").fetchone()
-    lineage = meta.get("lineage", "")
-    head_seq, head_hash = newest or (0, lineage)
-    tables = {
-        table: digest_of(connection, table) for table in ("open_intents", "plans_run", "unclaimed", *LEASES)
-    }
-    write(connection, Checks(lineage, meta["serial"], 0, records, head_seq, head_hash, None, tables))
-
-
-def cover_facts(connection: sqlite3.Connection) -> None:
-    """Bring the table `facts` under the check values of a state whose values are sound."""
-    known = read(connection)
-    known.version += 1  # what was seen of the state before is older
-    known.tables["facts"] = digest_of(connection, "facts")
-    write(connection, known)
-
-
 def seen_path(path: Path) -> Path:
     return path.with_name(path.name + ".seen")
 
@@ -154,9 +126,10 @@ def seen(path: Path, lineage: str) -> Seen | None:
     try:
         found = json.loads(seen_path(path).read_bytes())
         digest = found.pop("check")
-        if digest != _sha256(found) or found.pop("lineage") != lineage:
+        if digest != sha256(found) or found.pop("lineage") != lineage:
             return None
-        return Seen(**found)
+        rows = found["rows"] if "rows" in found else found["head_seq"]  # an older program's name for it
+        return Seen(found["version"], found["digest"], rows, found["serial"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -177,11 +150,11 @@ def _tell_seen(path: Path, checks: Checks) -> None:
     values: dict[str, Any] = {
         "version": checks.version,
         "digest": checks.digest,
-        "head_seq": checks.head_seq,
+        "rows": checks.rows,
         "serial": checks.serial,
         "lineage": checks.lineage,
     }
-    text = json.dumps(values | {"check": _sha256(values)}).ljust(400).encode()
+    text = json.dumps(values | {"check": sha256(values)}).ljust(400).encode()
     # Without it, damage is found by the digests alone; the commit itself is safe.
     with suppress(OSError):
         descriptor = os.open(seen_path(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -197,5 +170,5 @@ def tell_seen_anew(path: Path, checks: Checks) -> None:
     _tell_seen(path, checks)
 
 
-def _sha256(value: Any) -> str:
+def sha256(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -39,6 +39,14 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
+def connect_without_a_trace(path: Path) -> sqlite3.Connection:
+    """A connection to a file that others may write to; it changes no file, and makes none, such as a WAL."""
+    if not path.with_name(path.name + "-wal").exists():
+        return connect_read_only(path)
+    uri = f"{path.absolute().as_uri()}?mode=ro&readonly_shm=1"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
 def use_wal(connection: sqlite3.Connection) -> None:
     """Let readers and one writer work side by side; with `synchronous = FULL` each commit is one fsync.
 

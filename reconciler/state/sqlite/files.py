@@ -14,11 +14,12 @@ from pathlib import Path
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
-from reconciler.state.sqlite import database, schema
+from reconciler.state.sqlite import checks, database, schema
 
 KEY_BYTES = 32
 
 _RESTORE = command("state", "restore")
+_RESTORE_FILE = command("state", "restore", "FILE")
 
 
 def state_exists(path: Path) -> bool:
@@ -39,6 +40,20 @@ def state_exists(path: Path) -> bool:
             advice=(_RESTORE,),
         )
     return False
+
+
+def refuse_beside_traces(path: Path) -> None:
+    """Raises StoreError where an older state has left something: it may be lost, and have to come back."""
+    left = [key_path(path), spool_path(path), checks.seen_path(path)]
+    traces = [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
+    if not traces:
+        return
+    raise StoreError(
+        f"there was a state {path}: {traces[0].name} is still there",
+        help=f"bring it back with `{_RESTORE_FILE}`; to begin without it, move away "
+        f"{', '.join(each.name for each in traces)}",
+        advice=(_RESTORE_FILE,),
+    )
 
 
 def create_state(path: Path, lineage: str, environment: str = "") -> None:

@@ -1,15 +1,16 @@
-"""The journal in SQLite: a chain of rows, each hashed together with the hash before it.
+"""The journal in SQLite: for each scope a chain of rows, each hashed together with the hash before it.
 
-The first row continues from the state's lineage, so that no journal passes for another's. There is one chain
-for all scopes, since one file has one writer at a time, and one end shows that nothing of it is missing.
-The tables `open_intents`, `plans_run`, `unclaimed` and `facts` are what the chain amounts to, kept in the
-same transaction; `verify` derives them again.
+The first row of a chain continues from the state's lineage, so that no journal passes for another's, or from
+the last row of the one chain that programs before version 4 wrote for all scopes (the trunk). A scope's head
+shows that nothing of its chain is missing. `row` is the order in which one file got its rows, `seq` a row's
+place in its chain. The tables `open_intents`, `plans_run`, `unclaimed`, `half_moved` and `facts` are what the
+chains amount to, kept in the same transaction; `verify` derives them again.
 """
 
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.state import rules
@@ -17,37 +18,42 @@ from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.rules import Effect, View
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
+from reconciler.state.sqlite.heads import Head
 from reconciler.state.store import Event, JournalEntry
 
 # The data as bytes: what a flipped bit made of the text need not be UTF-8.
-READ = "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq, scope FROM journal"
-_OPEN_INTENTS = "SELECT run, step, attempt, seq FROM open_intents ORDER BY seq"
+# `rowid` is the column `row`, which has another name in files of earlier versions.
+READ = (
+    "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq, scope, rowid FROM journal"
+)
+_OPEN_INTENTS = "SELECT run, step, attempt, row FROM open_intents ORDER BY row"
 
 
 def append(
-    connection: sqlite3.Connection, checks: Checks, scope: str, entries: Iterable[EntryColumns]
+    connection: sqlite3.Connection, checks: Checks, head: Head, scope: str, entries: Iterable[EntryColumns]
 ) -> None:
-    """Add rows of `scope` to the chain, in the caller's transaction.
+    """Add rows to the chain of `scope`, which ends with `head`, in the caller's transaction.
 
     Raises StoreError for an intent that is open.
     """
-    seq, hash = checks.head_seq, checks.head_hash
     for columns in entries:
-        seq += 1
-        hash = chain(hash, seq, columns[:-1], columns[-1].encode(), scope)
-        connection.execute("INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?,?)", (seq, *columns, hash, scope))
-        _keep_up(connection, rules.effect_of_row(columns), seq)
-    checks.head_seq, checks.head_hash = seq, hash
+        checks.rows += 1
+        head.seq += 1
+        head.hash = chain(head.hash, head.seq, columns[:-1], columns[-1].encode(), scope)
+        connection.execute(
+            "INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            (checks.rows, *columns, head.hash, scope, head.seq),
+        )
+        _keep_up(connection, rules.effect_of_row(columns), checks.rows)
 
 
-def open_intents(connection: sqlite3.Connection, lineage: str) -> tuple[JournalEntry, ...]:
+def open_intents(connection: sqlite3.Connection, checks: Checks) -> tuple[JournalEntry, ...]:
     """The intents without an outcome, oldest first. Raises Damaged when one of their rows was changed."""
     found = []
-    keys = connection.execute(_OPEN_INTENTS).fetchall()
-    for run, step, attempt, seq in keys:
-        entry = _read(connection, lineage, seq)
+    for run, step, attempt, row in connection.execute(_OPEN_INTENTS).fetchall():
+        entry = _read(connection, checks, row)
         if (entry.event, entry.run, entry.step, entry.attempt) != (Event.INTENT, run, step, attempt):
-            raise Damaged(f"journal row {seq} is not the intent it should be")
+            raise Damaged(f"journal row {row} is not the intent it should be")
         found.append(entry)
     return tuple(found)
 
@@ -56,14 +62,14 @@ def plans_run(connection: sqlite3.Connection) -> frozenset[str]:
     return frozenset(plan for (plan,) in connection.execute("SELECT plan FROM plans_run"))
 
 
-def unclaimed(connection: sqlite3.Connection, lineage: str) -> tuple[JournalEntry, ...]:
+def unclaimed(connection: sqlite3.Connection, checks: Checks) -> tuple[JournalEntry, ...]:
     """The entries that name objects nobody has decided about, oldest first. Raises Damaged."""
-    found = connection.execute("SELECT id, seq FROM unclaimed ORDER BY seq").fetchall()
-    entries = tuple(_read(connection, lineage, seq) for _, seq in found)
-    for (id, seq), entry in zip(found, entries, strict=True):
-        if entry.data.get("unclaimed") != id:
-            raise Damaged(f"journal row {seq} is not about `{id}`, as it should be")
-    return entries
+    return _listed(connection, checks, "SELECT id, row FROM unclaimed ORDER BY row", "unclaimed")
+
+
+def half_moved(connection: sqlite3.Connection, checks: Checks) -> tuple[JournalEntry, ...]:
+    """The entries of moves to another scope whose source is not removed yet, oldest first. Raises Damaged."""
+    return _listed(connection, checks, "SELECT source, row FROM half_moved ORDER BY row", "moved_from")
 
 
 def platform(connection: sqlite3.Connection) -> str:
@@ -72,46 +78,75 @@ def platform(connection: sqlite3.Connection) -> str:
     return found[0] if found is not None else ""
 
 
-def verify_newest(connection: sqlite3.Connection, checks: Checks) -> None:
-    """Raises Damaged when the newest row was changed, is missing, or does not follow the one before."""
-    (newest,) = connection.execute("SELECT max(seq) FROM journal").fetchone()
-    if (newest or 0) != checks.head_seq:
-        raise Damaged(f"the journal ends with row {newest or 0}, not {checks.head_seq}")
-    if newest is not None:
-        _read(connection, checks.lineage, newest)
-        (hash,) = connection.execute("SELECT hash FROM journal WHERE seq = ?", (newest,)).fetchone()
-        if hash != checks.head_hash:
-            raise Damaged(f"journal row {newest} is not the one that was written")
+def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]) -> None:
+    """Raises Damaged when the newest row of a chain was changed, is missing, or does not follow its head."""
+    (newest,) = connection.execute("SELECT max(row) FROM journal").fetchone()
+    if (newest or 0) != checks.rows:
+        raise Damaged(f"the journal ends with row {newest or 0}, not {checks.rows}")
+    ends = {
+        scope: (row, hash)
+        for scope, row, hash in connection.execute(
+            """SELECT heads.scope, journal.row, journal.hash FROM heads JOIN journal
+            ON journal.scope = heads.scope AND journal.seq = heads.seq"""
+        )
+    }
+    for scope, head in heads.items():
+        if head.seq == checks.trunk_seq:  # nothing was appended to it
+            continue
+        row, hash = ends.get(scope, (0, ""))
+        if not row:
+            raise Damaged(f"the journal of `{scope}` does not end where it should")
+        _read(connection, checks, row)
+        if hash != head.hash:
+            raise Damaged(f"journal row {row} is not the one that was written")
 
 
-def verify(connection: sqlite3.Connection, checks: Checks) -> None:
-    """Raises Damaged naming the first row that was changed, or is missing, in the whole journal."""
-    previous, expected = checks.lineage, 1
+def verify(connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]) -> None:
+    """Raises Damaged naming the first row that does not follow from those before, or a list that is wrong."""
     view: View[int] = View()
-    for *columns, data, hash, seq, scope in connection.execute(f"{READ} ORDER BY seq"):
-        if seq != expected:
+    ends: dict[str, tuple[int, str]] = {}
+    trunk, expected = (0, checks.lineage), 1
+    for *columns, data, hash, seq, scope, row in connection.execute(f"{READ} ORDER BY rowid"):
+        if row != expected:
             raise Damaged(f"journal row {expected} is missing")
-        _check(previous, seq, columns, data, scope, hash)
-        previous, expected = hash, seq + 1
-        view = rules.after(view, rules.effect_of_row((*columns, data)), seq)
-    if (expected - 1, previous) != (checks.head_seq, checks.head_hash):
-        raise Damaged(f"the journal ends with row {expected - 1}, not {checks.head_seq}")
-    stored = {(run, step, attempt): seq for run, step, attempt, seq in connection.execute(_OPEN_INTENTS)}
+        before, previous = trunk if row <= checks.trunk_seq else ends.get(scope, trunk)
+        if seq != before + 1:
+            raise Damaged(f"journal row {row} does not follow the one before it")
+        _check(previous, row, seq, columns, data, scope, hash)
+        if row <= checks.trunk_seq:
+            trunk = seq, hash
+        else:
+            ends[scope] = seq, hash
+        expected = row + 1
+        view = rules.after(view, rules.effect_of_row((*columns, data)), row)
+    if (trunk, expected - 1) != ((checks.trunk_seq, checks.trunk_hash), checks.rows):
+        raise Damaged(f"the journal ends with row {expected - 1}, not {checks.rows}")
+    for scope in {*heads, *ends}:
+        head = heads.get(scope)
+        if ends.get(scope, trunk) != ((head.seq, head.hash) if head is not None else trunk):
+            raise Damaged(f"the journal of `{scope}` does not end where it should")
+    _verify_lists(connection, view)
+
+
+def _verify_lists(connection: sqlite3.Connection, view: View[int]) -> None:
+    stored = {(run, step, attempt): row for run, step, attempt, row in connection.execute(_OPEN_INTENTS)}
     if view.open_intents != stored:
         raise Damaged("the list of open intents is not what the journal says")
     if view.plans_run != plans_run(connection):
         raise Damaged("the list of plans run is not what the journal says")
-    if view.unclaimed != dict(connection.execute("SELECT id, seq FROM unclaimed")):
+    if view.unclaimed != dict(connection.execute("SELECT id, row FROM unclaimed")):
         raise Damaged("the list of unclaimed objects is not what the journal says")
+    if view.half_moved != dict(connection.execute("SELECT source, row FROM half_moved")):
+        raise Damaged("the list of moves to another scope is not what the journal says")
     if view.platform != platform(connection):
         raise Damaged("the platform's address is not what the journal says")
 
 
-def _keep_up(connection: sqlite3.Connection, effect: Effect, seq: int) -> None:
-    """Bring the effect of row `seq` into the tables."""
+def _keep_up(connection: sqlite3.Connection, effect: Effect, row: int) -> None:
+    """Bring the effect of `row` into the tables."""
     if effect.opens is not None:
         try:
-            connection.execute("INSERT INTO open_intents VALUES (?,?,?,?)", (*effect.opens, seq))
+            connection.execute("INSERT INTO open_intents VALUES (?,?,?,?)", (*effect.opens, row))
         except sqlite3.IntegrityError:
             raise rules.already_open(effect.opens) from None
     if effect.closes is not None:
@@ -121,26 +156,60 @@ def _keep_up(connection: sqlite3.Connection, effect: Effect, seq: int) -> None:
     if effect.plan:
         connection.execute("INSERT OR IGNORE INTO plans_run VALUES (?)", (effect.plan,))
     if effect.unclaimed:
-        connection.execute("INSERT OR REPLACE INTO unclaimed VALUES (?,?)", (effect.unclaimed, seq))
+        connection.execute("INSERT OR REPLACE INTO unclaimed VALUES (?,?)", (effect.unclaimed, row))
     if effect.claimed:
         connection.execute("DELETE FROM unclaimed WHERE id = ?", (effect.claimed,))
+    if effect.moved_from:
+        connection.execute("INSERT OR REPLACE INTO half_moved VALUES (?,?)", (effect.moved_from, row))
+    if effect.moved_away:
+        connection.execute("DELETE FROM half_moved WHERE source = ?", (effect.moved_away,))
     if effect.platform:
         connection.execute("INSERT OR REPLACE INTO facts VALUES ('platform', ?)", (effect.platform,))
 
 
-def _read(connection: sqlite3.Connection, lineage: str, seq: int) -> JournalEntry:
+def _listed(
+    connection: sqlite3.Connection, checks: Checks, query: str, field: str
+) -> tuple[JournalEntry, ...]:
+    """The entries of a list whose key is what `field` of their data says."""
+    found = connection.execute(query).fetchall()
+    entries = tuple(_read(connection, checks, row) for _, row in found)
+    for (key, row), entry in zip(found, entries, strict=True):
+        if entry.data.get(field) != key:
+            raise Damaged(f"journal row {row} is not about `{key}`, as it should be")
+    return entries
+
+
+def _read(connection: sqlite3.Connection, checks: Checks, row: int) -> JournalEntry:
     """One row, checked against the hash before it."""
-    row = connection.execute(f"{READ} WHERE seq = ?", (seq,)).fetchone()
-    if row is None:
-        raise Damaged(f"journal row {seq} is missing")
-    before = connection.execute("SELECT hash FROM journal WHERE seq = ?", (seq - 1,)).fetchone()
-    _check(before[0] if before else lineage, seq, row[:6], row[6], row[9], row[7])
-    return decode_entry(*row[:7])
+    found = connection.execute(f"{READ} WHERE rowid = ?", (row,)).fetchone()
+    if found is None:
+        raise Damaged(f"journal row {row} is missing")
+    *columns, data, hash, seq, scope, _ = found
+    _check(_hash_before(connection, checks, row, seq, scope), row, seq, columns, data, scope, hash)
+    return decode_entry(*found[:7])
 
 
-def _check(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope: str, hash: str) -> None:
+def _hash_before(connection: sqlite3.Connection, checks: Checks, row: int, seq: int, scope: str) -> str:
+    if seq == 1:
+        return checks.lineage
+    if seq == checks.trunk_seq + 1:
+        return checks.trunk_hash
+    if row <= checks.trunk_seq:
+        before = connection.execute("SELECT hash FROM journal WHERE row = ?", (row - 1,)).fetchone()
+    else:
+        before = connection.execute(
+            "SELECT hash FROM journal WHERE scope = ? AND seq = ?", (scope, seq - 1)
+        ).fetchone()
+    if before is None:
+        raise Damaged(f"the journal row before row {row} is missing")
+    return str(before[0])
+
+
+def _check(
+    previous: str, row: int, seq: int, columns: Sequence[Any], data: bytes, scope: str, hash: str
+) -> None:
     if chain(previous, seq, columns, data, scope) != hash:
-        raise Damaged(f"journal row {seq} is not what was written")
+        raise Damaged(f"journal row {row} is not what was written")
 
 
 def chain(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope: str) -> str:

@@ -5,7 +5,7 @@ grow, so that a holder whose lock was lost cannot write, and holders, so that ot
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -78,6 +78,18 @@ def holder_of(connection: sqlite3.Connection, scope: str) -> tuple[int, str, str
         "SELECT number, holder, since FROM leases WHERE scope = ?", (scope,)
     ).fetchone()
     return found
+
+
+def holders(
+    connection: sqlite3.Connection, lock_file: Path, scopes: Collection[str], now: datetime
+) -> dict[str, Locked]:
+    """By scope, who has it now: of `scopes`, those whose byte a living process has locked."""
+    found = {scope: holder_of(connection, scope) for scope in scopes}
+    return {
+        scope: locked_by(connection, scope, now)
+        for scope, known in found.items()
+        if known is not None and locks.is_locked(lock_file, known[0])
+    }
 
 
 def _numbers(connection: sqlite3.Connection, path: Path, scopes: Sequence[str]) -> dict[str, int]:

@@ -7,6 +7,8 @@ any descriptor of the file drops them all; so one process keeps one descriptor a
 import errno
 import fcntl
 import os
+import struct
+import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,13 @@ class _LockFile:
 
 
 ALL = 0  # instead of a number: every byte at once, which excludes all other holders
+
+# `struct flock`: its layout, and the order of its fields. Source: fcntl(2) of Linux, and of macOS and BSD.
+_FLOCK = (
+    ("hhqqi", ("type", "whence", "start", "len", "pid"))
+    if sys.platform == "linux"
+    else ("qqihh", ("start", "len", "pid", "type", "whence"))
+)
 
 _guard = threading.Lock()
 _open: dict[Path, _LockFile] = {}
@@ -41,6 +50,31 @@ def try_lock(path: Path, number: int) -> bool:
             return True
         finally:
             _close_if_unused(path, file)
+
+
+def is_locked(path: Path, number: int) -> bool:
+    """Whether anybody holds byte `number`, this process included. Takes nothing: nobody is kept out by it."""
+    with _guard:
+        file = _open.get(path)
+        if file is not None:
+            return bool(file.held & {number, ALL}) or _held_elsewhere(file.descriptor, number)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return _held_elsewhere(descriptor, number)
+        finally:
+            os.close(descriptor)  # this process has no lock that would end with it
+
+
+def _held_elsewhere(descriptor: int, number: int) -> bool:
+    """Whether another process holds the byte."""
+    form, names = _FLOCK
+    asked = {"type": fcntl.F_WRLCK, "whence": os.SEEK_SET, "start": number, "len": 1, "pid": 0}
+    packed = struct.pack(form, *(asked[name] for name in names))
+    answer = struct.unpack(form, fcntl.fcntl(descriptor, fcntl.F_GETLK, packed))
+    return bool(answer[names.index("type")] != fcntl.F_UNLCK)
 
 
 def unlock(path: Path, number: int) -> None:

@@ -10,8 +10,10 @@ from dataclasses import replace
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import decode_record
+from reconciler.state.sqlite import heads
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
+from reconciler.state.sqlite.heads import Head
 from reconciler.state.store import not_covered
 
 # The text as bytes: what a flipped bit made of it need not be UTF-8.
@@ -52,25 +54,25 @@ def read_row(address: Address, serial: int, body: bytes, digest: str) -> StateRe
 
 
 def put(
-    connection: sqlite3.Connection, checks: Checks, changes: Sequence[tuple[StateRecord, str]]
+    connection: sqlite3.Connection, head: Head, changes: Sequence[tuple[StateRecord, str]]
 ) -> tuple[StateRecord, ...]:
-    """Store each record with its encoded body, and return the records with their new serials.
+    """Store each record, of the scope of `head`, with its encoded body; they come back with new serials.
 
-    A serial is never used twice in one state, so that a plan made for a record does not fit a
-    later one of the same address. Raises StoreError naming a record that has moved.
+    A serial is never used twice in one scope, so that a plan made for a record does not fit a
+    later one of the same address. Raises StoreError naming a record that has moved, or is another scope's.
     """
     stored = []
     for record, body in changes:
-        checks.serial += 1
-        checks.records += not record.serial
-        stored.append(_put_one(connection, record, body, checks.serial))
+        head.serial += 1
+        head.records += not record.serial
+        stored.append(_put_one(connection, record, body, head.serial))
     return tuple(stored)
 
 
-def put_as_it_was(connection: sqlite3.Connection, checks: Checks, record: StateRecord, body: str) -> None:
+def put_as_it_was(connection: sqlite3.Connection, head: Head, record: StateRecord, body: str) -> None:
     """Store a record of an earlier file of this state with its own serial, at an address that has none."""
-    checks.serial = max(checks.serial, record.serial)
-    checks.records += 1
+    head.serial = max(head.serial, record.serial)
+    head.records += 1
     connection.execute(
         "INSERT INTO records (serial, body, digest, kind, app, name, ordinal) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (record.serial, body, _digest(record.address, record.serial, body.encode()), *_key(record.address)),
@@ -82,8 +84,9 @@ def _put_one(connection: sqlite3.Connection, record: StateRecord, body: str, ser
     digest = _digest(address, serial, body.encode())
     if record.serial:
         statement = """UPDATE records SET serial = ?, body = ?, digest = ?
-            WHERE kind = ? AND app = ? AND name = ? AND ordinal = ? AND serial = ?"""
-        parameters: tuple[object, ...] = (serial, body, digest, *_key(address), record.serial)
+            WHERE kind = ? AND app = ? AND name = ? AND ordinal = ? AND serial = ?
+            AND json_extract(body, '$.scope') = ?"""
+        parameters: tuple[object, ...] = (serial, body, digest, *_key(address), record.serial, record.scope)
     else:
         statement = """INSERT INTO records (serial, body, digest, kind, app, name, ordinal)
             VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
@@ -95,10 +98,10 @@ def _put_one(connection: sqlite3.Connection, record: StateRecord, body: str, ser
 
 def clear(connection: sqlite3.Connection, checks: Checks) -> None:
     connection.execute("DELETE FROM records")
-    checks.records = 0
+    heads.clear_records(connection, checks)
 
 
-def remove(connection: sqlite3.Connection, checks: Checks, address: Address, scope: str) -> None:
+def remove(connection: sqlite3.Connection, head: Head, address: Address, scope: str) -> None:
     """Drop the record, if there is one. Raises StoreError when it is of another scope."""
     removed = connection.execute(
         """DELETE FROM records WHERE kind = ? AND app = ? AND name = ? AND ordinal = ?
@@ -108,7 +111,7 @@ def remove(connection: sqlite3.Connection, checks: Checks, address: Address, sco
     for (found,) in removed:
         if found != scope:
             raise not_covered(found, address)
-    checks.records -= len(removed)
+    head.records -= len(removed)
 
 
 def _key(address: Address) -> tuple[str, str, str, int]:

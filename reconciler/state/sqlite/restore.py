@@ -21,7 +21,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
 from reconciler.state.durable import sync, sync_directory
-from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, schema
+from reconciler.state.sqlite import backups, checks, files, heads, journal, leases, locks, records, schema
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
 from reconciler.state.sqlite.salvage import Salvage, salvage
@@ -129,7 +129,7 @@ def _restore_key(path: Path, now: datetime, by: str, randomness: Callable[[int],
         key = files.create_key(files.key_path(path), randomness(files.KEY_BYTES))
         with checks.writing(connection, path) as current:
             current.key = backups.key_digest(key)
-            journal.append(connection, current, WHOLE_STATE, [_decided(now, {"new_key": True, "by": by})])
+            _note(connection, current, now, {"new_key": True, "by": by})
         return Restored("", None, str(aside), 0, (), "", "new")
 
 
@@ -142,15 +142,15 @@ def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datet
             schema.require(connection, source)
             schema.migrate(connection)
             base = backups.verify_all(connection)
-            found = salvage(copy, base.head_seq, base.head_hash)
-            if found.lineage not in ("", base.lineage):
+            salvaged = salvage(copy, base, heads.read(connection, base))
+            if salvaged.lineage not in ("", base.lineage):
                 raise StoreError(f"{source} is a backup of another state", help="name one of this state")
-            if found.end_known and found.end < base.head_seq:
+            if salvaged.end_known and salvaged.end < base.rows:
                 # An older copy was put in the state's place: the backup knows all that it knows, and more.
-                found = Salvage(end=base.head_seq, lineage=found.lineage)
+                salvaged = Salvage(end=base.rows, lineage=salvaged.lineage)
             seen = checks.seen(path, base.lineage)
             note = {"restored": source.name, "by": by}
-            reopened, lost = _rebuild(connection, new, base, found, seen, at, now, note)
+            reopened, lost = _rebuild(connection, new, base, salvaged, seen, at, now, note)
             connection.execute("PRAGMA journal_mode = DELETE")
             current = checks.read(connection)
         sync(new)
@@ -160,7 +160,7 @@ def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datet
         _move(files.key_path(path), files.key_path(aside))
         files.create_key(files.key_path(path), files.key_path(source).read_bytes())
     checks.tell_seen_anew(path, current)
-    return Restored(str(source), at, str(aside), len(found.rows), reopened, lost, key)
+    return Restored(str(source), at, str(aside), len(salvaged.rows), reopened, lost, key)
 
 
 def _key_for(path: Path, source: Path, current: Checks) -> Literal["kept", "restored"]:
@@ -178,47 +178,50 @@ def _rebuild(
     connection: sqlite3.Connection,
     path: Path,
     base: Checks,
-    found: Salvage,
+    salvaged: Salvage,
     seen: checks.Seen | None,
     at: datetime,
     now: datetime,
     note: Mapping[str, object],
 ) -> tuple[tuple[Address, ...], str]:
-    """Bring `found` into the copy of the backup; says which addresses are reopened, and what is lost."""
-    kept = {} if found.all_records else records.load(connection, base.records)
-    unreadable = _unreadable(found)
-    for columns in found.rows.values():
-        _follow(kept, columns, found)
-    merged = _merge(kept, found)
-    lost = _lost(found, base, seen, at, now)
+    """Bring `salvaged` into the copy of the backup; says which addresses are reopened, and what is lost."""
+    count = heads.count(heads.read(connection, base))
+    kept = {} if salvaged.all_records else records.load(connection, count)
+    unreadable = _unreadable(salvaged)
+    for number, row in salvaged.rows.items():
+        _follow(kept, row, salvaged.scopes[number])
+    merged = _merge(kept, salvaged)
+    lost = _lost(salvaged, base, seen, at, now)
     with checks.writing(connection, path, ["plans_run"]) as current:
-        for seq, row in found.rows.items():
+        for number, row in salvaged.rows.items():
+            scope = salvaged.scopes[number]
             if not _closes_one_of(row, unreadable):
-                journal.append(connection, current, found.scopes[seq], [row])
+                with heads.changing(connection, current, scope) as head:
+                    journal.append(connection, current, head, scope, [row])
         records.clear(connection, current)
         for record, body in merged.values():
-            records.put_as_it_was(connection, current, record, body)
-        serials = [current.serial, found.serial, seen.serial if seen else 0]
-        current.serial = max(serials)
-        current.version = max(current.version, found.version, seen.version if seen else 0)
-        data = {**note, "salvaged": len(found.rows), "lost": lost}
+            with heads.changing(connection, current, record.scope) as head:
+                records.put_as_it_was(connection, head, record, body)
+        heads.raise_serials(connection, current, max(salvaged.serial, seen.serial if seen else 0))
+        current.version = max(current.version, salvaged.version, seen.version if seen else 0)
+        data = {**note, "salvaged": len(salvaged.rows), "lost": lost}
         if lost:
             # Told by every plan, until a person has looked what the platform has.
             data |= {"unclaimed": LOST_ROWS, "because": lost}
-        journal.append(connection, current, WHOLE_STATE, [_decided(now, data)])
+        _note(connection, current, now, data)
     return tuple(sorted(unreadable, key=str)), lost
 
 
-def _unreadable(found: Salvage) -> set[Address]:
+def _unreadable(salvaged: Salvage) -> set[Address]:
     """Where a call of a salvaged row changed something, and the damaged file does not show the record."""
-    if found.all_records:
+    if salvaged.all_records:
         return set()
     changed = {
         Address.parse(row[3])
-        for row in found.rows.values()
+        for row in salvaged.rows.values()
         if rules.changes_a_record(row[1]) and row[3] is not None
     }
-    return changed - set(found.records)
+    return changed - set(salvaged.records)
 
 
 def _closes_one_of(columns: EntryColumns, addresses: set[Address]) -> bool:
@@ -229,37 +232,40 @@ def _closes_one_of(columns: EntryColumns, addresses: set[Address]) -> bool:
     )
 
 
-def _follow(kept: dict[Address, StateRecord], columns: EntryColumns, found: Salvage) -> None:
-    """What a person decided after the backup, and the damaged file no longer shows."""
+def _follow(kept: dict[Address, StateRecord], columns: EntryColumns, scope: str) -> None:
+    """What was decided after the backup in an entry of `scope`, and the damaged file no longer shows."""
     entry = decode_entry(*columns[:-1], columns[-1].encode())
     if entry.event is not Event.DECIDED or entry.address is None:
         return
-    if "forget" in entry.data:
+    if "forget" in entry.data or "moved_away" in entry.data:
         kept.pop(entry.address, None)
     if "to" in entry.data and entry.address in kept:
         moved = kept.pop(entry.address)
         address = Address.parse(entry.data["to"])
         kept[address] = replace(moved, address=address)
+    source = Address.parse(entry.data["moved_from"]) if "moved_from" in entry.data else None
+    if source in kept:
+        kept[entry.address] = replace(kept[source], address=entry.address, scope=scope)
 
 
-def _merge(kept: dict[Address, StateRecord], found: Salvage) -> dict[Address, tuple[StateRecord, str]]:
+def _merge(kept: dict[Address, StateRecord], salvaged: Salvage) -> dict[Address, tuple[StateRecord, str]]:
     """Where both know a record, the later one."""
     later = {
         address: known
-        for address, known in found.records.items()
+        for address, known in salvaged.records.items()
         if address not in kept or known[0].serial >= kept[address].serial
     }
     return {address: (record, encode_record(record)) for address, record in kept.items()} | later
 
 
-def _lost(found: Salvage, base: Checks, seen: checks.Seen | None, at: datetime, now: datetime) -> str:
+def _lost(salvaged: Salvage, base: Checks, seen: checks.Seen | None, at: datetime, now: datetime) -> str:
     """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
-    end = max(found.end, seen.head_seq if seen else 0)
-    missing = [seq for seq in range(base.head_seq + 1, end + 1) if seq not in found.rows]
-    if not missing and (found.end_known or seen is not None):
+    end = max(salvaged.end, seen.rows if seen else 0)
+    missing = [seq for seq in range(base.rows + 1, end + 1) if seq not in salvaged.rows]
+    if not missing and (salvaged.end_known or seen is not None):
         return ""
-    before = [row[2] for seq, row in found.rows.items() if not missing or seq < missing[0]]
-    after = [row[2] for seq, row in found.rows.items() if missing and seq > missing[-1]]
+    before = [row[2] for seq, row in salvaged.rows.items() if not missing or seq < missing[0]]
+    after = [row[2] for seq, row in salvaged.rows.items() if missing and seq > missing[-1]]
     since = before[-1] if before else at.isoformat()
     until = after[0] if after else now.isoformat()
     what = f"{len(missing)} journal rows" if missing else "perhaps the newest journal rows"
@@ -314,8 +320,11 @@ def _modified(file: Path) -> datetime:
         return datetime.fromtimestamp(file.stat().st_mtime, UTC)
 
 
-def _decided(now: datetime, data: Mapping[str, object]) -> EntryColumns:
-    return encode_entry(JournalEntry("", Event.DECIDED, now, data=data))
+def _note(connection: sqlite3.Connection, current: Checks, now: datetime, data: Mapping[str, object]) -> None:
+    """Say in the journal of the whole state what was done."""
+    entry = encode_entry(JournalEntry("", Event.DECIDED, now, data=data))
+    with heads.changing(connection, current, WHOLE_STATE) as head:
+        journal.append(connection, current, head, WHOLE_STATE, [entry])
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -1,7 +1,8 @@
 """What can still be believed of a damaged state: rows whose hashes and digests fit."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,18 +10,20 @@ from typing import Any
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns
-from reconciler.state.sqlite import checks, journal, records
+from reconciler.state.sqlite import earlier, journal, records
+from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
+from reconciler.state.sqlite.heads import Head
 
 Row = tuple[Any, ...]
 
 
 @dataclass(slots=True)
 class Salvage:
-    """`rows` of the journal after a backup's head, oldest first, by seq; `records` with their bodies.
+    """`rows` of the journal after a backup's, oldest first, by their number; `records` with their bodies.
 
-    `scopes`: of each of these rows. `end`: the newest row that is known to have existed. `all_records`: none
-    is missing.
+    `scopes`: of each of these rows. `end`: the newest row that is known to have existed. `serial`: the
+    highest of any record. `all_records`: none is missing.
     """
 
     rows: dict[int, EntryColumns] = field(default_factory=dict)
@@ -34,57 +37,73 @@ class Salvage:
     all_records: bool = False
 
 
-def salvage(file: Path, head_seq: int, head_hash: str) -> Salvage:
-    """Read `file`, a copy of the damaged database with its WAL beside it. Never raises for what it holds."""
-    found = Salvage(end=head_seq)
+def salvage(file: Path, base: Checks, heads: Mapping[str, Head]) -> Salvage:
+    """Read `file`, a copy of the damaged database with its WAL beside it. Never raises for what it holds.
+
+    `base` and `heads`: of the backup, after which rows are looked for. The file may be of an earlier version.
+    """
+    salvaged = Salvage(end=base.rows)
     try:
         with closing(sqlite3.connect(file)) as connection:
             connection.text_factory = lambda text: text.decode(errors="replace")
             with suppress(sqlite3.Error):  # a file of an earlier version, whose rows name no scope
                 connection.execute("ALTER TABLE journal ADD COLUMN scope TEXT NOT NULL DEFAULT ''")
-            _checks(connection, found)
-            _journal(connection, found, head_seq, head_hash)
-            _records(connection, found)
+            known = _checks(connection, salvaged)
+            _journal(connection, salvaged, base, heads)
+            _records(connection, salvaged)
+            salvaged.all_records = len(salvaged.records) == known
     except sqlite3.Error:
         pass  # not even a database: what was read until here counts
-    return found
+    return salvaged
 
 
-def _checks(connection: sqlite3.Connection, found: Salvage) -> None:
+def _checks(connection: sqlite3.Connection, salvaged: Salvage) -> int | None:
+    """How many records there should be; None where that is not known."""
     try:
-        current = checks.read(connection)
+        current, known = earlier.checks_of_any(connection)
     except (Damaged, sqlite3.Error):
-        return
-    found.end, found.serial, found.version = current.head_seq, current.serial, current.version
-    found.lineage, found.end_known = current.lineage, True
+        return None
+    salvaged.end, salvaged.serial, salvaged.version = current.rows, current.serial, current.version
+    salvaged.lineage, salvaged.end_known = current.lineage, True
+    return known
 
 
-def _journal(connection: sqlite3.Connection, found: Salvage, head_seq: int, head_hash: str) -> None:
-    query = f"{journal.READ} WHERE seq > {head_seq} ORDER BY seq"
+def _journal(
+    connection: sqlite3.Connection, salvaged: Salvage, base: Checks, heads: Mapping[str, Head]
+) -> None:
+    query = f"{journal.READ} WHERE rowid > {base.rows} ORDER BY rowid"
     # From both ends: a damaged page stops a walk.
-    rows = {row[8]: row for order in ("ASC", "DESC") for row in _readable(connection, f"{query} {order}")}
-    hashes = {head_seq: head_hash} | {seq: row[7] for seq, row in rows.items()}
-    for seq in sorted(rows):
-        *columns, data, hash, _, scope = rows[seq]
-        if seq - 1 in hashes and journal.chain(hashes[seq - 1], seq, columns, data, scope) == hash:
-            found.rows[seq], found.scopes[seq] = (*columns, data.decode()), scope
-    found.end = max(found.end, *rows) if rows else found.end
+    rows = {row[-1]: row for order in ("ASC", "DESC") for row in _readable(connection, f"{query} {order}")}
+    before: dict[int, dict[str, str]] = defaultdict(dict)  # hashes by place in the chain, and scope
+    before[base.trunk_seq][""] = base.trunk_hash
+    for scope, head in heads.items():
+        before[head.seq][scope] = head.hash
+    rows = {number: row for number, row in rows.items() if isinstance(row[8], int)}  # its place, undamaged
+    for *_, hash, seq, scope, _ in rows.values():
+        before[seq][scope] = hash
+    for number in sorted(rows):
+        *columns, data, hash, seq, scope, _ = rows[number]
+        # The row before may be of another scope: where all of them had one chain, or a chain begins.
+        known = before.get(seq - 1, {})
+        own = [known[scope]] if scope in known else []
+        if any(
+            journal.chain(each, seq, columns, data, scope) == hash
+            for each in dict.fromkeys([*own, *known.values()])
+        ):
+            salvaged.rows[number], salvaged.scopes[number] = (*columns, data.decode()), scope
+    salvaged.end = max(salvaged.end, *rows) if rows else salvaged.end
 
 
-def _records(connection: sqlite3.Connection, found: Salvage) -> None:
+def _records(connection: sqlite3.Connection, salvaged: Salvage) -> None:
     order = "kind {0}, app {0}, name {0}, ordinal {0}"
     for direction in ("ASC", "DESC"):
         query = f"{records.SELECT} ORDER BY {order.format(direction)}"
         for kind, name, app, ordinal, serial, body, digest in _readable(connection, query):
             try:
                 address = Address(kind, name, app or None, ordinal)
-                found.records[address] = (records.read_row(address, serial, body, digest), body.decode())
+                salvaged.records[address] = (records.read_row(address, serial, body, digest), body.decode())
             except (Damaged, KeyError, TypeError, ValueError, AttributeError):
                 continue
-    try:
-        found.all_records = found.end_known and checks.read(connection).records == len(found.records)
-    except (Damaged, sqlite3.Error):
-        found.all_records = False
 
 
 def _readable(connection: sqlite3.Connection, query: str) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state import environments
-from reconciler.state.sqlite import checks
+from reconciler.state.sqlite import checks, earlier
 from reconciler.state.sqlite.database import transaction, use_wal
 
 APPLICATION_ID = 0x52636E63  # "Rcnc": tells our file from any other SQLite database
@@ -44,12 +44,27 @@ MIGRATIONS: tuple[tuple[Statement, ...], ...] = (
     ),
     (
         "CREATE TABLE unclaimed (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID",
-        checks.first,
+        earlier.first_checks,
     ),
     (
         "ALTER TABLE journal ADD COLUMN scope TEXT NOT NULL DEFAULT ''",
         "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-        checks.cover_facts,
+        earlier.cover_facts,
+    ),
+    (
+        # `row` counts what the file holds; `seq` counts within the chain that the row belongs to.
+        "ALTER TABLE journal RENAME COLUMN seq TO row",
+        "ALTER TABLE open_intents RENAME COLUMN seq TO row",
+        "ALTER TABLE unclaimed RENAME COLUMN seq TO row",
+        "ALTER TABLE journal ADD COLUMN seq INTEGER NOT NULL DEFAULT 0",
+        "UPDATE journal SET seq = row",
+        "CREATE UNIQUE INDEX chains ON journal (scope, seq)",
+        "CREATE TABLE half_moved (source TEXT PRIMARY KEY, row INTEGER NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE heads (
+            scope TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash TEXT NOT NULL, serial INTEGER NOT NULL,
+            records INTEGER NOT NULL, digest TEXT NOT NULL
+        ) WITHOUT ROWID""",
+        earlier.begin_chains,
     ),
 )
 
@@ -89,7 +104,7 @@ def initialise(connection: sqlite3.Connection, lineage: str, environment: str = 
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _migrate_from(connection, 0)
         new = checks.read(connection)
-        new.lineage = new.head_hash = lineage
+        new.lineage = new.trunk_hash = lineage
         checks.write(connection, new)
         if environment:
             environments.write(connection, lineage, environment)

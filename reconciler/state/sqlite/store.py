@@ -7,7 +7,7 @@ one fsync, shared by all tasks that wait to commit at that moment.
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,12 +19,21 @@ from reconciler.core.advice import Command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import environments
+from reconciler.state import environments, rules
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
-from reconciler.state.sqlite import backups, checks, files, journal, leases, locks, records, restore
+from reconciler.state.sqlite import backups, checks, files, heads, journal, leases, locks, records, restore
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged, check_pages, connect, explained, transaction, use_wal
-from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, Restored, State, not_covered
+from reconciler.state.store import (
+    WHOLE_STATE,
+    Event,
+    JournalEntry,
+    Lease,
+    Restored,
+    State,
+    no_state,
+    not_covered,
+)
 
 _POLL_S = 0.2  # how often a held lease is asked for again
 # Whoever has just locked a scope writes its name a moment later, over that of one that died.
@@ -46,11 +55,11 @@ class _Request:
 
 
 class SqliteStore:
-    """A `store.Store` over the file `path`, which the first lease creates. Close it to free its leases.
+    """A `store.Store` over the file `path`. Close it to free its leases.
 
     `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` hears of what went
     wrong beside the work that was asked for. `backups`: whether `release` makes one after commits.
-    `environment`: whose state it must be ("": that of none).
+    `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make none.
     """
 
     def __init__(
@@ -62,6 +71,7 @@ class SqliteStore:
         tell: Callable[[str], None] = lambda message: None,
         backups: bool = True,
         environment: str = "",
+        read_only: bool = False,
     ) -> None:
         self._path = path
         self._clock = clock
@@ -69,6 +79,7 @@ class SqliteStore:
         self._tell = tell
         self._backups = backups
         self._environment = environment
+        self._read_only = read_only
         self._heir = ""  # the environment that is to take over a state of none
         self._committed = False  # since the newest backup
         self._connection: sqlite3.Connection | None = None
@@ -84,8 +95,11 @@ class SqliteStore:
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return (await self._in_thread(self._load)).of(scopes)
 
+    async def create(self) -> bool:
+        return await self._in_thread(self._create)
+
     async def fingerprint_key(self) -> bytes:
-        """The key in `<path>.key`. Before the first lease there may be none: then a new one, kept by it."""
+        """The key in `<path>.key`. Without a state there may be none: then one that `create` keeps."""
         return await self._in_thread(self._fingerprint_key)
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
@@ -101,6 +115,9 @@ class SqliteStore:
                 if remaining_s <= 0:
                     raise
             await self._clock.sleep(min(_POLL_S, remaining_s))
+
+    async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        return await self._in_thread(lambda: self._holders(scopes))
 
     async def renew(self, lease: Lease) -> Lease:
         """The lease itself: an operating system's lock has no end."""
@@ -189,7 +206,7 @@ class SqliteStore:
         with transaction(connection, "DEFERRED"):
             current = checks.read(connection)
             checks.verify_seen(current, seen)
-            if self._loaded is None or self._loaded.version != current.content:
+            if self._loaded is None or self._loaded.version != current.heads:
                 self._loaded = self._read(connection, current)
         self._verify_key(current)
         return self._loaded
@@ -197,19 +214,23 @@ class SqliteStore:
     def _read(self, connection: sqlite3.Connection, current: Checks) -> State:
         """All of it, checked. In the caller's transaction."""
         try:
-            check_pages(connection, ["records"], checks.SMALL_TABLES)
+            check_pages(connection, ["records"], [*checks.SMALL_TABLES, "heads"])
             checks.verify_tables(connection, current)
-            journal.verify_newest(connection, current)
-            found = records.load(connection, current.records)
-            return State(
-                self._lineage,
-                found,
-                journal.open_intents(connection, self._lineage),
-                journal.plans_run(connection),
-                unclaimed=journal.unclaimed(connection, self._lineage),
-                serials=dict.fromkeys(leases.scopes(connection), current.serial),
-                version=current.content,
-                platform=journal.platform(connection),
+            ends = heads.read(connection, current)
+            journal.verify_newest(connection, current, ends)
+            begun = dict.fromkeys(leases.scopes(connection), current.trunk_serial)
+            return rules.as_moved(
+                State(
+                    self._lineage,
+                    records.load(connection, heads.count(ends)),
+                    journal.open_intents(connection, current),
+                    journal.plans_run(connection),
+                    unclaimed=journal.unclaimed(connection, current),
+                    half_moved=journal.half_moved(connection, current),
+                    serials=begun | {scope: head.serial for scope, head in ends.items()},
+                    version=current.heads,
+                    platform=journal.platform(connection),
+                )
             )
         except (KeyError, TypeError, ValueError) as error:
             raise Damaged("a row holds what was never written there") from error
@@ -255,7 +276,7 @@ class SqliteStore:
 
     def _take(self, scopes: Sequence[str], holder: str) -> Lease:
         self._checked = None
-        connection = self._created()
+        connection = self._keyed()
         lease, numbers = leases.take(connection, self._path, scopes, holder, self._clock.now())
         self._held |= {scope: (lease.epochs[scope], number) for scope, number in numbers.items()}
         return lease
@@ -308,6 +329,12 @@ class SqliteStore:
     def _restore(self, backup: Path | None, by: str) -> Restored:
         self._close()
         return restore.restore(self._path, backup, self._clock.now(), by, self._randomness)
+
+    def _holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        connection = self._readable()
+        if connection is None:
+            return {}
+        return leases.holders(connection, files.lock_path(self._path), scopes, self._clock.now())
 
     def _free(self, scope: str, force: bool, by: str) -> str:
         self._checked = None
@@ -376,12 +403,17 @@ class SqliteStore:
             _, number = self._held.pop(scope)
             locks.unlock(files.lock_path(self._path), number)
 
-    def _created(self) -> sqlite3.Connection:
-        """The connection, after creating whatever is missing."""
+    def _create(self) -> bool:
+        lineage = ""
         if not files.state_exists(self._path):
-            files.create_state(
-                self._path, str(uuid.UUID(bytes=self._randomness(16), version=4)), self._environment
-            )
+            files.refuse_beside_traces(self._path)
+            lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
+            files.create_state(self._path, lineage, self._environment)
+        self._keyed()
+        return self._lineage == lineage  # another process may have been faster
+
+    def _keyed(self) -> sqlite3.Connection:
+        """The connection, after creating the key where who made the state did not come to it."""
         connection = self._writable()
         current = checks.read(connection)
         if current.key is None:
@@ -395,7 +427,7 @@ class SqliteStore:
         """The connection, if its file is still the state: SQLite would go on writing to a deleted one."""
         connection = self._readable()
         if connection is None:
-            raise StoreError(f"the state {self._path} does not exist", help="run again to begin a new one")
+            raise no_state(self._path)
         if _inode(self._path) != self._inode:
             raise StoreError(
                 f"the state {self._path} was replaced by another file during this run", help="run again"
@@ -409,10 +441,8 @@ class SqliteStore:
         return self._connection
 
     def _open(self) -> None:
-        connection = connect(self._path)
+        connection = self._migrated()
         try:
-            backups.migrate(connection, self._path, self._clock.now())
-            use_wal(connection)
             self._lineage = checks.read(connection).lineage
             self._environment = environments.require(
                 connection, self._path, self._lineage, self._environment, self._heir
@@ -423,6 +453,21 @@ class SqliteStore:
             raise
         self._connection = connection
 
+    def _migrated(self) -> sqlite3.Connection:
+        """To the state of the newest version; with `read_only`, to a copy in memory where it is older."""
+        if self._read_only:
+            return backups.migrated_copy(self._path)
+        connection = connect(self._path)
+        try:
+            made = backups.migrate(connection, self._path, self._clock.now())
+            if made:
+                self._tell(made)
+            use_wal(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
 
 def _write(
     connection: sqlite3.Connection,
@@ -432,10 +477,11 @@ def _write(
     put: Sequence[tuple[StateRecord, str]] = (),
     remove: Sequence[Address] = (),
 ) -> Sequence[StateRecord]:
-    journal.append(connection, current, scope, entries)
-    for address in remove:
-        records.remove(connection, current, address, scope)
-    return records.put(connection, current, put)
+    with heads.changing(connection, current, scope) as head:
+        journal.append(connection, current, head, scope, entries)
+        for address in remove:
+            records.remove(connection, head, address, scope)
+        return records.put(connection, head, put)
 
 
 def _tables(batch: Iterable[_Request]) -> set[str]:

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.providers.kit import ProviderSettings, intake
+from reconciler.providers.kit import ProviderSettings, create_app, intake
 from reconciler.services import signing
 from tests.providers.kit.stage import PUBLIC_URL, SECRET, Counting, Stage, StageClock, run, staged, told
 from tests.providers.serve import Reply, order
@@ -176,6 +176,41 @@ def test_who_calls_too_often_is_told_to_wait(store: Path) -> None:
             assert (await stage.call("GET", "/extensions/a")).status == 404
 
     run(main)
+
+
+def test_strangers_do_not_use_up_what_the_platform_needs(store: Path) -> None:
+    async def main() -> None:
+        async with staged(store, Counting(), rate=1.0) as stage:
+            unsigned = [(await stage.raw("GET", "/extensions/a")).status for _ in range(20)]
+            assert unsigned == [401, 401, *[429] * 18]
+            assert (await stage.call("GET", "/extensions/a")).status == 404
+            large = await stage.raw("POST", "/extensions", body=b"x" * 20_000)
+            assert large.status == 429
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"store": "x.db"}, "pathlib.Path"),
+        ({"signing_secrets": ["s1"]}, "bytes"),
+        ({"signing_secrets": b"s1"}, "bytes"),
+        ({"webhook_secret": "s2"}, "bytes"),
+    ],
+)
+def test_settings_of_another_type_are_refused_when_they_are_made(
+    store: Path, given: dict[str, Any], named: str
+) -> None:
+    settings = {"public_url": PUBLIC_URL, "store": store, "signing_secrets": [b"s1"], **given}
+    with pytest.raises(ReconcilerError, match=named):
+        ProviderSettings(**settings)
+
+
+def test_a_provider_without_one_of_its_functions_is_refused(store: Path) -> None:
+    settings = ProviderSettings(PUBLIC_URL, store, [b"s1"])
+    with pytest.raises(ReconcilerError, match="no function `provision`"):
+        create_app(settings, object())  # type: ignore[arg-type]  # that is the point
 
 
 def test_a_body_that_does_not_end_is_not_waited_for(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

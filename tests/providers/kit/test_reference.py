@@ -35,7 +35,39 @@ def test_an_update_changes_how_many_may_connect(provider: Provider, postgres: Po
     name = _name(_address(provider, "grows"))
     reply = provider.platform.call("PATCH", "/extensions/grows", {"read_regions": ["fra", "nrt"]})
     assert (reply.status, reply.json["read_regions"]) == (200, ["fra", "nrt"])
-    assert postgres.rows("SELECT rolconnlimit FROM pg_roles WHERE rolname = %s", name) == [(60,)]
+    ((most,),) = postgres.rows("SELECT current_setting('max_connections')::int")
+    limits = postgres.rows("SELECT rolconnlimit FROM pg_roles WHERE rolname = %s", name)
+    assert limits == [(min(60, most // 4),)]
+
+
+def test_no_order_gets_more_than_a_share_of_the_servers_connections(
+    provider: Provider, postgres: Postgres
+) -> None:
+    name = _name(_address(provider, "greedy"))
+    regions = [f"r{number}" for number in range(200)]
+    assert provider.platform.call("PATCH", "/extensions/greedy", {"read_regions": regions}).status == 200
+    ((most,),) = postgres.rows("SELECT current_setting('max_connections')::int")
+    assert postgres.rows("SELECT rolconnlimit FROM pg_roles WHERE rolname = %s", name) == [(most // 4,)]
+
+
+def test_a_tenant_in_template1_does_not_block_the_next_order(provider: Provider, postgres: Postgres) -> None:
+    mine = _address(provider, "sits-in-template")
+    with psycopg.connect(f"{mine.rpartition('/')[0]}/template1"):
+        assert _address(provider, "next")
+
+
+def test_no_tenant_reads_the_orders_of_others(provider: Provider, postgres: Postgres) -> None:
+    mine = _address(provider, "reads-comments")
+    other = _name(_address(provider, "secret-order-id"))
+    with psycopg.connect(mine) as connection:
+        comments = connection.execute("SELECT description FROM pg_shdescription").fetchall()
+        seen = str(comments)
+    assert "extension provider" in seen
+    assert "secret-order-id" not in seen
+    # What an earlier version wrote is recognised, and replaced.
+    postgres.rows(f"COMMENT ON ROLE {other} IS 'extension provider databases: secret-order-id'")
+    assert _name(_address(provider, "secret-order-id")) == other
+    assert "secret-order-id" not in str(postgres.rows("SELECT description FROM pg_shdescription"))
 
 
 def test_a_role_that_may_not_log_in_is_asleep(provider: Provider, postgres: Postgres) -> None:

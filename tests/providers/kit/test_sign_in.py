@@ -42,12 +42,13 @@ class AuthServer:
     token_status: int = 200
     tokens: int = 0
 
-    def authorize(self, url: str) -> str:
+    def authorize(self, url: str, *, any_organization: bool = False) -> str:
         """The callback's address with a code, for a person who agrees."""
         asked = {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
         assert url.startswith(f"{AUTH_URL}/oauth/authorize?")
         assert (asked["client_id"], asked["response_type"], asked["scope"]) == ("client-1", "code", "read")
-        assert (asked["redirect_uri"], asked["organization_id"]) == (CALLBACK, "org-1")
+        assert asked["redirect_uri"] == CALLBACK
+        assert asked["organization_id"] == "org-1" or any_organization
         assert asked["code_challenge_method"] == "S256"
         code = f"code-{len(self.codes)}"
         self.codes[code] = asked["code_challenge"]
@@ -174,7 +175,7 @@ def test_somebody_of_another_organization_is_refused_also_later(store: Path) -> 
             browser = Browser(stage)
             refused = await browser.sign_in(auth)
             assert refused.status == 403
-            assert b"another organization" in refused.body
+            assert b"an organization that the account is not in" in refused.body
             assert (await browser.open("/resources/a")).status == 303
             auth.info["organizations"] = [{"id": "org-1", "role": "member"}]
             assert (await browser.sign_in(auth)).status == 302
@@ -291,6 +292,40 @@ def test_without_a_sign_in_the_page_says_so(store: Path) -> None:
         async with staged(store, Counting()) as stage:
             await stage.provision("a")
             assert (await stage.raw("GET", "/extensions/a/sso")).status == 501
-            assert (await stage.raw("GET", "/extensions/none/sso")).status == 404
+            assert (await stage.raw("GET", "/extensions/none/sso")).status == 501
+
+    run(main)
+
+
+def test_a_stranger_does_not_learn_which_resources_there_are(store: Path) -> None:
+    async def main() -> None:
+        auth = AuthServer()
+        async with _staged(store, auth) as stage:
+            await stage.provision("a")
+            await stage.provision("b", organization_id="org-3")
+            pages = []
+            for id in ("b", "none"):
+                browser = Browser(stage)
+                begun = await browser.open(f"/extensions/{id}/sso")
+                assert begun.headers["location"].startswith(AUTH_URL)
+                assert "organization_id=" in begun.headers["location"]
+                ended = await browser.open(auth.authorize(begun.headers["location"], any_organization=True))
+                pages.append((ended.status, ended.body))
+            assert pages[0] == pages[1]
+            assert pages[0][0] == 403
+
+    run(main)
+
+
+def test_sign_ins_of_one_address_are_limited(store: Path) -> None:
+    async def main() -> None:
+        async with staged(
+            store, Counting(), StageClock(), transport=AuthServer(), sign_in=CLIENT, rate=200.0
+        ) as stage:
+            statuses = [(await stage.raw("GET", "/extensions/a/sso")).status for _ in range(20)]
+            assert statuses == [302] * 10 + [429] * 10
+            refused = await stage.raw("GET", "/extensions/a/sso")
+            stage.clock.elapsed_s += int(refused.headers["retry-after"])
+            assert (await stage.raw("GET", "/extensions/a/sso")).status == 302
 
     run(main)

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.harness import Project, Ran, Sandbox, environment, serving
 from tests.providers.provisioning.provider import SIGNING_SECRET, FakeProvider, serving_provider
 from tests.reliability.canary.forms import Scanner
+from tests.state.doubles import make_state
 
 # What must never leave memory, but in the calls that set it.
 URL = "postgres://app:canary-9b2f64d1e07c@db.example/app"
@@ -71,6 +72,10 @@ class Scene:
         ).json["record"]
         return found
 
+    def records(self) -> list[str]:
+        """Addresses of all records."""
+        return [each["address"] for each in self.run("state", "list", "--output", "json").json["records"]]
+
     def secrets(self) -> set[str]:
         return {each["name"] for each in self.sandbox.secrets(self.app)}
 
@@ -105,6 +110,7 @@ def scene(_sandbox: Sandbox, provider: FakeProvider, tmp_path: Path) -> Iterator
     app = _sandbox.app(f"shop{next(_numbers)}")
     (tmp_path / "manifests").mkdir()
     (tmp_path / "reconcile.yaml").write_text("manifests: [manifests]\n", encoding="utf-8")
+    make_state(tmp_path)
     env = environment(_sandbox.url, ACME_SIGNING_SECRET=SIGNING_SECRET)
     scene = Scene(Project(tmp_path, env), _sandbox, provider, app)
     scene.provide()

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import pytest
 
 from reconciler.core.steps import Plan, Read
+from reconciler.core.wire import one
 from reconciler.services.providers.wire import Extension
 from reconciler.services.registry import providers_of
-from reconciler.services.wire import one
+from tests.contexts import context
 from tests.providers.provisioning.conftest import Scene
 from tests.providers.provisioning.provider import FakeProvider, serving_provider
 
@@ -28,6 +28,11 @@ def move(scene: Scene, to: FakeProvider) -> FakeProvider:
     return before
 
 
+def saved(scene: Scene) -> None:
+    scene.run("state", "init")
+    scene.run("plan", "--out", "saved.plan")
+
+
 def test_a_plan_shows_where_its_provider_is(scene: Scene) -> None:
     scene.declare(scene.extension())
     assert scene.plan().json["providers"] == {"acme": scene.provider.url}
@@ -40,7 +45,7 @@ def test_a_plan_that_goes_to_no_provider_names_none(scene: Scene) -> None:
 
 def test_a_saved_create_is_refused_when_its_provider_moved(scene: Scene, elsewhere: FakeProvider) -> None:
     scene.declare(scene.extension())
-    scene.run("plan", "--out", "saved.plan")
+    saved(scene)
     planned = move(scene, elsewhere)
     refused = scene.apply("--plan", "saved.plan", code=1)
     (problem,) = refused.json["diagnostics"]
@@ -58,7 +63,7 @@ def test_a_saved_create_is_refused_when_its_provider_moved(scene: Scene, elsewhe
 
 def test_it_runs_once_the_address_is_the_planned_one_again(scene: Scene, elsewhere: FakeProvider) -> None:
     scene.declare(scene.extension())
-    scene.run("plan", "--out", "saved.plan")
+    saved(scene)
     planned = move(scene, elsewhere)
     scene.apply("--plan", "saved.plan", code=1)
     move(scene, planned)
@@ -71,7 +76,7 @@ def test_a_saved_update_asks_nothing_of_the_other_server(scene: Scene, elsewhere
     scene.declare(scene.extension())
     scene.apply()
     scene.declare(scene.extension(", primary_region: ams"))
-    scene.run("plan", "--out", "saved.plan")
+    saved(scene)
     # It has the same resource: nothing but its address tells it from the first one.
     elsewhere.resources |= scene.provider.resources
     move(scene, elsewhere)
@@ -81,7 +86,7 @@ def test_a_saved_update_asks_nothing_of_the_other_server(scene: Scene, elsewhere
 
 def test_a_slash_at_the_end_is_the_same_address(scene: Scene) -> None:
     scene.declare(scene.extension())
-    scene.run("plan", "--out", "saved.plan")
+    saved(scene)
     plain = scene.provider.url
     scene.provider.url = f"{plain}/"
     scene.provide()
@@ -91,7 +96,7 @@ def test_a_slash_at_the_end_is_the_same_address(scene: Scene) -> None:
 
 def test_a_changed_address_in_the_file_is_refused(scene: Scene, elsewhere: FakeProvider) -> None:
     scene.declare(scene.extension())
-    scene.run("plan", "--out", "saved.plan")
+    saved(scene)
     file = scene.project.root / "saved.plan"
     document = json.loads(file.read_text(encoding="utf-8"))
     document["plan"]["providers"] = {"acme": elsewhere.url}
@@ -105,8 +110,7 @@ def test_a_provider_that_is_only_read_is_one_of_the_plan() -> None:
     read = Read("/extensions/res_1", one(Extension), "acme")
     plan = Plan(
         "plan",
-        "lineage",
-        datetime(2026, 6, 1, tzinfo=UTC),
+        context(),
         *((),) * 6,
         inputs=(("Extension/shop/db", read),),
     )

@@ -95,7 +95,7 @@ def test_an_approved_deletion_deprovisions_and_says_which_secrets_stay(scene: Sc
     assert scene.provider.resources == {}
     assert scene.provider.sent("DELETE") == [("DELETE", "/extensions/res_1")]
     assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
-    assert scene.run("state", "list").out == ""
+    assert scene.records() == []
 
 
 def test_a_lost_answer_to_a_deletion_is_settled_by_looking(scene: Scene) -> None:
@@ -105,7 +105,7 @@ def test_a_lost_answer_to_a_deletion_is_settled_by_looking(scene: Scene) -> None
     scene.provider.lose.append("DELETE")
     scene.apply("--approve-delete", scene.address)
     assert scene.provider.sent("DELETE") == [("DELETE", "/extensions/res_1")]
-    assert scene.run("state", "list").out == ""
+    assert scene.records() == []
 
 
 def test_a_removal_without_the_providers_manifest_is_refused(scene: Scene) -> None:

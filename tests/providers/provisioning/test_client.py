@@ -21,6 +21,7 @@ from reconciler.core.errors import (
     Unreadable,
 )
 from reconciler.core.steps import PLATFORM, Call, Method, Read
+from reconciler.core.wire import one
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.client import Client
 from reconciler.services.outcome import Verdict
@@ -29,7 +30,6 @@ from reconciler.services.providers.wire import Extension, ExtensionCosts
 from reconciler.services.registry import Services
 from reconciler.services.signing import Signed, verify
 from reconciler.services.transport import Answer
-from reconciler.services.wire import one
 from tests.services.script import Script, SimulatedClock, platform, reply
 
 pytestmark = pytest.mark.anyio
@@ -254,3 +254,13 @@ async def test_calls_go_to_the_service_that_they_name() -> None:
     assert services.of("acme") is asked
     with pytest.raises(NoSuchService, match="no ExtensionProvider `acne`"):
         services.of("acne")
+
+
+@pytest.mark.parametrize("status", [403, 404, 408, 409, 429, 500])
+async def test_what_a_refused_get_says_is_not_repeated(status: int) -> None:
+    """A manifest can name any address as a provider's, such as one that only this machine reaches."""
+    asked, _ = client(reply('{"error": "iam-role-key"}', status, retry_after="1iam-role-key"))
+    with pytest.raises(PlatformError) as refused:
+        await asked.read(Read(PATH, one(Extension)))
+    assert "iam-role-key" not in f"{refused.value.message} {refused.value.help}"
+    assert "the answer's words are not shown: they are not the platform's" in refused.value.message

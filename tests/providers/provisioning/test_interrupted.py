@@ -86,7 +86,7 @@ def test_a_deletion_that_a_kill_cut_off_is_found_to_be_done(scene: Scene) -> Non
     (change,) = scene.plan().json["changes"]
     assert change["action"] == "forget"
     scene.apply()
-    assert scene.run("state", "list").out == ""
+    assert scene.records() == []
 
 
 def test_a_person_may_say_what_a_lost_post_made(scene: Scene) -> None:
@@ -119,7 +119,7 @@ def test_a_refused_post_shows_nothing_of_what_the_provider_said(scene: Scene) ->
     scene.declare(scene.extension())
     error = scene.apply(code=1).json["results"][0]["error"]
     assert error == "status 422; the provider's words are not shown: they may repeat a value"
-    assert scene.run("state", "list").out == ""
+    assert scene.records() == []
 
 
 def test_killed_while_the_post_is_under_way(scene: Scene) -> None:

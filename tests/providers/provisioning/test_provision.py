@@ -54,8 +54,9 @@ def test_the_plan_shows_the_secrets_as_one_template_and_the_id_that_is_sent(scen
     assert planned[0]["body"]["id"] == only(scene.provider.bodies("POST"))["id"]
 
 
-def test_a_saved_plan_sends_the_same_id_also_when_the_state_did_not_exist_yet(scene: Scene) -> None:
+def test_a_saved_plan_sends_the_same_id_as_every_later_apply(scene: Scene) -> None:
     scene.declare(scene.extension())
+    scene.run("state", "init")
     scene.run("plan", "--out", "saved.plan")
     scene.run("apply", "--plan", "saved.plan", "--auto-approve")
     first = only(scene.provider.bodies("POST"))["id"]
@@ -151,7 +152,7 @@ def test_a_wrong_signing_secret_is_refused_and_nothing_is_recorded(scene: Scene)
     scene.declare(scene.extension())
     applied = scene.apply(code=1)
     assert "the provider's words are not shown" in applied.json["results"][0]["error"]
-    assert scene.run("state", "list").out == ""
+    assert scene.records() == []
 
 
 def test_without_the_signing_secret_nothing_is_sent_at_all(scene: Scene) -> None:
@@ -173,9 +174,11 @@ def test_without_the_signing_secret_nothing_is_sent_at_all(scene: Scene) -> None
         ({"DATABASE_URL": URL, "API_KEY\n": KEY}, "a key `API_KEY`, which is not a valid name of a secret"),
         ({"DATABASE_URL": URL, "PORT": 5432}, "a value of `PORT` that is not text"),
         ({"DATABASE_URL": URL, "MORE": {"password": KEY}}, "a value of `MORE` that is not text"),
+        ({"DATABASE_URL": URL, "LD_PRELOAD": KEY}, "`LD_PRELOAD`, which changes how programs run"),
+        ({"DATABASE_URL": URL, "https_proxy": KEY}, "`https_proxy`, which changes how programs run"),
         ([URL], "holds no `config`"),
     ],
-    ids=["hyphen", "empty", "line-end", "number", "object", "list"],
+    ids=["hyphen", "empty", "line-end", "number", "object", "loader", "proxy", "list"],
 )
 def test_an_unfit_config_sets_nothing_and_names_the_key(scene: Scene, config: object, told: str) -> None:
     scene.provider.config = config  # type: ignore[assignment]
@@ -184,6 +187,20 @@ def test_an_unfit_config_sets_nothing_and_names_the_key(scene: Scene, config: ob
     assert told in applied.json["results"][1]["error"]
     assert scene.sets() == []
     assert scene.record()["id"] == "res_1"
+
+
+def test_a_config_sets_only_keys_that_the_manifest_allows(scene: Scene) -> None:
+    scene.provider.config = {"DATABASE_URL": URL, "API_KEY": KEY}
+    scene.declare(scene.extension(", config_keys: [DATABASE_URL, API]"))
+    applied = scene.apply(code=1)
+    assert "a key `API_KEY` that the manifest does not allow" in applied.json["results"][1]["error"]
+    assert scene.sets() == []
+    scene.declare(scene.extension(", config_keys: [DATABASE_URL, API_*]"))
+    applied = scene.apply()
+    assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
+    assert "set API_KEY, DATABASE_URL" in applied.json["results"][-1]["note"]
+    assert "config_keys" not in str(scene.provider.bodies("POST"))
+    assert scene.apply().json["steps"] == []
 
 
 def test_an_empty_config_sets_nothing_and_is_complete(scene: Scene) -> None:

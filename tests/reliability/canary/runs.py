@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from reconciler.secrets import age
 from tests.cli.harness import environment
 from tests.reliability.canary.forms import Leak, Scanner
+from tests.state.doubles import make_state
 
 ROOT = Path(__file__).parent.parent.parent.parent
 PATIENCE_S = 60
@@ -64,7 +65,7 @@ class Platform:
     def call(self, method: str, path: str, body: Any = None) -> Any:
         assert self._address.hostname is not None
         connection = HTTPConnection(self._address.hostname, self._address.port, timeout=PATIENCE_S)
-        headers = {"authorization": f"Bearer {TOKEN}"}
+        headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
         connection.request(method, path, None if body is None else dumps(body), headers)
         answer = connection.getresponse()
         text = answer.read()
@@ -155,6 +156,7 @@ class Workshop:
             PYTHONFAULTHANDLER="1",
         )
         self.settings("manifests: [manifests]\n")
+        make_state(self.root)
         self.source("password.txt", f"{FILE}\n")
         self.write(self.three_secrets())
 
@@ -333,7 +335,7 @@ def repository_leaks(scanner: Scanner) -> list[tuple[str, Leak]]:
 
 
 def platform_leaks(platform: Platform, scanner: Scanner) -> list[tuple[str, Leak]]:
-    """What the platform stores and says of values. Their SHA-256 is its own; nothing else may be there.
+    """What the platform stores and says of values: no digest either that is not keyed.
 
     Only of a platform that was not told to repeat values: it stores what faults it was ordered.
     """
@@ -341,7 +343,6 @@ def platform_leaks(platform: Platform, scanner: Scanner) -> list[tuple[str, Leak
         (path.name, leak)
         for path in sorted(platform.db.parent.glob("sandbox.*"))
         for leak in scanner.leaks(path.read_bytes())
-        if leak.form != "sha256"
     ]
 
 

@@ -246,7 +246,7 @@ def a_source_cannot_be_read(shop: Workshop) -> None:
 
 def every_source_is_used(shop: Workshop) -> None:
     shop.write(shop.every_source())
-    shop.verb("-vv", "plan", "--out", "saved.plan")
+    shop.verb("-vv", "plan", "--with-exec", "--out", "saved.plan")
     shop.verb("-vv", "apply", "--plan", "saved.plan", "--output", "json")
     shop.verb("-vv", "secret", "fingerprint")
     shop.verb("secret", "encrypt", "--to", RECIPIENT, stdin=AGE)
@@ -256,7 +256,8 @@ def every_source_fails(shop: Workshop) -> None:
     shop.write(shop.every_source())
     manifests = shop.root / "manifests"
     shop.verb("-vv", "apply", "--auto-approve", env={"RECONCILE_AGE_IDENTITY": IDENTITY[:-2] + "QQ"})
-    shop.verb("-vv", "plan", "--output", "json", env={"SOPS_AGE_KEY": "any", "RECONCILE_NO_EXEC": "1"})
+    no_exec = {"SOPS_AGE_KEY": "any", "RECONCILE_NO_EXEC": "1"}
+    shop.verb("-vv", "plan", "--with-exec", "--output", "json", env=no_exec)
     shop.verb("secret", "encrypt", "--to", IDENTITY.lower(), stdin=AGE)
     plain = b64decode((manifests / "all.enc").read_bytes())
     for content in (plain, plain[:-10], b"\xff" + plain):
@@ -297,11 +298,14 @@ def a_saved_plan_is_damaged(shop: Workshop) -> None:
 
 
 def the_store_fails(shop: Workshop) -> None:
-    shop.verb("-vv", "apply", "--auto-approve", env={"RECONCILE_STATE": "sqlite:/proc/none/state.db"})
+    nowhere = {"RECONCILE_STATE": "sqlite:/proc/none/state.db"}
+    shop.verb("-vv", "state", "init", env=nowhere)
+    shop.verb("-vv", "apply", "--auto-approve", env=nowhere)
     (shop.root / "state.db").mkdir()
     shop.verb("-vv", "apply", "--auto-approve", env={"RECONCILE_STATE": "sqlite:state.db"})
     for kilobytes in (1, 24, 33, 60, 90):
         env = {"RECONCILE_STATE": f"sqlite:full{kilobytes}.db", "CANARY_FILE_BYTES": str(kilobytes * 1024)}
+        shop.verb("-vv", "state", "init", env=env)
         shop.verb("-vv", "apply", "--auto-approve", env=env)
     (shop.root / ".reconcile").mkdir(mode=0o700, exist_ok=True)
     (shop.root / ".reconcile" / "state.db").write_bytes(b"SQLite format 3\0" + b"\0" * 5000)

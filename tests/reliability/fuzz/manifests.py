@@ -23,6 +23,7 @@ from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import HttpxTransport
 from reconciler.state import open_store
 from tests.execution.stage import BASE_URL, TOKEN, Stage
+from tests.planning.plans import PLAN_KEY
 from tests.reliability.fuzz.mutation import LITERAL, ROOT, Files, make_files
 from tests.reliability.responses.rules import it_can_be_written
 
@@ -145,9 +146,9 @@ async def _manifest_problems(ground: Ground, files: Files) -> AsyncIterator[str]
         for problem in _diagnostic_problems(plan.diagnostics, named):
             yield problem
         if not has_errors(plan.diagnostics):
-            saved = dump_plan(plan)
+            saved = dump_plan(plan, PLAN_KEY)
             told += saved.decode()
-            if dump_plan(load_plan(saved)) != saved:
+            if dump_plan(load_plan(saved, PLAN_KEY), PLAN_KEY) != saved:
                 yield "a saved plan is another one when it is read again"
     for problem in it_can_be_written(told):
         yield problem

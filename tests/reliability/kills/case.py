@@ -213,7 +213,7 @@ def _answered(stage: _Stage, asking: Ran) -> list[Finding]:
         made = _made(stage.world(), address, tracked)
         if len(made) > 1:
             findings.append(Finding("duplicate", f"{address}: a person finds {', '.join(made)}"))
-        answer = ["--adopt", made[0]] if made else ["--not-created"]
+        answer = ["--adopt", made[0]] if made else ["--not-created", "--force"]
         told = stage.run(["resolve", address, *answer])
         findings += judge_process(f"resolve {address} {' '.join(answer)}", told, [_DONE])
     return findings

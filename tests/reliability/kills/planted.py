@@ -59,13 +59,12 @@ def _open_intents_forgotten() -> None:
 
 
 def _silence_means_not_landed() -> None:
-    from reconciler.execution import executor, open_intents
-    from reconciler.execution.settling import Settlement
+    from reconciler.execution.settling import Evidence, Settlement
 
-    async def settle(*arguments: Any, **named: Any) -> Settlement:
+    async def settle(self: Evidence, *arguments: Any, **named: Any) -> Settlement:
         return Settlement("not_landed")
 
-    executor.settle = open_intents.settle = settle  # type: ignore[attr-defined]
+    Evidence.settle = settle  # type: ignore[method-assign]
 
 
 def _outcome_not_recorded() -> None:
@@ -81,20 +80,20 @@ def _outcome_not_recorded() -> None:
 def _lost_call_rolled_back() -> None:
     """What a lost create made is deleted, to be created again."""
     from reconciler.core.steps import PLATFORM, Call
-    from reconciler.execution import open_intents
-    from reconciler.execution.settling import Settlement
+    from reconciler.execution.settling import Evidence, Settlement
+    from reconciler.services.registry import Services
 
-    settling = open_intents.settle  # type: ignore[attr-defined]
+    settling = Evidence.settle
 
-    async def settle(intent: Any, *arguments: Any, services: Any, **named: Any) -> Settlement:
-        settlement: Settlement = await settling(intent, *arguments, services=services, **named)
-        if settlement.kind == "landed" and intent.creates:
+    async def settle(self: Evidence, intent: Any, sent_at: Any, services: Any, **named: Any) -> Settlement:
+        settlement = await settling(self, intent, sent_at, services, **named)
+        if settlement.kind == "landed" and intent.creates and isinstance(services, Services):
             path = f"{intent.find.path}/{settlement.id}"
             await services.of(PLATFORM).send(Call("DELETE", path, None), id_path=None)
             return Settlement("not_landed")
         return settlement
 
-    open_intents.settle = settle  # type: ignore[attr-defined]
+    Evidence.settle = settle  # type: ignore[method-assign]
 
 
 def _unknown_restart_forgotten() -> None:

@@ -1,6 +1,5 @@
 """One apply that uses every operation, and the world that it starts from: prepared once, copied per case."""
 
-import hashlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.harness import Project, Sandbox, cluster, environment, secret, serving, volume
+from tests.state.doubles import make_state
 
 # 400 times: a cluster is ready after four looks, and a snapshot serves for 9 real seconds.
 CLOCK = "x400"
@@ -90,6 +90,7 @@ def prepared(root: Path, *, extended: bool = False) -> Template:
     """Make the template in `root`, by applying a first set of manifests and by other people's hands."""
     project_root = root / "project"
     (project_root / "manifests").mkdir(parents=True)
+    make_state(project_root)
     project = Project(project_root)
     project.write("manifests: [manifests]\n", "reconcile.yaml")
     with serving("--clock", CLOCK, "--db", str(root / "sandbox.db"), *_SWITCHES) as sandbox:
@@ -114,18 +115,17 @@ def prepared(root: Path, *, extended: bool = False) -> Template:
 
 
 def wanted_secrets(world: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 of the values that must be set, by name; the template's host is the new cluster's."""
+    """The values that must be set, by name; the template's host is the new cluster's."""
     hosts = [
         each["endpoints"]["primary"]["pooler"]["host"]
         for each in world["clusters"]
         if each["name"] == "fresh" and each["endpoints"]
     ]
-    values = {
+    return {
         "PASSWORD": _PASSWORD,
         "ROTATED": _ROTATED["after"],
         "DSN": f"postgres://app:{_PASSWORD}@{hosts[0] if hosts else ''}/app",
     }
-    return {name: hashlib.sha256(value.encode()).hexdigest() for name, value in values.items()}
 
 
 def _first_manifests() -> str:

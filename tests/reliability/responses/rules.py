@@ -40,8 +40,10 @@ def each_call_went_out_once(exchanges: Sequence[Exchange]) -> Iterator[str]:
         if exchange.mutates:
             sends.setdefault((exchange.method, exchange.path, exchange.body), []).append(at)
     for (method, path, _), places in sends.items():
-        if len(places) > 2:
-            yield f"{method} {path} was sent {len(places)} times"
+        # A 429 says that nothing was done: the call is tried again when the platform says so.
+        taken = [at for at in places if exchanges[at].given.status != 429]
+        if len(taken) > 2:
+            yield f"{method} {path} was sent {len(taken)} times"
         if method != "POST" or "/secrets/" in path:
             continue
         for first, second in pairwise(places):

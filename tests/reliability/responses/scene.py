@@ -173,7 +173,9 @@ async def leave(scene: Scene) -> None:
 async def make_templates(folder: Path) -> None:
     """`empty`, `converged`, `lost` and `lost-volumes` below `folder`."""
     (folder / "empty").mkdir()
-    await leave(open_scene(folder / "empty"))
+    begun = open_scene(folder / "empty")
+    await begun.project.store.create()
+    await leave(begun)
     shutil.copytree(folder / "empty", folder / "converged")
     scene = open_scene(folder / "converged")
     applied = await scene.apply(FIRST)

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from reconciler.cli.apply import exit_code
-from reconciler.core.errors import ManifestError, ReconcilerError, Refused
+from reconciler.core.errors import Diagnosed, ReconcilerError
 from reconciler.core.model import Address, owed_work
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
@@ -24,6 +24,7 @@ from reconciler.planning.saved import dump_plan
 from reconciler.reports.diagnostics import diagnostic_documents, render
 from reconciler.reports.documents import apply_document, drift_document, plan_document
 from reconciler.reports.formats.text import render_drift, render_plan, render_results
+from tests.planning.plans import PLAN_KEY
 from tests.reliability.responses.line import Exchange, Mutator, Recorded
 from tests.reliability.responses.mutation import Given, Kind
 from tests.reliability.responses.rules import (
@@ -135,7 +136,7 @@ def told_of_plan(plan: Plan) -> str:
         render_plan(plan)
         + _json(plan_document(plan))
         + _told(plan.diagnostics)
-        + dump_plan(plan).decode("utf-8")
+        + dump_plan(plan, PLAN_KEY).decode("utf-8")
     )
 
 
@@ -285,7 +286,7 @@ async def _done(scene: Scene, run: Callable[[Scene, Random], Awaitable[str]], rn
     try:
         told = await run(scene, rng)
     except ReconcilerError as failure:
-        diagnostics = failure.diagnostics if isinstance(failure, ManifestError | Refused) else ()
+        diagnostics = failure.diagnostics if isinstance(failure, Diagnosed) else ()
         told = failure.message + failure.help + _told(diagnostics)
     except Exception as failure:
         return ["".join(traceback.format_exception(failure)).strip()]

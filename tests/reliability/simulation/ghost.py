@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from reconciler.core.model import Address, StateRecord
 from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.core import Sandbox
-from reconciler.sandbox.machine import Machine
 from reconciler.sandbox.volume import Snapshot, Volume
+from reconciler.sandbox.world import Machine
 from reconciler.services.machines.wire import machine as wires
 from reconciler.state.store import Event, JournalEntry, Lease
 from tests.reliability.simulation.tally import Tally
@@ -113,8 +113,8 @@ class Ghost:
     plans_run: dict[str, str] = field(default_factory=dict)  # by plan: its run
     in_flight: int = 0
     last_disturbance_s: float = 0.0
-    highest_serial: int = 0
-    serial_before: int = 0
+    serials: dict[str, int] = field(default_factory=dict)  # by scope, the highest that was given
+    serials_before: dict[str, int] = field(default_factory=dict)
     newly: list[StateRecord] = field(default_factory=list)
     events: int = 0
     trace: list[str] = field(default_factory=list)
@@ -276,8 +276,9 @@ class Ghost:
             self.records.pop(address, None)
         for record in put:
             self.records[record.address] = record
-        self.serial_before = self.highest_serial
-        self.highest_serial = max([self.highest_serial, *(record.serial for record in put)])
+        self.serials_before = dict(self.serials)
+        for record in put:
+            self.serials[record.scope] = max(self.serials.get(record.scope, 0), record.serial)
 
 
 def _how(data: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from reconciler.sandbox.exchange import Response
 from reconciler.state.store import Event, JournalEntry, Lease, State
 from tests.reliability.simulation.faults import LAG_S, STALE_S
 from tests.reliability.simulation.ghost import UNNUMBERED, Ghost, Opened, Sending
-from tests.reliability.simulation.power import stays_suspended
+from tests.reliability.simulation.power import COMING, stays_suspended
 from tests.reliability.simulation.timeline import START
 
 if TYPE_CHECKING:
@@ -182,8 +182,10 @@ def power_follows_the_manifest(ghost: Ghost, sending: Sending) -> Problems:
             yield f"{sending.path} was sent, and {machine} was changed after the plan was made"
     elif ghost.open_intents(opened.address) != [opened]:
         return  # what an earlier call did is unknown
-    elif opened.address in ghost.records and ghost.records[opened.address].applied.get("power") == wanted:
-        yield f"{sending.path} was sent, and {machine} is recorded as {wanted}"
+    elif opened.address in ghost.records:
+        power = ghost.records[opened.address].applied.get("power")
+        if power in (wanted, COMING[wanted]):
+            yield f"{sending.path} was sent, and {machine} is recorded as {power}"
 
 
 def _of_machine(sending: Sending) -> tuple[str, str]:
@@ -273,14 +275,17 @@ def what_is_done_was_carried_out(
 
 
 def _not_reached(ghost: Ghost, process: "Process", entry: JournalEntry) -> Problems:
-    """The wait for a suspend ended: the machine is suspended, or a person woke it a moment ago."""
+    """The wait for a power ended: the machine has it, or a person changed that a moment ago."""
     assert entry.address is not None
     record = ghost.records.get(entry.address)
     machine = ghost.machine(record.id) if record is not None else None
-    if record is None or machine is None or machine.state == "suspended":
+    if record is None or machine is None:
+        return
+    power = record.applied.get("power")
+    if machine.state == power or (machine.state == "running" and power == "started"):  # one state, two words
         return
     if not any(touch.at_s >= process.began_s for touch in ghost.touched.get(record.id, ())):
-        yield f"{entry.address} is recorded as suspended, and is {machine.state}"
+        yield f"{entry.address} is recorded as {power}, and is {machine.state}"
 
 
 def adoptions_rest_on_evidence(ghost: Ghost, process: "Process", put: Sequence[StateRecord]) -> Problems:
@@ -295,7 +300,10 @@ def adoptions_rest_on_evidence(ghost: Ghost, process: "Process", put: Sequence[S
         if made is not None and made.opened is not None and made.opened.address != record.address:
             yield f"{record.id}, made for {made.opened.address}, was taken for {record.address}"
         held_since = ghost.attached_since(record.id)
-        if held_since is not None and held_since < process.listed_s:
+        looked_s = process.looked_s.get(record.id)  # a list may show the past
+        if looked_s is None:
+            yield f"{record.id} was taken for {record.address} without a look at it"
+        elif held_since is not None and held_since < looked_s:
             yield f"{record.id} was taken for {record.address} although a machine holds it"
         volume = ghost.volume(record.id)
         for other in ghost.twins(volume) if volume is not None else ():
@@ -405,8 +413,9 @@ def what_was_stored_is_there(ghost: Ghost, state: State) -> Problems:
 
 def serials_only_rise(ghost: Ghost, process: "Process", put: Sequence[StateRecord]) -> Problems:
     for record in put:
-        if record.serial <= ghost.serial_before:
-            yield f"{record.address} got serial {record.serial} after {ghost.serial_before} was given"
+        before = ghost.serials_before.get(record.scope, 0)
+        if record.serial <= before:
+            yield f"{record.address} got serial {record.serial} after {before} was given in {record.scope}"
 
 
 def epochs_only_rise(ghost: Ghost, process: "Process", lease: Lease) -> Problems:

@@ -165,6 +165,7 @@ class Network:
         if sending is None:
             if request.path.endswith("/volumes"):
                 return self._list(process, request, course, fault.after_s)
+            process.looked_s[request.path.rpartition("/")[2]] = self._timeline.time()
             return self._sandbox.answer(request, since=self._sandbox.clock.now())
         ghost.in_flight -= 1
         self.remember()

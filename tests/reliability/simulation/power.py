@@ -9,6 +9,8 @@ POWERS = {
     "started": ("started", "running", "starting", "restarting", "updating"),
     "suspended": ("suspended",),
 }
+# What is recorded from the call on until the wait for it ends.
+COMING = {"started": "starting", "suspended": "suspending"}
 
 
 def stays_suspended(resources: Iterable[Resource], machine: str) -> bool:

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from reconciler.core.diagnostics import Severity
 from reconciler.core.model import Address, Resource
 from reconciler.manifests.load import load
+from reconciler.sandbox.fingerprint import holds
 from reconciler.sandbox.secret import Secret
 from tests.reliability.simulation.ghost import Ghost
 from tests.reliability.simulation.power import POWERS
@@ -33,9 +33,9 @@ def differences(ghost: Ghost, resource: Resource, id: str, secret: int) -> list[
         cluster = ghost.cluster(id)
         return [] if cluster is not None and cluster.state == "ready" else [f"{address} is not ready"]
     if address.kind == "Secret":
-        want = sha256(_value_of(ghost, spec, secret).encode()).hexdigest()
+        want = _value_of(ghost, spec, secret)
         live = ghost.sandbox.world.find(Secret, f"{address.app}/{id}")
-        return [] if live is not None and live.sha256 == want else [f"{address} has another value"]
+        return [] if live is not None and holds(live.fingerprint, want) else [f"{address} has another value"]
     if address.kind == "Machine":
         machine = ghost.machine(spec.id)
         state = machine.state if machine is not None else "not there"

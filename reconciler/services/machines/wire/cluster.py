@@ -4,7 +4,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from reconciler.services.wire import Wire
+from reconciler.core.wire import Wire, shown_enum
+
+PLANS = ("basic", "starter", "launch", "scale", "Performance")
+VERSIONS = ("16", "17")
+STATUSES = ("creating", "initializing", "ready", "failed", "error", "deleting", "deleted")
 
 
 class Organization(Wire):
@@ -39,10 +43,10 @@ class Cluster(Wire):
     name: str | None = None
     organization: Organization | None = None
     region: str | None = None
-    plan: str | None = None
-    pg_major_version: str | None = None
-    status: str | None = None
-    cpu_kind: str | None = None
+    plan: str | None = shown_enum(*PLANS)
+    pg_major_version: str | None = shown_enum(*VERSIONS)
+    status: str | None = shown_enum(*STATUSES)
+    cpu_kind: str | None = shown_enum("shared", "performance")
     cpus: int | None = None
     memory_mb: int | None = None
     disk_size_gb: int | None = None
@@ -87,7 +91,6 @@ class ClusterBackupList(Wire):
     data: list[ClusterBackup]
 
 
-PLANS = ("basic", "starter", "launch", "scale", "Performance")
 NAME = r"^[^\x00-\x1f\x7f]{0,63}$"
 # Matched case-insensitively, which JSON Schema can only spell out.
 _PLAN = "^(" + "|".join("".join(f"[{c.lower()}{c.upper()}]" for c in plan) for plan in PLANS) + ")$"

@@ -4,9 +4,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from reconciler.services.wire import Wire
+from reconciler.core.wire import Wire
 
 GONE_STATES = frozenset({"destroying", "destroyed"})
+
+_LARGEST = 2**53 - 1  # what numbers of every client hold
 
 # Where a machine is, or is heading by itself. Of other states (`updating`, unknown words) nobody can tell.
 _POWER = {
@@ -53,6 +55,7 @@ class Machine(Wire):
     instance_id: str | None = None
     private_ip: str | None = None
     config: MachineConfig | None = None
+    host_status: str | None = None
     created_at: str | None = None
     updated_at: str | None = None
 
@@ -98,4 +101,24 @@ class MachineStop(Wire):
     """Capability `machine.stop`. `timeout`: seconds, or a duration as text; its type is not shown."""
 
     signal: str | None = None
-    timeout: Annotated[int, Field(ge=0)] | str | None = None
+    timeout: Annotated[int, Field(ge=0, le=_LARGEST)] | str | None = None
+
+
+class MachineLeaseRequest(Wire):
+    """`ttl`: seconds."""
+
+    ttl: int | None = Field(None, ge=1, le=24 * 3600)
+    description: str | None = None
+
+
+class LeaseData(Wire):
+    nonce: str
+    expires_at: int
+    owner: str | None = None
+    description: str | None = None
+    version: str | None = None
+
+
+class MachineLease(Wire):
+    status: str
+    data: LeaseData

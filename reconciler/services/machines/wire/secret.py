@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from reconciler.services.wire import Wire
+from reconciler.core.wire import Wire
 
 
 class SecretSet(Wire):
@@ -19,6 +19,12 @@ class SecretReply(Wire):
     name: str | None = None
     updated_at: str | None = None
     value: str | None = None
+
+
+class SecretsSet(Wire):
+    """Several at once: texts by name, null for one that is to go."""
+
+    values: dict[str, str | None]
 
 
 class Secret(Wire):
@@ -40,3 +46,10 @@ class Secret(Wire):
 
 class SecretList(Wire):
     secrets: list[Secret]
+
+
+class SecretsReply(SecretList):
+    """`Version` is deprecated."""
+
+    Version: int | None = None
+    version: int | None = None

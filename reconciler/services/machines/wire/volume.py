@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from reconciler.services.wire import Wire, parse_time
+from reconciler.core.wire import Wire, parse_time
 
 # Soft-deleted volumes stay listed for a day in these states. Source: platform notes, "Volumes".
 GONE_STATES = frozenset(
@@ -67,15 +67,15 @@ class Compute(Wire):
 class VolumeCreate(Wire):
     name: str = Field(pattern=r"[^\x00-\x20]")
     region: str | None = None
-    size_gb: int | None = Field(None, ge=1, le=LARGEST_GB)
-    encrypted: bool | None = None
-    fstype: Literal["ext4", "raw"] | None = None
-    auto_backup_enabled: bool | None = None
-    snapshot_retention: int | None = Field(None, ge=1, le=60)
+    size_gb: int | None = Field(None, ge=1, le=LARGEST_GB, json_schema_extra={"default": 3})
+    encrypted: bool | None = Field(None, json_schema_extra={"default": True})
+    fstype: Literal["ext4", "raw"] | None = Field(None, json_schema_extra={"default": "ext4"})
+    auto_backup_enabled: bool | None = Field(None, json_schema_extra={"default": True})
+    snapshot_retention: int | None = Field(None, ge=1, le=60, json_schema_extra={"default": 5})
     snapshot_id: str | None = None
     source_volume_id: str | None = None
     machines_only: bool | None = None
-    require_unique_zone: bool | None = None
+    require_unique_zone: bool | None = Field(None, json_schema_extra={"default": True})
     compute: Compute | None = None
 
 

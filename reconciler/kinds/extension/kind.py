@@ -12,12 +12,11 @@ fingerprint; and `secrets`: `set` once all are, `unknown` where no answer told t
 Source: platform API, 2.7, 2.8, 3.4 and 4.5; platform notes, "Extension providers".
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from ipaddress import IPv6Address
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field as Describe
+from typing import Any, ClassVar, Literal
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
@@ -44,56 +43,26 @@ from reconciler.core.steps import (
     Template,
     Wait,
 )
-from reconciler.kinds import secret
-from reconciler.kinds.base import Kind, Moves, Subject, path_of, segment
-from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
+from reconciler.core.wire import one
+from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, path_of, segment
+from reconciler.kinds.extension.spec import ExtensionSpec
+from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
+from reconciler.kinds.secret.spec import NAME as SECRET_NAME
 from reconciler.kinds.steps import absolute, answer_of, create, delete, set_each, wait_only
 from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES, Extension
-from reconciler.services.wire import one
 
 KEPT_KEY = "config."
+# Variables that make an app run other programs, load other code, or trust and call other hosts.
+_NEVER = (
+    r"(?i)PATH|HOME|SHELL|ENV|IFS|BASH_ENV|CLASSPATH|GCONV_PATH|LD_.*|DYLD_.*|GIT_.*|NODE_OPTIONS|NODE_PATH"
+    r"|NODE_EXTRA_CA_CERTS|PYTHON(PATH|HOME|STARTUP|WARNINGS|INSPECT)|PERL5?(LIB|OPT|DB)|RUBY(OPT|LIB)"
+    r"|(JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS|(HTTPS?|FTP|ALL|NO)_PROXY|(SSL_CERT|REQUESTS_CA|CURL_CA)_.*"
+)
 POLL_S = 2.0  # between looks at a resource that is being provisioned. Source: platform notes
-DELETE_LAG_S = 60
 
 _HASH_DIGITS = 12
 _ANOTHER = "write a second Extension manifest for the new provider, and move the app over to it"
-
-
-Region = Annotated[str, Describe(min_length=1, pattern=r"^[A-Za-z0-9-]*$")]
-
-
-class ExtensionSpec(Spec):
-    """A resource that another service provides to an app; its answer's `config` becomes the app's secrets."""
-
-    provider: str = Describe(description="Name of its ExtensionProvider manifest.")
-    name: str | None = Describe(
-        None,
-        min_length=1,
-        pattern=TEXT_PATTERN,
-        description="Name at the provider, unique across the platform; default: metadata.name.",
-        examples=["shop-db"],
-    )
-    organization_id: str = Describe(
-        min_length=1, pattern=TEXT_PATTERN, description="Unique id of the organization."
-    )
-    organization_name: str = Describe(
-        min_length=1, pattern=TEXT_PATTERN, description="Display name of the organization."
-    )
-    user_id: str = Describe(min_length=1, pattern=TEXT_PATTERN, description="Id of the provisioning user.")
-    user_email: str = Describe(
-        min_length=1, pattern=TEXT_PATTERN, description="Alias address that routes to that user."
-    )
-    user_role: Literal["admin", "member"] = Describe(description="Role of that user.")
-    primary_region: Region | None = Describe(
-        None, description="Region code where the app writes; for region-aware extensions.", examples=["ams"]
-    )
-    read_regions: list[Region] | None = Describe(
-        None, description="Region codes of read replicas.", examples=[["fra", "iad"]]
-    )
-    ip_address: str | None = Describe(
-        None, min_length=1, description="IPv6 address assigned to it.", examples=["fdaa:0:1::3"]
-    )
 
 
 def _is_ipv6(text: str) -> bool:
@@ -111,6 +80,8 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     name = "Extension"
     Spec = ExtensionSpec
     in_app = True
+    adoptable = True
+    lifecycle = ("deletion", "timeout_s", "ignore")
     hides_at_first = False  # it was seen to be ready
     read_alone = True
     fields = (
@@ -125,6 +96,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         Field("read_regions", Effect.IN_PLACE, equal=_same_regions),
         Field("ip_address", Effect.IN_PLACE),
     )
+    remarks: ClassVar = {"config_keys": "counts for the secrets that are set from then on"}
     example: ClassVar = {
         "provider": "example",
         "organization_id": "org_123",
@@ -176,6 +148,20 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         shown = (each.name for each in self.fields if each.source == "live")
         return ("id", "present", *shown)
+
+    # --- what apply holds every plan to ---
+
+    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
+        service = _service(subject) or ANY
+        yield OwnCall("POST", "/extensions", service, {"id": _our_id(subject)})
+        if subject.record is not None and subject.record.id:
+            path = f"/extensions/{segment(subject.record.id)}"
+            yield OwnCall("GET", path, service)
+            yield OwnCall("PATCH", path, service)
+            yield OwnCall("DELETE", path, service)
+        for name in (*self.secret_names(None, subject.record), ANY):
+            path = f"/v1/apps/{subject.address.app}/secrets/{name}"
+            yield OwnCall("POST", path, body={"value": EACH_VALUE})
 
     # --- deciding ---
 
@@ -252,14 +238,8 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     def remove(self, subject: Subject) -> Moves:
         service = self.service(None, subject.record)
         path = f"/extensions/{segment(subject.live.id)}"
-        gone = Wait(
-            Read(path, one(Extension), service),
-            Condition("present", any_of=(False,)),
-            DELETE_LAG_S,
-            or_gone=True,
-            every_s=POLL_S,
-        )
-        step = delete(subject, path, gone, service=service)
+        read = Read(path, one(Extension), service)
+        step = delete(subject, path, read, every_s=POLL_S, service=service)
         reason = "left the manifests with lifecycle deletion: delete"
         names = sorted(self.secret_names(None, subject.record))
         if names:
@@ -279,7 +259,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
 
 def _written(subject: Subject) -> dict[str, Any]:
     """The fields of the provisioning body that the manifest gives, in its order."""
-    given = subject.spec.model_dump(exclude={"provider"}, exclude_none=True)
+    given = subject.spec.model_dump(exclude={"provider", "config_keys"}, exclude_none=True)
     return {"name": subject.platform_name(), **given}
 
 
@@ -361,9 +341,11 @@ def _set_secrets(
         Call("POST", path_of(f"/v1/apps/{app}/secrets/", EACH_KEY), {"value": EACH_VALUE}),
         ForEach(
             answer_of(subject, after, "config"),
-            secret.NAME,
+            SECRET_NAME,
             KEPT_KEY,
             taken=others,
+            allowed=_allowed(subject.spec.config_keys),
+            never=_NEVER,
             again=after == "provision",
             applied={"secrets": "set"},
             if_none=if_none,
@@ -371,6 +353,12 @@ def _set_secrets(
         lane=f"secrets of {app}",  # two answers with one key must not pass each other by
         note="machines see the secrets at their next start or update",
     )
+
+
+def _allowed(keys: Sequence[str] | None) -> str:
+    """The pattern of the keys that the manifest allows; "" for any."""
+    each = (re.escape(key.removesuffix("*")) + (".*" if key.endswith("*") else "") for key in keys or ())
+    return "" if keys is None else "|".join(each) or "(?!)"
 
 
 def _none_brought(subject: Subject) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 _TIME = re.compile(
@@ -71,6 +71,11 @@ class Shape:
             lambda value: value if isinstance(value, cls) else cls.named(str(value)),
             serialization=core_schema.to_string_ser_schema(),
         )
+
+
+def shown_enum(*words: str) -> Any:
+    """A field of an answer whose documented words the description shows, though others are read as well."""
+    return Field(None, json_schema_extra={"enum": [*words, None]})
 
 
 def one(model: type[Wire]) -> Shape:

@@ -5,25 +5,23 @@ it, that is unknown, and a call is planned when the record does not hold that it
 Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import eq
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import BeforeValidator, WithJsonSchema
-from pydantic import Field as Describe
+from typing import Any, ClassVar
 
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Path, Resource, StateRecord
 from reconciler.core.steps import Already, Call, Condition, Read, Step, Wait
-from reconciler.kinds.base import Kind, Moves, Power, Subject, compare_fields, segment
+from reconciler.core.wire import many, one, parse_time
+from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Power, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
-from reconciler.kinds.manifest import Field, Spec
+from reconciler.kinds.machine.spec import MachineSpec
+from reconciler.kinds.manifest import Field
 from reconciler.kinds.restarts import RUNNING, STALE
 from reconciler.kinds.roles import Importable, KeepsPower
 from reconciler.kinds.steps import absolute, wait_only
 from reconciler.services.machines.wire.machine import Machine, MachineWaited
-from reconciler.services.wire import many, one, parse_time
 
 UNKNOWN = "unknown"
 LARGEST_MB = 2048
@@ -38,29 +36,6 @@ _RULES = (
 )
 
 
-def _canonical_power(value: object) -> object:
-    return "started" if value == "running" else value
-
-
-class MachineSpec(Spec):
-    """The power of an existing machine: suspended, or started. Nothing else of a machine is managed."""
-
-    id: str = Describe(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="The machine's id on the platform."
-    )
-    power: (
-        Annotated[
-            Literal["started", "suspended"],
-            BeforeValidator(_canonical_power),
-            WithJsonSchema({"type": "string", "enum": ["started", "suspended", "running"]}),
-        ]
-        | None
-    ) = Describe(
-        None,
-        description="The power to keep; `running` means `started`. Without it, nothing is done.",
-    )
-
-
 def _undo(change: FieldChange) -> Action:
     if change.before == "started":
         return Action.START if change.after in STARTABLE else Action.REFUSED
@@ -71,15 +46,23 @@ class MachineKind(KeepsPower, Importable, Kind):
     name = "Machine"
     Spec = MachineSpec
     in_app = True
-    fields = (Field("power", Effect.IN_PLACE, equal=eq, undo=_undo),)
+    lifecycle = ("deletion", "timeout_s", "ignore")
+    fields = (Field("power", Effect.IN_PLACE, equal=eq, undo=_undo, moves=True),)
     remarks: ClassVar = {
         "id": "refused: run `reconcile state forget ADDRESS` first; the old machine stays as it is"
     }
     example: ClassVar = {"id": "5e1ec7edca5e42", "power": "suspended"}
     id_path = ("spec", "id")
-    capabilities = ("machine.get", "machine.list", "machine.stop", "machine.restart")
+    capabilities: ClassVar = {
+        "machine.get": "Shows the live state of a machine: for plans, for drift, and for restarts, which a "
+        "machine that does not run is spared. Without it, the live state is unknown.",
+        "machine.list": "Lists the machines of an app: for `import --machines`.",
+        "machine.stop": "Stops a machine: with `machine.get`, `lifecycle.restart: auto` stops and starts it.",
+        "machine.restart": "Restarts a machine: `lifecycle.restart: auto` carries out owed restarts by it.",
+    }
     list_capability = "machine.list"
     import_when_asked = True  # a deploy may replace a machine by one with another id
+    counted_alone = "machines"
     takes_over = False  # a machine is never ours: only its power is
     unreadable = "live state unknown; enable `machine.get` to read it"
 
@@ -115,6 +98,18 @@ class MachineKind(KeepsPower, Importable, Kind):
         comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (why, f"power: {power}")}
         return Declared(place, live.name or live.id, spec, comments, apart=live.id)
 
+    # --- what apply holds every plan to ---
+
+    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
+        known = subject.record.id if subject.record is not None else ""
+        if not known and subject.resource is not None:
+            known = subject.spec.id
+        path = _path(subject.address, known) if known else f"/v1/apps/{subject.address.app}/machines/{ANY}"
+        yield OwnCall("GET", path)
+        yield OwnCall("GET", f"{path}/wait")
+        yield OwnCall("POST", f"{path}/suspend")
+        yield OwnCall("POST", f"{path}/start")
+
     # --- deciding ---
 
     def create(self, subject: Subject) -> Moves:
@@ -128,7 +123,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         if subject.live is not None:
             return compare_fields(self.fields, subject)
         want = subject.spec.power
-        if want is None or want == _recorded(subject) or (want, _recorded(subject)) == _SUSPENDING:
+        if want is None or _recorded(subject) in (want, _COMING[want]):
             return ()
         return (FieldChange("power", UNKNOWN, want, Effect.IN_PLACE),)
 
@@ -158,10 +153,10 @@ class MachineKind(KeepsPower, Importable, Kind):
                 f"the last call that succeeded left it {last}" if last else "the last call's answer was lost"
             )
             return _unseen(subject, fields[0], sent)
-        if _recorded(subject) == "suspending":
-            return Moves(
-                Action.NOOP, (wait_only(subject, _until_suspended(subject)),), reason="still suspending"
-            )
+        want, last = subject.spec.power, _recorded(subject)
+        if last == _COMING[want]:
+            wait = _reached(subject, want, {"power": want})
+            return Moves(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
         why = f"our last call left it {_recorded(subject)}; what it is now, only machine.get tells"
         remark = Diagnostic(
             "power-unknown", Severity.INFO, f"`{subject.address}`: {why}", subject.span("spec", "power")
@@ -172,7 +167,8 @@ class MachineKind(KeepsPower, Importable, Kind):
         return Moves(Action.FORGET, reason="left the manifests; the machine is left as it is")
 
 
-_SUSPENDING = ("suspended", "suspending")  # wanted, and what the record holds until it is reached
+# By what is wanted, what the record holds until it is reached.
+_COMING = {"suspended": "suspending", "started": "starting"}
 
 
 def _recorded(subject: Subject) -> Any:
@@ -280,15 +276,15 @@ def _suspend_step(subject: Subject) -> Step:
 
 def _start_step(subject: Subject) -> Step:
     seen = "machine.get" in subject.capabilities
+    wait = _until_started(subject) if seen else _reached(subject, "started", {"power": "started"})
     return absolute(
         subject,
         "start",
         Call("POST", f"{_path(subject.address, subject.spec.id)}/start"),
         known_id=subject.spec.id,
-        applied={"power": "started"},
-        wait=_until_started(subject) if seen else None,
-        # The document shows the wait for `suspended` only: another state is asked for as evidence alone.
-        guard=Already(_soon(_until_started(subject) if seen else _reached(subject, "started"))),
+        applied={"power": "started" if seen else "starting"},
+        wait=wait,
+        guard=Already(_soon(wait)),
         note=f"{STALE}. Whether its memory was kept, nothing tells",
     )
 

@@ -4,10 +4,8 @@ Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
-
-from pydantic import Field as Describe
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
@@ -17,6 +15,7 @@ from reconciler.core.model import (
     Address,
     Effect,
     FieldChange,
+    Impact,
     Path,
     Reference,
     Relocation,
@@ -24,58 +23,45 @@ from reconciler.core.model import (
     StateRecord,
 )
 from reconciler.core.steps import Call, OutputRef, Read, SecretRef, UnlessRecorded
+from reconciler.core.wire import many
 from reconciler.kinds.base import (
+    ANY,
     PENDING_VALUE,
+    UNCHECKED_VALUE,
     Kind,
     Moves,
+    OwnCall,
     Subject,
     compare_fields,
     path_of,
     segment,
 )
 from reconciler.kinds.declared import Declared
-from reconciler.kinds.manifest import Field, Spec
+from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import Importable, NamesResources, SendsSecret, SetsSecrets
-from reconciler.kinds.source import ValueSource, check_source, source_ref
+from reconciler.kinds.secret.spec import NAME, SecretSource, SecretSpec
+from reconciler.kinds.secret.template import _PLACEHOLDER, _placeholder, parse_template
+from reconciler.kinds.source import check_source, source_ref
 from reconciler.kinds.steps import absolute, answer_of, delete
 from reconciler.services.machines.wire.secret import Secret
-from reconciler.services.wire import many
 
-NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
-
-_PLACEHOLDER = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<inner>[^{}]*)\}|(?P<open>\$\{)")
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_READS = "reads "  # a field of the record for each object that the template reads: the id that it then had
+_IN_TEMPLATE = "value_from.template:"  # before the address of such an object: the path of the field in a plan
+UNKNOWN = "unknown"
 _RENAMED = "write a second Secret manifest for the new name; the old one stays set until it is unset"
-
-
-class SecretSource(ValueSource):
-    template: str | None = Describe(
-        None,
-        min_length=1,
-        description="Text with ${env:NAME} and ${Kind/name:field.path} in it; $${ stands for ${.",
-        examples=["postgres://app:${env:PW}@${PostgresCluster/orders:endpoints.primary.pooler.host}/app"],
-    )
-
-
-class SecretSpec(Spec):
-    """A secret of an app. Its value comes from outside the manifest, and is set, never read back."""
-
-    name: str | None = Describe(
-        None,
-        pattern=f"^{NAME}$",
-        description="Name on the platform; default: metadata.name.",
-        examples=["DATABASE_URL"],
-    )
-    value_from: SecretSource = Describe(description="Where the value comes from; never the value itself.")
 
 
 class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     name = "Secret"
     Spec = SecretSpec
     in_app = True
+    lifecycle = ("deletion", "ignore")
     name_pattern = NAME
     remake_missing = True
-    capabilities = ("secrets.list", "secrets.delete")
+    capabilities: ClassVar = {
+        "secrets.list": "Lists the names of an app's secrets, never their values: for `drift` and `import`.",
+        "secrets.delete": "Deletes a secret. Without it, a secret is deleted by hand.",
+    }
     list_capability = "secrets.list"
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
     remarks: ClassVar = {
@@ -87,14 +73,14 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     # --- while loading ---
 
     def references(self, spec: SecretSpec, address: Address) -> Iterable[Reference]:
-        for part in _parse_template(spec.value_from.template or "")[0]:
+        for part in parse_template(spec.value_from.template or "")[0]:
             if isinstance(part, OutputRef):
                 yield Reference(Address.parse(part.source), ("spec", "value_from", "template"))
 
     def check(self, spec: SecretSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
         yield from check_source(spec.value_from, ("spec", "value_from"), span)
         if spec.value_from.template is not None:
-            for problem in _parse_template(spec.value_from.template)[1]:
+            for problem in parse_template(spec.value_from.template)[1]:
                 yield error(
                     "bad-template",
                     problem,
@@ -120,7 +106,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     def secret(self, resource: Resource) -> SecretRef:
         source: SecretSource = resource.spec.value_from
         if source.template is not None:
-            return SecretRef("template", parts=tuple(_parse_template(source.template)[0]))
+            return SecretRef("template", parts=tuple(parse_template(source.template)[0]))
         return source_ref(source, resource.written_in("spec", "value_from", *source.place))
 
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
@@ -149,10 +135,24 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         comment = "its value cannot be read. To manage it, say where the value comes from and uncomment:"
         return Declared(place, live.name, {"value_from": {"env": live.name}}, {(): (comment,)}, skeleton=True)
 
+    # --- what apply holds every plan to ---
+
+    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
+        all_of_app = f"/v1/apps/{subject.address.app}/secrets"
+        yield OwnCall("GET", all_of_app)
+        value = {"value": self.secret(subject.resource)} if subject.resource is not None else {}
+        for name in self.secret_names(subject.resource, subject.record) or (ANY,):
+            path = f"{all_of_app}/{name if name == ANY else segment(name)}"
+            yield OwnCall("POST", path, body=value)
+            if subject.record is not None:
+                yield OwnCall("DELETE", path)
+
     # --- deciding ---
 
     def create(self, subject: Subject) -> Moves:
         reason = "not yet managed" if subject.record is None else "no longer set on the platform"
+        if subject.fingerprint == UNCHECKED_VALUE:
+            reason += ", its value not checked"
         return self._set(subject, (), reason)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
@@ -173,6 +173,8 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
             return Moves(Action.NOOP)
         if subject.fingerprint == PENDING_VALUE and not _overwritten(subject):
             return self._set(subject, fields, "the value may change", unless_same=True)
+        if subject.fingerprint == UNCHECKED_VALUE and not _overwritten(subject):
+            return self._set(subject, fields, "not checked, compared when applied", unless_same=True)
         return self._set(subject, fields, "the value differs")
 
     def _set(
@@ -181,6 +183,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         assert subject.resource is not None
         name = subject.platform_name()
         value = self.secret(subject.resource)
+        repointed = list(_repointed(subject))
         step = absolute(
             subject,
             "set",
@@ -192,12 +195,16 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
                 "fingerprint": value,
                 "digest": answer_of(subject, "set", "digest"),
                 "version": answer_of(subject, "set", "version"),
+                **{_READS + ref.source: OutputRef(ref.source, "id", or_kept=True) for ref in _read_by(value)},
             },
             guard=UnlessRecorded("fingerprint") if unless_same else None,
         )
         written = fields or (FieldChange("value", None, SENSITIVE, Effect.WRITE_ONLY),)
+        for each in repointed:
+            reason += f"; it will name a new {each.path.removeprefix(_IN_TEMPLATE)}, before: {each.before}"
         staged = f"{reason}; machines see it at their next start or update"
-        return Moves(Action.SET, (step,), tuple(written), reason=staged)
+        impact = Impact.REPOINT if repointed else Impact.ONLINE
+        return Moves(Action.SET, (step,), (*written, *repointed), impact, staged)
 
     def remove(self, subject: Subject) -> Moves:
         if "secrets.delete" not in subject.capabilities:
@@ -211,8 +218,28 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         assert subject.record is not None
         name = subject.record.applied.get("name", subject.address.name)
         path = path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name))
-        step = delete(subject, path, sensitive=True)
+        listing = self.listing(subject.address.app or "", subject.capabilities)
+        step = delete(subject, path, listing, item=name, sensitive=True)
         return Moves(Action.DELETE, (step,), reason="left the manifests with lifecycle deletion: delete")
+
+
+def _read_by(value: SecretRef) -> Iterator[OutputRef]:
+    """What a template takes from other objects."""
+    yield from (part for part in value.parts if isinstance(part, OutputRef))
+
+
+def _repointed(subject: Subject) -> Iterator[FieldChange]:
+    """The objects that a template stops naming, because this plan makes new ones under their addresses.
+
+    Nothing is stopped where a list shows that there is no such secret. What a secret that no record knows
+    names, nobody can read.
+    """
+    if "secrets.list" in subject.capabilities and subject.live is None:
+        return
+    recorded = subject.record.applied if subject.record is not None else {}
+    for address in sorted(map(str, subject.made)):
+        before = recorded.get(_READS + address, UNKNOWN)
+        yield FieldChange(_IN_TEMPLATE + address, before, "(new)", Effect.WRITE_ONLY)
 
 
 def _overwritten(subject: Subject) -> bool:
@@ -220,41 +247,6 @@ def _overwritten(subject: Subject) -> bool:
     recorded = subject.record.applied.get("digest") if subject.record is not None else None
     live = getattr(subject.live, "digest", None)
     return live is not None and recorded is not None and live != recorded
-
-
-def _parse_template(text: str) -> tuple[list[str | OutputRef | SecretRef], list[str]]:
-    """The parts of a template, and what is wrong with it (by position: the text may be secret)."""
-    parts: list[str | OutputRef | SecretRef] = []
-    problems = []
-    end = 0
-    for number, found in enumerate(_PLACEHOLDER.finditer(text), start=1):
-        if found.start() > end:
-            parts.append(text[end : found.start()])
-        end = found.end()
-        if found["escaped"]:
-            parts.append("${")
-            continue
-        part = _placeholder(found["inner"]) if found["inner"] is not None else None
-        if part is None:
-            problems.append(
-                f"placeholder {number} of the template is neither ${{env:NAME}} nor ${{Kind/name:field}}"
-            )
-        else:
-            parts.append(part)
-    if end < len(text):
-        parts.append(text[end:])
-    return parts, problems
-
-
-def _placeholder(inner: str) -> Any:
-    source, _, path = inner.partition(":")
-    if source == "env":
-        return SecretRef("env", path) if _ENV_NAME.fullmatch(path) else None
-    try:
-        address = Address.parse(source)
-    except ValueError:
-        return None
-    return OutputRef(str(address), path) if path else None
 
 
 KIND = SecretKind()

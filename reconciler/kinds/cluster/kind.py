@@ -5,127 +5,38 @@ Source: platform API, 2.1, 3.1 and 4.1; platform notes, "Postgres".
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
-from pydantic import Field as Describe
+from typing import Any, ClassVar
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
-from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Reference, StateRecord
-from reconciler.core.steps import Ask, Call, Condition, Find, OutputRef, Read, Step, Wait
+from reconciler.core.model import (
+    Action,
+    Address,
+    Effect,
+    FieldChange,
+    Impact,
+    Reference,
+    Resource,
+    StateRecord,
+)
+from reconciler.core.steps import FOUND_ID, Ask, Call, Condition, Find, OutputRef, Read, Step, Wait
+from reconciler.core.wire import many, one
 from reconciler.kinds.alternatives import is_patched, point_at_patch
-from reconciler.kinds.base import Kind, Moves, Subject, compare_fields, path_of, segment
+from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields, path_of, segment
+from reconciler.kinds.cluster.spec import PostgresClusterSpec, Restore
 from reconciler.kinds.declared import Declared, declared_fields
-from reconciler.kinds.manifest import TEXT_PATTERN, Field, Spec
+from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
 from reconciler.kinds.steps import create, delete, wait_only
 from reconciler.services.machines.wire.cluster import Cluster, ClusterBackup
-from reconciler.services.wire import many, one
 
-PLANS = ("basic", "starter", "launch", "scale", "Performance")
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
 
-_PLAN_BY_LOWER = {plan.lower(): plan for plan in PLANS}
 _ID_FORM = r"[a-z0-9]{16}"
 _PLATFORM_ID = re.compile(_ID_FORM)
-_RFC3339_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 # What a cluster has when its create says nothing else. Source: platform notes, "Postgres".
 _DEFAULTS = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False}
-
-_PLAN_IN_ANY_CASE = "|".join("".join(f"[{c.upper()}{c.lower()}]" for c in plan) for plan in PLANS)
-
-
-def _canonical_plan(value: object) -> object:
-    return _PLAN_BY_LOWER.get(value.lower(), value) if isinstance(value, str) else value
-
-
-def _point_in_time(value: str) -> str:
-    if not _RFC3339_WITH_OFFSET.fullmatch(value):
-        raise ValueError(
-            "must be an RFC 3339 time with an explicit offset, such as 2026-01-31T12:00:00Z "
-            "or 2026-01-31T14:00:00+02:00"
-        )
-    try:
-        moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
-    except OverflowError:
-        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
-    return moment.isoformat().replace("+00:00", "Z")
-
-
-class Restore(Spec):
-    """A new cluster from the backup or the past of another one, which is left unchanged."""
-
-    from_: str = Describe(
-        alias="from",
-        min_length=1,
-        pattern=TEXT_PATTERN,
-        description="Name of the PostgresCluster manifest to restore from, or a platform id.",
-        examples=["orders"],
-    )
-    backup_id: str | None = Describe(
-        None,
-        min_length=1,
-        pattern=TEXT_PATTERN,
-        description="Label of the backup to restore.",
-        examples=["20260131-120000F"],
-    )
-    pitr_time: Annotated[str, AfterValidator(_point_in_time)] | None = Describe(
-        None,
-        description="Moment to restore: RFC 3339 with an explicit offset.",
-        examples=["2026-01-31T12:00:00Z"],
-    )
-
-
-class PostgresClusterSpec(Spec):
-    """A managed Postgres cluster: created or restored once. The platform changes none in place.
-
-    `org_slug`, `plan` and `region` are required, except with `restore`.
-    """
-
-    org_slug: str | None = Describe(
-        None, min_length=1, pattern=TEXT_PATTERN, description="Organization slug, or `personal`."
-    )
-    plan: (
-        Annotated[
-            Literal["basic", "starter", "launch", "scale", "Performance"],
-            BeforeValidator(_canonical_plan),
-            WithJsonSchema(  # names to complete by, and what is accepted beside them
-                {"type": "string", "anyOf": [{"enum": [*PLANS]}, {"pattern": f"^({_PLAN_IN_ANY_CASE})$"}]}
-            ),
-        ]
-        | None
-    ) = Describe(None, description="Selects CPU and memory; letter case does not matter.")
-    region: str | None = Describe(
-        None, min_length=1, pattern=TEXT_PATTERN, description="Region code of the primary."
-    )
-    name: str | None = Describe(
-        None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        description="Name on the platform; default: metadata.name.",
-        examples=["orders"],
-    )
-    disk_size_gb: int | None = Describe(
-        None, ge=10, le=1000, description="Disk per replica in GB; default 10."
-    )
-    pg_major_version: Literal["16", "17"] | None = Describe(
-        None, description='Quote it: "16" or "17"; default "16".'
-    )
-    pool_mode: Literal["session", "transaction"] | None = Describe(
-        None, description="Write-only; default session."
-    )
-    postgis_enabled: bool | None = Describe(
-        None,
-        description="Must be true for geospatial extensions to be enabled later; default false.",
-    )
-    restore: Restore | None = Describe(
-        None,
-        description="Make it from a backup or the past of another cluster, which is left unchanged. "
-        "The platform takes all else from that one, except `name`.",
-        examples=[{"from": "orders", "pitr_time": "2026-01-31T12:00:00Z"}],
-    )
 
 
 _RESTORE_INSTEAD = (
@@ -142,9 +53,16 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     name = "PostgresCluster"
     Spec = PostgresClusterSpec
     in_app = False
+    adoptable = True
+    lifecycle = ("deletion", "timeout_s", "ignore")
     read_alone = True
     id_form = _ID_FORM
-    capabilities = ("postgres.list", "postgres.delete", "postgres.backups")
+    capabilities: ClassVar = {
+        "postgres.list": "Lists the clusters of an organization: for `import`, and to find a create whose "
+        "reply was lost.",
+        "postgres.delete": "Deletes a cluster. Without it, a cluster is deleted by hand.",
+        "postgres.backups": "Lists the backups of a cluster: for `show`.",
+    }
     list_capability = "postgres.list"
     fields = (
         Field("plan", Effect.REFUSED, help=_RESTORE_INSTEAD, equal=_same_plan),
@@ -221,6 +139,10 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         return Read(f"/v1/postgres/{segment(id)}", one(Cluster)) if id else None
 
+    def match(self, spec: PostgresClusterSpec, address: Address) -> Mapping[str, Any]:
+        """By its name alone: one of another region or plan is not to get a namesake without a word."""
+        return {"name": spec.name or address.name}
+
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
         if "postgres.backups" not in capabilities:
             return {}
@@ -232,6 +154,17 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         if self.list_capability not in capabilities:
             return None
         return Read(f"/v1/postgres?org_slug={segment(place)}", many(Cluster))
+
+    def place(self, resource: Resource, resources: Mapping[Address, Resource]) -> str:
+        """A restored cluster is in its source's organization."""
+        spec, seen = resource.spec, {resource.address}
+        while spec.restore is not None:
+            source = resources.get(Address(self.name, spec.restore.from_))
+            if source is None or source.address in seen:
+                return ""
+            spec = source.spec
+            seen.add(source.address)
+        return spec.org_slug or ""
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         org_slug = (live.organization.slug if live.organization is not None else None) or place
@@ -275,6 +208,25 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         if after is None:
             return record.applied
         return {**record.applied, "restore": {**origin, "from": after.name}}
+
+    # --- what apply holds every plan to ---
+
+    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
+        yield OwnCall("GET", "/v1/postgres")
+        if subject.record is not None:
+            path = f"/v1/postgres/{segment(subject.record.id)}"
+            yield OwnCall("GET", path)
+            yield OwnCall("DELETE", path)
+            return
+        yield OwnCall("GET", f"/v1/postgres/{ANY}")  # what a lost create may have made
+        restore = subject.spec.restore if subject.resource is not None else None
+        if subject.resource is None or restore is None:
+            yield OwnCall("POST", "/v1/postgres", body={"org_slug": scope.removeprefix("org/")})
+        if subject.resource is None or restore is not None:
+            # A source that is a manifest goes by its name here, and may be any cluster that this plan makes.
+            known = restore is not None and _PLATFORM_ID.fullmatch(restore.from_)
+            source = segment(restore.from_) if restore is not None and known else ANY
+            yield OwnCall("POST", f"/v1/postgres/{source}/restore")
 
     # --- deciding ---
 
@@ -360,7 +312,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                 reason=f"the platform API documents no delete: delete it by hand, then run `{forget}`",
                 advice=(forget,),
             )
-        step = delete(subject, path_of("/v1/postgres/", segment(subject.live.id)))
+        path = path_of("/v1/postgres/", segment(subject.live.id))
+        step = delete(subject, path, Read(path, one(Cluster)))
         reason = "left the manifests with lifecycle deletion: delete"
         return Moves(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
 
@@ -399,7 +352,8 @@ def _recovery(subject: Subject, org_slug: str | OutputRef | None, match: Mapping
     if "postgres.list" not in subject.capabilities or org_slug is None:
         return Ask()
     listing = Read(path_of("/v1/postgres?org_slug=", org_slug), many(Cluster))
-    return Find(listing, match, unattached=("attached_apps",))
+    found = Read(path_of("/v1/postgres/", FOUND_ID), one(Cluster))
+    return Find(listing, match, unattached=("attached_apps",), one=found)
 
 
 KIND = PostgresClusterKind()

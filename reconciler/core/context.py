@@ -1,0 +1,43 @@
+"""What a report is about: the same few facts at the beginning of every one.
+
+Later reports and approvals sign this shape, so it stays as it is.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+BASE = "base"  # the environment where none is chosen: the manifests without an overlay
+EMBEDDED = "sandbox"  # the platform of --sandbox, whose address is another one each time
+
+
+class Origin(NamedTuple):
+    """Where manifests are from. `revision`: the full id of the git commit; None where git knows none.
+
+    `dirty`: whether manifests, overlays or settings are not as that commit holds them; None without one.
+    """
+
+    revision: str | None = None
+    dirty: bool | None = None
+
+
+UNKNOWN_ORIGIN = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Which environment, platform and state a report is about, and which manifests. JSON has the same names.
+
+    `platform`: its address; None where none is configured. `state`: its URL, without credentials.
+    `lineage`: of the state; None for one that is not there yet. `revision`, `dirty`: see `Origin`.
+    `version`: of this program. `at`: the moment.
+    """
+
+    environment: str
+    platform: str | None
+    state: str
+    lineage: str | None
+    revision: str | None
+    dirty: bool | None
+    version: str
+    at: datetime

@@ -1,0 +1,246 @@
+"""What apply holds every plan to: no request goes out that is not of the address whose step sends it.
+
+A plan is what somebody reviewed; it may have been read from a file. So what may be sent is not taken from it,
+but from the records, from what was just read under the lease, from the manifests where they are at hand, and
+from the approvals. What a kind's requests are, the kind says (`Kind.own_calls`).
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from reconciler.core.advice import command
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.errors import Refused
+from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
+from reconciler.core.steps import EACH_VALUE, PLATFORM, Binding, Plan, Read, Step, Template
+from reconciler.execution.outputs import Outputs, fill_path, fill_text
+from reconciler.execution.recorder import bound
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import ANY, OwnCall, Subject
+from reconciler.kinds.roles import claim_of, located
+from reconciler.planning.match import possible
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.services.registry import Services
+
+Records = Mapping[Address, StateRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What is known beside the plan. `records`: as they were loaded under the lease, moves carried out.
+
+    `observed`: what is read under it, at `now`, once the plan's reads are known to be its own. `resources`:
+    as the manifests declare them; empty where nobody loaded them. `approved_deletes`: addresses.
+    """
+
+    now: datetime
+    records: Records
+    observed: Mapping[Read, Observation]
+    capabilities: frozenset[str]
+    resources: Mapping[Address, Resource]
+    approved_deletes: Collection[str]
+    outputs: Outputs
+
+
+class OwnCalls:
+    """Answers for each request of one plan's steps why it is not the step's own; "" where it is."""
+
+    def __init__(self, plan: Plan, grounds: Grounds) -> None:
+        self._plan = plan
+        self._grounds = grounds
+        self._bindings: Mapping[Address, Binding] = {each.address: each for each in plan.bindings}
+        self._adopted: dict[Address, StateRecord] = {}
+        for binding in plan.bindings:
+            record = bound(binding, None)
+            if record is not None and binding.address not in grounds.records:
+                self._adopted[binding.address] = record
+        self._by_id: dict[Read, Mapping[str, Any]] = {}
+
+    def foreign_reads(self) -> Iterator[Diagnostic]:
+        """One error for each read of the plan that is not its address's. Needs nothing of `observed`."""
+        after = {**self._adopted, **self._grounds.records}
+        reads = [(each.address, each.read) for each in self._plan.expectations if each.read is not None]
+        reads += [(Address.parse(source), read) for source, read in self._plan.inputs]
+        for address, read in reads:
+            if not self.reads(address, read, after):
+                yield _foreign(address, f"GET {read.path} is not its own read")
+
+    def foreign_calls(self) -> Iterator[Diagnostic]:
+        """One error for each adoption and call that can be told to be foreign before anything is sent."""
+        after = {**self._adopted, **self._grounds.records}
+        for address, record in self._adopted.items():
+            if not self._may_adopt(record):
+                yield _foreign(address, f"`{record.id}` is not an object that it may adopt")
+        for step in self._plan.steps:
+            if step.mutates and isinstance(step.call.path, str):
+                why = self.why_foreign(step, step.call.path, after)
+                if why:
+                    yield _foreign(step.address, why)
+
+    def adoption_reads(self) -> Iterator[Read]:
+        """What shows the objects that the plan records for the first time."""
+        for address, record in self._adopted.items():
+            read = self._read(address, record)
+            if read is not None:
+                yield read
+
+    def why_foreign(self, step: Step, path: str, records: Records) -> str:
+        """Why the mutation of `step` at `path` must not be sent; `records`: as they are now."""
+        call, address = step.call, step.address
+        if (call.method == "DELETE") != step.effect.removes:
+            return f"{call.method} {path} does not do what the step says"
+        if step.effect.removes:
+            if str(address) not in self._grounds.approved_deletes:
+                return f"DELETE {path} was not approved"
+            recorded, now = self._grounds.records.get(address), records.get(address)
+            if recorded is None or now is None or recorded.id != now.id or recorded.inferred:
+                return f"DELETE {path} is of an object that was not recorded as certain before this run"
+            if recorded.lifecycle.deletion is not Deletion.DELETE:
+                return f"DELETE {path} is of an object that is recorded with lifecycle deletion: retain"
+        sharing = step.if_owed.addresses if step.if_owed is not None else ()
+        for each in dict.fromkeys((address, *sharing)):
+            if not any(self._is(own, step, path) for own in self._own(each, records)):
+                return f"{call.method} {path} is not a call of `{each}`"
+        return ""
+
+    def reads(self, address: Address, read: Read, records: Records) -> bool:
+        """Whether `read` is one that `address` is looked at or waited for by."""
+        path = fill_path(read.path, self._grounds.outputs).partition("?")[0]
+        # What was just deleted is waited for as what it was.
+        return any(
+            own.method == "GET" and _is_at(own, read.service, path)
+            for known in (records, self._grounds.records)
+            for own in self._own(address, known)
+        )
+
+    def _own(self, address: Address, records: Records) -> Iterator[OwnCall]:
+        kind = find_kinds().get(address.kind)
+        if kind is None:
+            return
+        record, resource = records.get(address), self._grounds.resources.get(address)
+        if record is not None:
+            scope = record.scope
+        elif resource is not None:
+            scope = kind.scope(resource.spec, address)
+        else:
+            scope = self._bindings[address].scope if address in self._bindings else ""
+        live = self._live(address, record) if record is not None else None
+        now, capabilities = self._grounds.now, self._grounds.capabilities
+        yield from kind.own_calls(Subject(address, resource, record, live, now, capabilities), scope)
+
+    def _is(self, own: OwnCall, step: Step, path: str) -> bool:
+        call = step.call
+        body = call.body or {}
+        return (
+            own.method == call.method
+            and _is_at(own, call.service, path)
+            and own.if_owed == (step.if_owed is not None)
+            and all(self._holds(want, body.get(name)) for name, want in own.body.items())
+            and (ANY not in own.path or not self._is_anothers(step, path))
+        )
+
+    def _holds(self, want: Any, given: Any) -> bool:
+        """`want`: of an OwnCall. `given`: of a step's body, where a value of an answer may stand already."""
+        if want == EACH_VALUE:
+            return given == want or isinstance(given, Sensitive)
+        outputs = self._grounds.outputs
+        texts = [fill_text(each, outputs) if isinstance(each, Template) else each for each in (want, given)]
+        return bool(texts[0] == texts[1])
+
+    def _is_anothers(self, step: Step, path: str) -> bool:
+        """Whether a record of another address names the request, which the step's own leaves open."""
+        owner = self._named.get((step.call.method, step.call.service, path), step.address)
+        return owner != step.address
+
+    @cached_property
+    def _named(self) -> Mapping[tuple[str, str, str], Address]:
+        records = self._grounds.records
+        return {
+            (own.method, own.service, own.path): address
+            for address in records
+            for own in self._own(address, records)
+            if ANY not in own.path
+        }
+
+    def _live(self, address: Address, record: StateRecord) -> Any:
+        """The object of `record` as the kind's own read has just shown it; None where it did not."""
+        read = self._read(address, record)
+        if read is None or read not in self._grounds.observed:
+            return None
+        if read not in self._by_id:
+            self._by_id[read] = {item.id: item for item in self._grounds.observed[read].objects}
+        return self._by_id[read].get(record.id)
+
+    def _read(self, address: Address, record: StateRecord) -> Read | None:
+        kind, resource = find_kinds().get(address.kind), self._grounds.resources.get(address)
+        if kind is None:
+            return None
+        spec = resource.spec if resource is not None else None
+        return located(kind, address, record.id, self._grounds.capabilities, spec, record)
+
+    def _may_adopt(self, record: StateRecord) -> bool:
+        """Whether the plan may make `record`: its object was just seen, is nobody else's, and is declared."""
+        live, resource = self._live(record.address, record), self._grounds.resources.get(record.address)
+        if live is None or not live.present or _claim(record) in self._claims:
+            return False
+        if resource is None:
+            return True
+        if resource.adopt_id is not None:
+            return resource.adopt_id == record.id
+        match = find_kinds()[record.address.kind].match(resource.spec, record.address)
+        return match is not None and bool(possible(match, [live]))
+
+    @cached_property
+    def _claims(self) -> Collection[tuple[str, str | None, str]]:
+        return {_claim(record) for record in self._grounds.records.values()}
+
+
+class OwnReader:
+    """Services for the reads of one address: another one is refused."""
+
+    def __init__(self, own: OwnCalls, address: Address, services: Services, records: Records) -> None:
+        self._own = own
+        self._address = address
+        self._services = services
+        self._records = records
+
+    async def read(self, read: Read) -> Observation:
+        """Raises Refused, before anything is sent, for what is not of the address."""
+        self.check(read)
+        return await self._services.read(read)
+
+    def check(self, read: Read) -> None:
+        """Raises Refused for what is not of the address."""
+        if not self._own.reads(self._address, read, self._records):
+            raise Refused(f"GET {read.path} is not a read of `{self._address}`; it was not sent")
+
+
+def _claim(record: StateRecord) -> tuple[str, str | None, str]:
+    kind = find_kinds().get(record.address.kind)
+    claim = claim_of(kind, record.id, None, record) if kind is not None else record.id
+    return record.address.kind, record.address.app, claim
+
+
+def _is_at(own: OwnCall, service: str, path: str) -> bool:
+    if own.service != service and (own.service != ANY or service == PLATFORM):
+        return False
+    if ANY not in own.path:
+        return own.path == path
+    parts, wanted = path.split("/"), own.path.split("/")
+    return len(parts) == len(wanted) and all(
+        part == want or (want == ANY and part) for part, want in zip(parts, wanted, strict=True)
+    )
+
+
+def _foreign(address: Address, why: str) -> Diagnostic:
+    anew = command("plan")
+    return error(
+        "foreign-call",
+        f"`{address}`: {why}",
+        help=f"this plan was not made of this state and this platform: make it anew with `{anew}`, and find "
+        "out where it is from",
+        advice=(anew,),
+    )

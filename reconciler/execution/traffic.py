@@ -1,0 +1,181 @@
+"""When a call may be sent: slots, turns, and what the answers so far say of the service.
+
+Only a call that is being sent holds a slot: waiting for a turn, for evidence or for the time that the service
+asks for does not.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from reconciler.core.advice import command
+from reconciler.core.clock import Clock
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.steps import Call
+from reconciler.services.client import Client
+from reconciler.services.outcome import Outcome, Verdict
+
+LOST_IN_A_ROW = 3  # so many unknown outcomes, and nothing new is created: each may become a question
+TOO_MANY = 429
+RATE_LIMIT_S = 60.0  # how long one step tries again after 429
+FIRST_PAUSE_S = 1.0  # where the service does not say how long to wait; then twice as long each time
+LEAST_PAUSE_S = 0.5
+
+
+class Unsent(ReconcilerError):
+    """A call that was not sent, because of what other calls were answered."""
+
+
+@dataclass(slots=True)
+class _Creates:
+    """Of one service. `lost`: unknown outcomes since the last clear one. `clear`: there was a clear one."""
+
+    under_way: int = 0
+    lost: int = 0
+    clear: bool = False
+
+    @property
+    def may_start(self) -> bool:
+        """Before the service was seen to answer, no more are under way than may be lost."""
+        return (self.clear and not self.lost) or self.lost + self.under_way < LOST_IN_A_ROW
+
+
+class Limited:
+    """How long one step has been refused with 429. `since_s`: of the first time; None: it was not."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._times = 0
+        self.since_s: float | None = None
+
+    @property
+    def for_s(self) -> float:
+        return 0.0 if self.since_s is None else self._clock.monotonic() - self.since_s
+
+    def pause_s(self, outcome: Outcome) -> float | None:
+        """Seconds until the step is tried again; None: its time is up."""
+        if self.since_s is None:
+            self.since_s = self._clock.monotonic()
+        asked_s = outcome.retry_after_s
+        pause_s = FIRST_PAUSE_S * 2**self._times if asked_s is None else max(asked_s, LEAST_PAUSE_S)
+        self._times += 1
+        return pause_s if self.for_s + pause_s <= RATE_LIMIT_S else None
+
+
+class Traffic:
+    """All calls of one run."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._slots = anyio.CapacityLimiter(concurrency)
+        self._creates: dict[str, _Creates] = defaultdict(_Creates)
+        self._changed = anyio.Event()
+        self._refused: set[tuple[str, str]] = set()
+        self._credential = ""
+        self.halted = ""  # why no call may start any more
+
+    @asynccontextmanager
+    async def turn(
+        self,
+        client: Client,
+        call: Call,
+        *,
+        creates: bool,
+        again: bool,
+        prepare: Callable[[], Awaitable[None]],
+    ) -> AsyncIterator[None]:
+        """Hold a slot, once it is the turn of `call`. Raises Unsent when it may not be sent any more.
+
+        `creates`: made twice, there would be two. `again`: it was refused with 429 before. `prepare`: what
+        has to be done just before, and needs no slot.
+        """
+        known = self._creates[client.name]
+
+        async def ready() -> None:
+            await prepare()
+            while True:
+                if why := self._says_no(client, call):
+                    raise Unsent(f"not sent: {why}")
+                if creates:
+                    await self._until_creates_may_start(known)
+                await self._slots.acquire()
+                if not self._says_no(client, call) and (not creates or known.may_start):
+                    return
+                self._slots.release()
+
+        await client.turn(call, first=again, ready=ready)
+        known.under_way += creates
+        try:
+            yield
+        finally:
+            known.under_way -= creates
+            self._slots.release()
+            self._tell_all()
+
+    def answered(self, client: Client, outcome: Outcome) -> None:
+        """Take in what became of a call."""
+        known = self._creates[client.name]
+        if outcome.kind is Verdict.UNKNOWN:
+            known.lost += 1
+        else:
+            known.lost, known.clear = 0, True
+        if outcome.status == 401:
+            self.token_refused(client)
+
+    def token_refused(self, client: Client) -> None:
+        """No other call starts, where nothing can be done without that service."""
+        if client.service.essential:
+            self.halted = "the platform refused the token (401)"
+            self._credential = client.credential
+
+    def give_up(self, client: Client, call: Call) -> None:
+        """`call` was refused with 429 for so long that others of its action need not be tried."""
+        self._refused.add((client.name, client.action(call)))
+
+    def notices(self, done: int, total: int) -> Sequence[Diagnostic]:
+        """What stopped calls, once for each cause. `done` of `total` steps of the run are."""
+        apply = command("apply")
+        again = f"then run `{apply}` again: what is done is not sent again"
+        found = []
+        if self.halted:
+            found.append(
+                error(
+                    "token-refused",
+                    f"{self.halted}: {done} of {total} steps are done, and no other call was sent",
+                    help=f"renew the token ({self._credential}), {again}",
+                    advice=(apply,),
+                )
+            )
+        if self._refused:
+            found.append(
+                error(
+                    "rate-limited",
+                    f"calls were refused with 429 for {RATE_LIMIT_S:.0f} s and more: {done} of {total} steps "
+                    "are done",
+                    help=f"wait until the platform takes calls again, {again}",
+                    advice=(apply,),
+                )
+            )
+        return found
+
+    def _says_no(self, client: Client, call: Call) -> str:
+        """Why `call` must not be sent any more; "" when it may."""
+        if (client.name, client.action(call)) in self._refused:
+            return "rate-limited: calls of its kind were refused with 429 for a minute; run again"
+        return self.halted
+
+    async def _until_creates_may_start(self, known: _Creates) -> None:
+        while not known.may_start:
+            if not known.under_way:
+                raise Unsent(
+                    f"not sent: the outcomes of {known.lost} calls in a row are unknown, and nothing new is "
+                    "created while that is so; run again"
+                )
+            await self._changed.wait()
+
+    def _tell_all(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()

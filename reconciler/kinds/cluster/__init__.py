@@ -1,0 +1,1 @@
+"""Postgres clusters: made or restored, waited for, and never changed in place."""

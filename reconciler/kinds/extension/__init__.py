@@ -1,0 +1,1 @@
+"""Resources of extension providers, and the secrets that they bring to an app."""

@@ -1,0 +1,1 @@
+"""Machines of others, whose power a manifest may keep: started or suspended."""

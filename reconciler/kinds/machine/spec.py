@@ -1,0 +1,31 @@
+"""What a manifest of a machine holds."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import Field as Describe
+
+from reconciler.kinds.manifest import Spec
+
+
+def _canonical_power(value: object) -> object:
+    return "started" if value == "running" else value
+
+
+class MachineSpec(Spec):
+    """The power of an existing machine: suspended, or started. Nothing else of a machine is managed."""
+
+    id: str = Describe(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="The machine's id on the platform."
+    )
+    power: (
+        Annotated[
+            Literal["started", "suspended"],
+            BeforeValidator(_canonical_power),
+            WithJsonSchema({"type": "string", "enum": ["started", "suspended", "running"]}),
+        ]
+        | None
+    ) = Describe(
+        None,
+        description="The power to keep; `running` means `started`. Without it, nothing is done.",
+    )

@@ -1,0 +1,104 @@
+"""Leases of machines: while one holds, only calls that send its nonce change the power of the machine.
+
+Source: what clients written by others send and read; the API document does not show them.
+"""
+
+from typing import Any
+
+from reconciler.sandbox import fields
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.machine import required
+from reconciler.sandbox.routing import Route
+from reconciler.sandbox.world import Machine, Transitions, World
+from reconciler.services.machines.wire import machine as wires
+
+NONCE = "fly-machine-lease-nonce"
+_SHORTEST_S, _LONGEST_S = 1, 24 * 3600
+
+
+def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    machine = required(world, app_name, machine_id)
+    if not _is_held(world, machine):
+        raise Refusal(404, "no lease found", "not_found")
+    return reply(_wire(machine))
+
+
+def take(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """`ttl` in seconds. The nonce of the lease that holds renews it."""
+    machine = required(world, app_name, machine_id)
+    body = request.object()
+    ttl_s = fields.whole(body, "ttl", _SHORTEST_S, _LONGEST_S)
+    description = fields.text(body, "description")
+    check(world, request, machine)
+    if not _is_held(world, machine):
+        machine.lease_nonce = world.new_id(12)
+    machine.lease_until = world.now + (ttl_s or 60)
+    machine.lease_description = description or ""
+    world.put(machine)
+    return reply(_wire(machine), 201)
+
+
+def release(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    machine = required(world, app_name, machine_id)
+    check(world, request, machine)
+    if machine.lease_nonce:
+        machine.lease_nonce, machine.lease_until = "", 0.0
+        world.put(machine)
+    return reply({"ok": True})
+
+
+def check(world: World, request: Request, machine: Machine) -> None:
+    """Raises Refusal 409 where another holds the lease of the machine."""
+    if _is_held(world, machine) and request.headers.get(NONCE) != machine.lease_nonce:
+        raise Refusal(409, f"machine {machine.id} has a lease of another", "aborted")
+
+
+def _is_held(world: World, machine: Machine) -> bool:
+    return bool(machine.lease_nonce) and world.now < machine.lease_until
+
+
+def _wire(machine: Machine) -> dict[str, Any]:
+    data = {
+        "nonce": machine.lease_nonce,
+        "expires_at": int(machine.lease_until),
+        "owner": "sandbox",
+        "description": machine.lease_description,
+        "version": machine.instance_id,
+    }
+    return {"status": "success", "data": data}
+
+
+TRANSITIONS: Transitions = {}
+
+_LEASE = "/v1/apps/{app_name}/machines/{machine_id}/lease"
+ROUTES = (
+    Route(
+        "GET",
+        _LEASE,
+        get,
+        "Get the lease of a machine",
+        extended=True,
+        replies={200: wires.MachineLease},
+        errors=(401, 404),
+    ),
+    Route(
+        "POST",
+        _LEASE,
+        take,
+        "Take or renew the lease of a machine",
+        extended=True,
+        body=wires.MachineLeaseRequest,
+        replies={201: wires.MachineLease},
+        errors=(400, 401, 404, 409, 422),
+        example={"ttl": 30, "description": "a deploy"},
+    ),
+    Route(
+        "DELETE",
+        _LEASE,
+        release,
+        "Release the lease of a machine",
+        extended=True,
+        replies={200: wires.MachineAccepted},
+        errors=(401, 404, 409),
+    ),
+)

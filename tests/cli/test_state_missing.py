@@ -1,0 +1,147 @@
+"""A state that is not there: nothing is made again because nobody remembers it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import Project, Sandbox, cluster, secret, volume
+from tests.cli.test_terminal import on_a_terminal
+
+LOST = "error: there is no state; nothing was changed"
+
+
+@pytest.fixture
+def forgetful(project: Project, app: str) -> Project:
+    """A project that was applied, and whose state is gone with all that was beside it."""
+    project.write(
+        volume(app)
+        + cluster(f"db-{app}")
+        + secret(app, "HOST", f"template: '${{PostgresCluster/db-{app}:id}}'")
+    )
+    project.apply()
+    shutil.rmtree(project.root / ".reconcile")
+    return project
+
+
+def test_nothing_is_made_again_where_the_state_is_gone(
+    forgetful: Project, sandbox: Sandbox, app: str
+) -> None:
+    before = sandbox.secrets(app)
+    with sandbox.recording() as requests:
+        refused = forgetful.run("apply", "--auto-approve", code=1)
+    assert LOST in refused.err
+    assert "error[state-missing]: there is no state at sqlite:.reconcile/state.db" in refused.err
+    assert "reconcile state init" in refused.err
+    assert requests == []
+    assert (len(sandbox.clusters(f"db-{app}")), sandbox.secrets(app)) == (1, before)
+    assert not (forgetful.root / ".reconcile").exists()
+
+
+def test_a_mistake_in_the_variable_is_no_project_that_begins(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.apply()
+    refused = project.apply(code=1, env={"RECONCILE_STATE": "sqlite:.reconcile/sttae.db"})
+    assert [each["code"] for each in refused.json["diagnostics"]] == ["state-missing"]
+    assert "sttae.db" in refused.json["diagnostics"][0]["message"]
+    assert len(sandbox.volumes(app)) == 1
+
+
+def test_a_plan_says_so_first_and_goes_on(forgetful: Project, app: str) -> None:
+    planned = forgetful.json("plan").json
+    first = planned["diagnostics"][0]
+    assert (first["code"], first["severity"]) == ("state-missing", "warning")
+    assert "this plan cannot be applied" in first["message"]
+    assert planned["summary"]["adopt"] == 1
+    forgetful.run("plan", "--detailed-exitcode", code=2)
+    refused = forgetful.run("plan", "--out", "saved.plan", code=1)
+    assert "there is no state, and a plan is saved only with one" in refused.err
+    assert not (forgetful.root / "saved.plan").exists()
+
+
+def test_a_plan_of_the_state_that_was_is_not_applied_without_it(project: Project, app: str) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "saved.plan")
+    shutil.rmtree(project.root / ".reconcile")
+    lost = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
+    assert "there is no state, and a saved plan runs only with one" in lost.err
+    project.run("state", "init")
+    project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
+
+
+def test_drift_is_not_green_because_nothing_is_recorded(forgetful: Project) -> None:
+    looked = forgetful.json("drift", code=1).json
+    (problem,) = [each for each in looked["diagnostics"] if each["code"] == "state-missing"]
+    assert problem["severity"] == "error"
+    assert problem["message"].endswith("3 declared, nothing recorded")
+
+
+def test_what_needs_records_refuses_without_a_state(forgetful: Project, app: str) -> None:
+    data = f"Volume/{app}/data"
+    for verb in (
+        ["resolve", data, "--not-created"],
+        ["resolve", data, "--restarted"],
+        ["show", data],
+        ["state", "list"],
+        ["state", "show", data],
+        ["state", "forget", data],
+        ["state", "mv", data, f"Volume/{app}/other"],
+        ["state", "unlock", app],
+        ["state", "backup"],
+        ["secret", "fingerprint"],
+    ):
+        assert "error[state-missing]" in forgetful.run(*verb, code=1).err, verb
+    assert not (forgetful.root / ".reconcile").exists()
+
+
+@pytest.mark.parametrize(("typed", "code", "made"), [(b"n\n", 1, False), (b"y\ny\n", 0, True)])
+def test_a_person_at_a_terminal_may_make_the_state(
+    project: Project, sandbox: Sandbox, app: str, typed: bytes, code: int, made: bool
+) -> None:
+    shutil.rmtree(project.root / ".reconcile")
+    project.write(volume(app))
+    ended, shown = on_a_terminal(project, "apply", typed=typed)
+    assert ended == code, shown
+    assert "There is no state at sqlite:.reconcile/state.db" in shown
+    assert (project.root / ".reconcile/state.db").exists() is made
+    assert len(sandbox.volumes(app)) == made
+
+
+def test_a_state_that_left_its_backups_is_not_replaced_by_a_new_one(project: Project, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    for file in (project.root / ".reconcile").glob("state.db*"):
+        if file.is_file():
+            file.unlink()
+    refused = project.run("state", "init", code=1)
+    assert "its backups in state.db.backups are there" in refused.err
+    assert "reconcile state restore" in refused.err
+    project.run("state", "restore", "--auto-approve")
+    assert project.json("state", "list").json["records"]
+
+
+# --- the sandbox's own state ---
+
+
+def test_the_embedded_sandbox_never_writes_into_the_real_state(project: Project, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    real = project.json("state", "list").json["records"]
+    project.write(volume(app) + volume(app, "logs"))
+    project.apply("--sandbox")
+    assert project.json("state", "list").json["records"] == real
+    emulated = project.json("state", "list", "--sandbox").json["records"]
+    assert {each["address"] for each in emulated} == {f"Volume/{app}/data", f"Volume/{app}/logs"}
+    assert not {each["id"] for each in emulated} & {each["id"] for each in real}
+    assert (project.root / ".reconcile/sandbox-state.db").is_file()
+
+
+def test_the_embedded_sandbox_takes_no_state_of_anybody(project: Project, tmp_path: Path) -> None:
+    project.write(volume("shop"))
+    env = {"RECONCILE_STATE": "sqlite:team.db"}
+    project.apply("--sandbox", env=env)
+    assert not (tmp_path / "team.db").exists()
+    refused = project.run("plan", "--sandbox", "--state", "sqlite:team.db", code=64)
+    assert "--sandbox has a state of its own" in refused.err

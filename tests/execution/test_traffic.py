@@ -1,0 +1,368 @@
+"""When calls are sent: turns, slots and evidence; and what stops them: 401, 429, and lost answers."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import anyio
+import pytest
+
+from reconciler.core.errors import Lost, Refused
+from reconciler.core.model import Observation
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Read, Step
+from reconciler.core.wire import many
+from reconciler.pipeline.apply import Applied, PlanRefused
+from reconciler.services.machines.service import platform_client
+from reconciler.services.machines.wire.volume import Snapshot
+from reconciler.services.observe import observe
+from reconciler.services.registry import Services
+from reconciler.services.transport import Answer
+from tests.execution.stage import SETTLE_S, TOKEN, Stage, Time, cluster, outcomes, volume
+
+pytestmark = pytest.mark.anyio
+
+ADDRESS = "https://platform.example"
+VOLUMES = "/v1/apps/shop/volumes"
+ANSWER_S = 0.2
+
+
+class SharedTime(Time):
+    """Simulated time for many tasks at once: when all of them wait, it is the next one's moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleeping: list[tuple[float, anyio.Event]] = []
+
+    async def sleep(self, seconds: float) -> None:
+        woken = anyio.Event()
+        self._sleeping.append((self.elapsed_s + max(0.0, seconds), woken))
+        await woken.wait()
+
+    async def run(self) -> None:
+        while True:
+            await anyio.wait_all_tasks_blocked()
+            if not self._sleeping:
+                await anyio.sleep(0.001)
+                continue
+            self.elapsed_s = min(until for until, _ in self._sleeping)
+            due = [each for each in self._sleeping if each[0] <= self.elapsed_s]
+            self._sleeping = [each for each in self._sleeping if each not in due]
+            for _, woken in due:
+                woken.set()
+
+
+class Far:
+    """The sandbox behind `ANSWER_S` of network, at an address that is no loopback, so that limits hold.
+
+    `lost`: so many answers to POST get lost, before the call has an effect. `refused`: so many are 429.
+    """
+
+    def __init__(self, stage: Stage, *, rate_limit: float | None = 1.0) -> None:
+        self._stage = stage
+        self.sent: list[tuple[str, str, float]] = []
+        self.lost = self.refused = 0
+        self.down: int | Lost = 0  # what every GET is answered
+        self.refusal: Mapping[str, str] = {"retry-after": "2"}
+        stage.platform = platform_client(
+            self, ADDRESS, lambda: TOKEN, stage.time, rate_limit=rate_limit, jitter=lambda: 1.0
+        )
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Answer:
+        path = url.removeprefix(ADDRESS)
+        self.sent.append((method, path, self._stage.time.elapsed_s))
+        await self._stage.time.sleep(ANSWER_S)
+        if self.down and method == "GET":
+            if isinstance(self.down, Lost):
+                raise self.down
+            return Answer(self.down, {}, b"")
+        if method == "POST" and self.lost:
+            self.lost -= 1
+            raise Lost("cut")
+        if method == "POST" and self.refused:
+            self.refused -= 1
+            return Answer(429, self.refusal, b"")
+        return await self._stage.line.request(method, url, headers=headers, body=body, deadline_s=deadline_s)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def times(self, method: str, path: str = "") -> list[float]:
+        return [at_s for each, to, at_s in self.sent if each == method and to.startswith(path)]
+
+
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[Stage]:
+    stage = Stage(tmp_path, SharedTime())
+    yield stage
+    await stage.close()
+
+
+async def applied(stage: Stage, manifests: str) -> Applied:
+    assert isinstance(stage.time, SharedTime)
+    refused: list[Refused] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(stage.time.run)
+        try:
+            found = await stage.apply(manifests)
+        except Refused as failure:
+            refused.append(failure)
+        group.cancel_scope.cancel()
+    if refused:
+        raise refused[0]
+    return found
+
+
+def add_apps(stage: Stage, apps: int) -> None:
+    for app in range(apps):
+        body = {"name": f"app{app}", "org_slug": "personal", "primary_region": "ams"}
+        stage.call("POST", "/_sandbox/apps", body)
+
+
+def of_apps(apps: int, each: int) -> str:
+    return "".join(
+        volume(f"data{number}").replace("app: shop", f"app: app{app}")
+        for app in range(apps)
+        for number in range(each)
+    )
+
+
+class Waits(Reporter):
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, float]] = []
+
+    def asked_to_wait(self, step: Step, wait_s: float) -> None:
+        self.asked.append((step.id, wait_s))
+
+
+# --- turns ---
+
+
+async def test_creates_of_many_apps_go_out_as_fast_as_the_limits_of_each_allow(shared: Stage) -> None:
+    """Three at once, then one a second for each app: the tenth is due after 7 s, whatever the others do."""
+    add_apps(shared, 8)
+    far = Far(shared)
+    found = await applied(shared, of_apps(8, 10))
+    assert Counter(outcomes(found).values()) == {"done": 80}
+    first, last = min(far.times("POST")), max(far.times("POST"))
+    assert last - first <= 7 * 1.15
+    for app in range(8):
+        moments = far.times("POST", f"/v1/apps/app{app}/")
+        fourths = zip(moments, moments[3:], strict=False)
+        assert all(fourth - first >= 1 - 1e-6 for first, fourth in fourths)
+
+
+async def test_reads_of_many_apps_go_out_as_fast_as_the_limits_of_each_allow(shared: Stage) -> None:
+    add_apps(shared, 20)
+    far = Far(shared)
+    assert shared.platform is not None
+    reads = [
+        Read(f"/v1/apps/app{app}/volumes/vol_{number}/snapshots", many(Snapshot))
+        for app in range(20)
+        for number in range(10)
+    ]
+    answers: list[Observation] = []
+    assert isinstance(shared.time, SharedTime)
+    async with anyio.create_task_group() as group:
+        group.start_soon(shared.time.run)
+        await observe(
+            Services({"platform": shared.platform}),
+            reads,
+            lambda read, answer: answers.append(answer),
+            clock=shared.time,
+            reporter=Reporter(),
+        )
+        group.cancel_scope.cancel()
+    assert len(answers) == 200
+    assert max(far.times("GET")) <= 7 * 1.15
+
+
+async def test_a_slow_app_does_not_hold_up_another_one(shared: Stage) -> None:
+    """Twenty creates stand in one app's line for 17 s; the only one of the other app goes at once."""
+    add_apps(shared, 2)
+    far = Far(shared)
+    shared.limit(concurrency=2)
+    await applied(shared, of_apps(1, 20) + volume().replace("app: shop", "app: app1"))
+    assert far.times("POST", "/v1/apps/app1/")[0] - min(far.times("POST")) <= 2
+
+
+# --- 429 ---
+
+
+async def test_a_call_refused_with_429_is_sent_again_when_the_platform_says_so(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.refused = 2
+    shared.reporter = waits = Waits()
+    found = await applied(shared, volume())
+    assert outcomes(found) == {"Volume/shop/data#create": "done"}
+    first, second, third = far.times("POST")
+    assert [second - first, third - second] == pytest.approx([2.2, 2.2])
+    assert waits.asked == [("Volume/shop/data#create", 2.0)] * 2
+    assert await shared.open_steps() == []
+    assert found.notices == ()
+
+
+async def test_after_a_minute_of_429_the_step_has_failed_and_others_like_it_are_not_sent(
+    shared: Stage,
+) -> None:
+    far = Far(shared, rate_limit=None)
+    far.refused = 10_000
+    found = await applied(shared, "".join(volume(f"data{number}") for number in range(20)))
+    assert set(outcomes(found).values()) == {"failed", "skipped"}
+    failed = next(result for result in found.results if result.outcome == "failed")
+    assert "rate-limited" in failed.error
+    assert max(far.times("POST")) - min(far.times("POST")) <= 60 + 2
+    assert [item.code for item in found.notices] == ["rate-limited"]
+    assert await shared.open_steps() == []
+
+
+async def test_without_a_word_from_the_platform_each_pause_is_twice_as_long(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.refused, far.refusal = 4, {}
+    await applied(shared, volume())
+    moments = far.times("POST")
+    pauses = [later - earlier - ANSWER_S for earlier, later in pairwise(moments)]
+    assert pauses == pytest.approx([1, 2, 4, 8])
+
+
+async def test_a_platform_that_asks_for_more_than_a_minute_is_not_waited_for(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.refused, far.refusal = 1, {"retry-after": "3600"}
+    found = await applied(shared, volume())
+    assert outcomes(found) == {"Volume/shop/data#create": "failed"}
+    assert len(far.times("POST")) == 1
+
+
+async def test_where_the_platform_counts_and_we_do_not_all_calls_get_through(shared: Stage) -> None:
+    """As on loopback: the first answers 429 teach the pace, and the line of that app keeps it."""
+    shared.call("POST", "/_sandbox/switches", {"rate_limit": "on"})
+    Far(shared, rate_limit=None)
+    found = await applied(shared, "".join(volume(f"data{number}") for number in range(30)))
+    assert Counter(outcomes(found).values()) == {"done": 30}
+    assert len(shared.volumes()) == 30
+
+
+# --- 401 ---
+
+
+async def test_after_a_refused_token_no_call_starts_and_one_message_says_so(shared: Stage) -> None:
+    shared.limit(concurrency=2)
+    far = Far(shared, rate_limit=None)
+    shared.fault(method="POST", path="*", action="status", status=401, times=None)
+    found = await applied(shared, "".join(volume(f"data{number}") for number in range(20)))
+    assert Counter(outcomes(found).values()) == {"failed": 2, "skipped": 18}
+    assert len(far.times("POST")) == 2
+    (notice,) = found.notices
+    assert (notice.code, "0 of 20 steps" in notice.message) == ("token-refused", True)
+    assert "platform.token_from" in notice.help
+
+
+async def test_a_403_names_the_scope_and_stops_nothing_else(shared: Stage) -> None:
+    Far(shared, rate_limit=None)
+    shared.fault(method="POST", path="*", action="status", status=403)
+    found = await applied(shared, volume() + volume("more"))
+    assert sorted(outcomes(found).values()) == ["done", "failed"]
+    failed = next(result for result in found.results if result.outcome == "failed")
+    assert "may change `shop`" in failed.error
+
+
+# --- lost answers ---
+
+
+async def test_after_three_lost_creates_in_a_row_no_other_one_is_sent(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.lost = 10_000
+    found = await applied(shared, "".join(cluster().replace("orders", f"orders{n}") for n in range(6)))
+    assert Counter(outcomes(found).values()) == {"unknown": 3, "skipped": 3}
+    assert len(far.times("POST")) == len(found.notices) == 3
+
+
+async def test_a_create_that_is_answered_opens_the_way_for_the_others(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.lost = 2
+    found = await applied(shared, "".join(cluster().replace("orders", f"orders{n}") for n in range(12)))
+    assert Counter(outcomes(found).values()) == {"unknown": 2, "done": 10}
+
+
+async def test_lost_creates_wait_for_their_evidence_without_a_slot_and_share_its_lists(shared: Stage) -> None:
+    """One slot: what waits for the end of the settle window does not keep the others from being sent."""
+    add_apps(shared, 1)
+    far = Far(shared, rate_limit=None)
+    far.lost = 2
+    shared.limit(concurrency=1)
+    found = await applied(shared, "".join(volume(f"data{number}") for number in range(10)))
+    assert Counter(outcomes(found).values()) == {"done": 10}
+    posts = far.times("POST")
+    assert len(posts) == 12
+    assert posts[9] - posts[0] < SETTLE_S / 2
+    lists = [at_s for at_s in far.times("GET") if at_s > posts[9]]
+    assert len([1 for _, path, at_s in far.sent if path == VOLUMES and at_s in lists]) <= 5 + 2
+
+
+async def test_calls_that_a_killed_run_left_are_settled_side_by_side(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.lost = 3
+    shared.limit(adopt_inferred=False)
+    manifests = "".join(volume(f"data{number}") for number in range(3))
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            assert isinstance(shared.time, SharedTime)
+            group.start_soon(shared.time.run)
+            group.start_soon(cancel_when, scope, lambda: len(far.times("POST")) == 3 and not far.lost)
+            await shared.apply(manifests)
+    assert len(await shared.open_steps()) == 3
+    far.sent.clear()
+    began_s = shared.time.elapsed_s
+    assert Counter(outcomes(await applied(shared, manifests)).values()) == {"done": 3}
+    assert far.times("POST")[0] - began_s <= SETTLE_S + 4 * 5
+    first = far.times("POST")[0]
+    assert len([1 for _, path, at_s in far.sent if path == VOLUMES and at_s < first]) <= 3 + 3
+
+
+async def cancel_when(scope: anyio.CancelScope, holds: Callable[[], bool]) -> None:
+    while not holds():
+        await anyio.sleep(0.001)
+    scope.cancel()
+
+
+# --- an outage ---
+
+
+@pytest.mark.parametrize("down", [503, 500, Lost("cannot connect: refused")], ids=str)
+async def test_an_outage_is_one_diagnostic_and_ends_the_command_early(
+    shared: Stage, down: int | Lost
+) -> None:
+    add_apps(shared, 40)
+    far = Far(shared, rate_limit=None)
+    far.down = down
+    with pytest.raises(Refused) as refused:
+        await applied(shared, of_apps(40, 5))
+    (problem,) = refused.value.diagnostics
+    assert problem.code == "platform-down"
+    assert (str(down) in problem.message, "40 reads" in problem.message) == (True, True)
+    assert len(problem.addresses) == 200
+    assert shared.time.elapsed_s <= 20
+    assert isinstance(down, int) or ADDRESS in problem.message
+
+
+async def test_one_app_that_fails_does_not_make_the_platform_down(shared: Stage) -> None:
+    """The other's reads are answered: only what concerns the one is refused."""
+    add_apps(shared, 1)
+    Far(shared, rate_limit=None)
+    shared.fault(method="GET", path="/v1/apps/app0/volumes", action="status", status=503, times=None)
+    with pytest.raises(PlanRefused) as refused:
+        await applied(shared, of_apps(1, 1) + volume())
+    assert [item.code for item in refused.value.diagnostics] == ["unreadable"]
+
+
+async def test_a_platform_that_is_back_is_found_out(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.down = 503
+    with pytest.raises(Refused):
+        await applied(shared, volume())
+    far.down = 0
+    shared.time.elapsed_s += 6
+    assert outcomes(await applied(shared, volume())) == {"Volume/shop/data#create": "done"}
