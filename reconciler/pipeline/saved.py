@@ -9,8 +9,9 @@ from reconciler.core.diagnostics import error
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
-from reconciler.pipeline.apply import Applied, refuse_unless_current, refuse_unless_runnable, run_plan
+from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan
 from reconciler.pipeline.identity import require_state
+from reconciler.pipeline.preconditions import refuse_unless_current
 from reconciler.pipeline.project import Desired, Project
 from reconciler.planning import saved
 from reconciler.secrets.fingerprint import plan_key
