@@ -145,7 +145,7 @@ async def apply_saved(project: OpenProject, plan: Plan, *, approved_deletes: Col
     that the plan is about moved since it was made, or the manifests of `project` ask for something else;
     otherwise as `apply`.
     """
-    return await applying.run_saved(project.project, project.desired, plan, approved_deletes)
+    return await saved.run_saved(project.project, project.desired, plan, approved_deletes)
 
 
 async def dump_plan(project: OpenProject, plan: Plan) -> bytes:

@@ -73,10 +73,11 @@ def command(
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.pipeline.apply import PlanRefused, apply, refuse_other_environment, run_saved
+    from reconciler.pipeline.apply import PlanRefused, apply
     from reconciler.pipeline.desired import load_again, load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
+    from reconciler.pipeline.saved import refuse_other_environment, run_saved
     from reconciler.reports.report import PlanReport
 
     if plan_file is not None and paths:

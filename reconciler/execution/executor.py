@@ -37,7 +37,7 @@ from reconciler.core.steps import (
     Step,
     UnlessRecorded,
 )
-from reconciler.execution.for_each import calls_of, values_of
+from reconciler.execution.for_each import send_each
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.execution.outputs import Outputs, SecretReader, dig, fill_body, fill_path, fill_record
@@ -48,7 +48,6 @@ from reconciler.execution.traffic import RATE_LIMIT_S, TOO_MANY, Limited, Traffi
 from reconciler.execution.waiting import wait_for
 from reconciler.planning.match import possible
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.registry import Services
 
@@ -134,11 +133,11 @@ class Executor:
         if blocker is not None:
             return self._skip(step, f"waits for {blocker}, which is {self._results[blocker].outcome}")
         if step.if_owed and not any(map(self._recorder.owes_restart, step.if_owed.addresses)):
-            return self._result(step, "done", "not needed: no restart is owed")
+            return self.result(step, "done", "not needed: no restart is owed")
         started = self._clock.monotonic()
         try:
             if isinstance(step.guard, UnlessRecorded) and self._is_recorded(step, step.guard.field):
-                return self._result(step, "done", "not needed: the value is the same")
+                return self.result(step, "done", "not needed: the value is the same")
             reply, baseline = None, frozenset[str]()
             if step.for_each is not None:
                 result = await self._each(step)
@@ -146,7 +145,7 @@ class Executor:
                 result, reply, baseline = await self._mutate(step)
             else:
                 self._reporter.step_started(step)
-                result = self._result(step, "done")
+                result = self.result(step, "done")
             if result.outcome == "done" and step.wait is not None:
                 result = await self._wait(step, reply, baseline)
             if result.outcome == "done":
@@ -156,11 +155,11 @@ class Executor:
         except Unauthorized as refused:  # by a read after it
             if refused.status == 401:
                 self._traffic.token_refused(self._services.of(step.call.service))
-            result = self._result(step, "failed", refused.message)
+            result = self.result(step, "failed", refused.message)
         except ReconcilerError as failure:
             # Raised before a call or by a read after it: what the call did is already recorded.
             lost = isinstance(failure, Unrecorded) and not failure.kept
-            result = self._result(step, "unknown" if lost else "failed", failure.message)
+            result = self.result(step, "unknown" if lost else "failed", failure.message)
             if isinstance(failure, StoreError):
                 self.stopping = True
         elapsed_s = self._clock.monotonic() - started
@@ -172,11 +171,11 @@ class Executor:
         return record is not None and record.applied.get(name) == self._applied(step)[name]
 
     def _skip(self, step: Step, why: str) -> Result:
-        result = self._result(step, "skipped", why)
+        result = self.result(step, "skipped", why)
         self._reporter.step_finished(step, result.outcome, 0.0, why)
         return result
 
-    def _result(self, step: Step, outcome: OutcomeWord, error: str = "", note: str = "") -> Result:
+    def result(self, step: Step, outcome: OutcomeWord, error: str = "", note: str = "") -> Result:
         record = self._recorder.records.get(step.address)
         return Result(step.address, step.id, outcome, (record.id or None) if record else None, error, note)
 
@@ -220,54 +219,53 @@ class Executor:
                 if attempt == 1:
                     raise
                 word: OutcomeWord = "pending" if isinstance(step.recovery, Repeat) else "failed"
-                return self._result(step, word, f"{outcome.message}; {unsent.message}"), None, frozenset()
+                return self.result(step, word, f"{outcome.message}; {unsent.message}"), None, frozenset()
             if outcome.kind is Verdict.YES:
-                return self._result(step, "done"), outcome.reply, usable
+                return self.result(step, "done"), outcome.reply, usable
             if outcome.status == TOO_MANY:
                 wait_s = limited.pause_s(outcome)
                 if wait_s is None:
                     self._traffic.give_up(client, call)
                     why = f"{outcome.message}; rate-limited for {limited.for_s:.0f} s; run again"
-                    return self._result(step, "failed", why), None, usable
+                    return self.result(step, "failed", why), None, usable
                 client.refused(call, wait_s)
                 self._reporter.asked_to_wait(step, wait_s)
                 continue
             if outcome.kind is Verdict.NO:
                 if await self._holds_already(step, outcome, repeated=lost > 0):
                     await self._landed(step, attempt, intent, "")
-                    return self._result(step, "done"), None, usable
+                    return self.result(step, "done"), None, usable
                 note = step.if_refused if _is_about_the_object(outcome) else ""
                 why = outcome.message
                 if outcome.status == 403:
                     why += f" (check that the token may change `{intent.scope}`)"
-                return self._result(step, "failed", why, note), None, usable
+                return self.result(step, "failed", why, note), None, usable
             lost += 1
             if _says_gone(step, outcome):
                 if await self._is_seen_to_be_gone(step):
                     await self._landed(step, attempt, intent, "")
-                    return self._result(step, "done"), None, usable
+                    return self.result(step, "done"), None, usable
                 why = f"{outcome.message}; the object is not seen to be gone: run again to look again"
-                return self._result(step, "unknown", why), None, usable
+                return self.result(step, "unknown", why), None, usable
             if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
                 # Nobody has to decide: the next run finds out by sending it again.
-                return self._result(step, "pending", f"{outcome.message}; run again"), None, usable
+                return self.result(step, "pending", f"{outcome.message}; run again"), None, usable
             settlement = await self._settle(step, intent, sent_at, outcome)
             if settlement.kind == "landed":
                 await self._landed(step, attempt, intent, settlement.id)
-                return self._result(step, "done"), None, usable
+                return self.result(step, "done"), None, usable
             if settlement.kind == "undecided":
                 why = f"{outcome.message}; {settlement.why}"
-                return self._result(step, "unknown", why), None, usable
+                return self.result(step, "unknown", why), None, usable
             await self._recorder.not_landed(step, attempt)
             if lost == ATTEMPTS:
                 break
         why = f"{outcome.message}; it did not land, and is not sent again in this run"
-        return self._result(step, "failed", why), None, usable
+        return self.result(step, "failed", why), None, usable
 
-    # --- one call a key of an answer ---
+    # --- one call for each key of an answer ---
 
     async def _each(self, step: Step) -> Result:
-        """The calls one after another, each with its own intent and outcome; the first failure ends it."""
         assert step.for_each is not None
         if self.stopping:
             raise Unsent("interrupted before it was sent")
@@ -279,31 +277,14 @@ class Executor:
             if result.outcome != "done":
                 return replace(result, step=step.id)
             self._outputs.put(over.source, reply)
-        values = values_of(step, self._outputs, self._recorder.records)
-        calls = calls_of(step, values or {}, partial(self._print_of_key, step.address))
-        sent: list[str] = []
-        for key, call in calls:
-            record = self._recorder.records.get(step.address)
-            if record is not None and call.effect.applied.items() <= record.applied.items():
-                continue
-            if self.stopping:
-                return self._result(step, "pending", f"interrupted before `{key}` was sent; run again")
-            # Stands only when the grace period after a signal cuts the call off.
-            self._results[step.id] = self._result(step, "pending", f"interrupted at `{key}`; run again")
-            try:
-                result, _, _ = await self._mutate(call, within=True)
-            except Unsent as unsent:
-                return self._result(step, "pending", f"`{key}`: {unsent.message}; run again")
-            if result.outcome != "done":
-                return replace(result, step=step.id, error=f"`{key}`: {result.error}")
-            sent.append(key)
-        done = step.for_each.applied if values is not None else step.for_each.if_none
-        await self._recorder.reached(step, done or {})
-        return self._result(step, "done", note=f"set {', '.join(sent)}" if sent else "")
+        return await send_each(step, self._outputs, self._recorder, self._key, self)
 
-    def _print_of_key(self, address: Address, key: str, value: Sensitive) -> str:
-        """The key is part of it, so that two keys with one value do not show it."""
-        return fingerprint(self._key, address, Sensitive(f"{key}={value.reveal()}"))
+    async def send_part(self, step: Step, call: Step, cut_off: str) -> Result:
+        """One of several calls of `step`. `cut_off`: what to say if it is cut off. Raises Unsent."""
+        # Stands only when the grace period after a signal cuts the call off.
+        self._results[step.id] = self.result(step, "pending", cut_off)
+        result, _, _ = await self._mutate(call, within=True)
+        return result
 
     def _intend(self, step: Step, path: str, listed: Sequence[Any]) -> tuple[Intent, frozenset[str]]:
         """What is about to be sent, with the ids listed before; and those of them that are not under way."""
@@ -380,7 +361,7 @@ class Executor:
             await self._recorder.check_lease(self._limits.deadline_s)
         outcome = Outcome(Verdict.UNKNOWN, message="interrupted before an answer came")
         # Stands only when the grace period after a signal cuts the call off.
-        self._results[step.id] = self._result(step, "unknown", outcome.message)
+        self._results[step.id] = self.result(step, "unknown", outcome.message)
         try:
             outcome = await self._services.of(call.service).send(
                 call,
@@ -546,7 +527,7 @@ class Executor:
     async def _wait(self, step: Step, reply: Any, baseline: Collection[str]) -> Result:
         assert step.wait is not None
         # Stands only when the grace period after a signal cuts a read off: the call itself is done.
-        self._results[step.id] = self._result(step, "pending", "interrupted; run again to go on waiting")
+        self._results[step.id] = self.result(step, "pending", "interrupted; run again to go on waiting")
         waited = await wait_for(
             step.wait,
             services=self._reader(step),
@@ -562,14 +543,14 @@ class Executor:
                 self._outputs.put(str(step.address), waited.live)
             if step.wait.applied:
                 await self._recorder.reached(step, step.wait.applied)
-            return self._result(step, "done")
+            return self.result(step, "done")
         if step.effect.removes:
             # Accepted, so nothing is left to send; only lists lag behind.
-            return self._result(step, "done", "the platform accepted it, and still lists the object")
+            return self.result(step, "done", "the platform accepted it, and still lists the object")
         if waited.ended == "failed":
-            return self._result(step, "failed", f"ended as {waited.seen}; its id is kept")
+            return self.result(step, "failed", f"ended as {waited.seen}; its id is kept")
         await self._recorder.pending(step, waited.seen, timed_out=not self.stopping)
-        return self._result(step, "pending", f"still {waited.seen}; run again to go on waiting")
+        return self.result(step, "pending", f"still {waited.seen}; run again to go on waiting")
 
 
 def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""From one step that stands for a call a key to the calls: what an answer brought decides how many.
+"""A step that stands for one call for each key of an answer: what the answer brought decides how many.
 
 Everything is checked before the first of them: a key that no secret may have, or that belongs to somebody
 else, or a value that is not text, and none is sent.
@@ -7,22 +7,74 @@ else, or a value that is not text, and none is sent.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, StateRecord
-from reconciler.core.steps import EACH_KEY, EACH_VALUE, ForEach, OutputRef, Step, Template
+from reconciler.core.steps import (
+    EACH_KEY,
+    EACH_VALUE,
+    ForEach,
+    OutcomeWord,
+    OutputRef,
+    Result,
+    Step,
+    Template,
+)
 from reconciler.execution.outputs import Outputs
+from reconciler.execution.recorder import Recorder
+from reconciler.execution.traffic import Unsent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.kinds.roles import secret_names
+from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.answers import cleaned
 
 KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose
 
 
-def values_of(
+class Sender(Protocol):
+    """What sends the calls, one at a time. `stopping`: no further one may be sent."""
+
+    stopping: bool
+
+    async def send_part(self, step: Step, call: Step, cut_off: str) -> Result: ...
+
+    def result(self, step: Step, outcome: OutcomeWord, error: str = "", note: str = "") -> Result: ...
+
+
+async def send_each(
+    step: Step, outputs: Outputs, recorder: Recorder, fingerprint_key: bytes, sender: Sender
+) -> Result:
+    """The calls one after another, each with its own intent and outcome; the first failure ends it."""
+
+    def print_of(key: str, value: Sensitive) -> str:
+        # The key is part of it, so that two keys with one value do not show it.
+        return fingerprint(fingerprint_key, step.address, Sensitive(f"{key}={value.reveal()}"))
+
+    assert step.for_each is not None
+    values = _values_of(step, outputs, recorder.records)
+    sent: list[str] = []
+    for key, call in _calls_of(step, values or {}, print_of):
+        record = recorder.records.get(step.address)
+        if record is not None and call.effect.applied.items() <= record.applied.items():
+            continue
+        if sender.stopping:
+            return sender.result(step, "pending", f"interrupted before `{key}` was sent; run again")
+        try:
+            result = await sender.send_part(step, call, f"interrupted at `{key}`; run again")
+        except Unsent as unsent:
+            return sender.result(step, "pending", f"`{key}`: {unsent.message}; run again")
+        if result.outcome != "done":
+            return replace(result, step=step.id, error=f"`{key}`: {result.error}")
+        sent.append(key)
+    done = step.for_each.applied if values is not None else step.for_each.if_none
+    await recorder.reached(step, done or {})
+    return sender.result(step, "done", note=f"set {', '.join(sent)}" if sent else "")
+
+
+def _values_of(
     step: Step, outputs: Outputs, records: Mapping[Address, StateRecord]
 ) -> Mapping[str, Any] | None:
     """The values by key, in order of key; None when the answer brought no mapping and need not.
@@ -40,8 +92,8 @@ def values_of(
     return {key: values[key] for key in sorted(values)}
 
 
-def calls_of(
-    step: Step, values: Mapping[str, Sensitive], fingerprint: Callable[[str, Sensitive], str]
+def _calls_of(
+    step: Step, values: Mapping[str, Sensitive], print_of: Callable[[str, Sensitive], str]
 ) -> Iterable[tuple[str, Step]]:
     """One step a key. Its body holds a `Sensitive`; what the record keeps of it is its fingerprint."""
     each = step.for_each
@@ -50,7 +102,7 @@ def calls_of(
     for key, value in values.items():
         body = {name: value if part == EACH_VALUE else part for name, part in (step.call.body or {}).items()}
         call = replace(step.call, path=_path(step.call.path.parts, key), body=body)
-        applied = {each.keep + key: fingerprint(key, value)}
+        applied = {each.keep + key: print_of(key, value)}
         yield key, step.replaced(applied, id=f"{step.id}[{key}]", call=call, for_each=None)
 
 

@@ -1,7 +1,6 @@
 """Applying: a plan is shown, approved, found to be still true, and carried out."""
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -10,12 +9,10 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from reconciler.core.advice import command
-from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, error, has_errors
-from reconciler.core.errors import NoSuchService, Refused, SecretUnavailable, StoreError
-from reconciler.core.model import Action, Address, Observation, Owed, Resource, StateRecord
-from reconciler.core.steps import Move, OutputRef, Plan, Read, Result, SecretRef
+from reconciler.core.errors import Refused, StoreError
+from reconciler.core.model import Action, Address, Observation, Owed, Resource
+from reconciler.core.steps import OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
@@ -23,17 +20,25 @@ from reconciler.execution.outputs import Outputs
 from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import owner_of
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
 from reconciler.pipeline.identity import require_state
-from reconciler.pipeline.plan import PROVIDE_HELP, concerned_scopes, make_plan
+from reconciler.pipeline.plan import concerned_scopes, make_plan
+from reconciler.pipeline.preconditions import (
+    Moved,
+    reads_again,
+    refuse_foreign,
+    refuse_recorded_elsewhere,
+    refuse_unless_current,
+    refuse_while_unknown,
+    still_there,
+    unreadable_sources,
+    what_moved,
+)
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
-from reconciler.planning.fingerprint import digest_now
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.registry import providers_of
-from reconciler.state.store import WHOLE_STATE, Lease, State
+from reconciler.state.store import WHOLE_STATE, Lease
 
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
 
@@ -153,108 +158,12 @@ def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> Non
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
 
 
-class Moved(Refused):
-    """An object or a record is not as the plan saw it. Nothing was sent. `what`: in a few words."""
-
-    def __init__(self, what: str, diagnostics: Sequence[Diagnostic]) -> None:
-        super().__init__(f"{what}; nothing was changed", diagnostics)
-        self.what = what
-
-
 class PlanRefused(Refused):
     """Carries the plan, so that a person sees what was refused."""
 
     def __init__(self, plan: Plan, diagnostics: Sequence[Diagnostic]) -> None:
         super().__init__("the plan is refused; nothing was changed", diagnostics)
         self.plan = plan
-
-
-async def run_saved(
-    project: Project,
-    desired: Desired,
-    plan: Plan,
-    approved_deletes: Collection[str],
-    *,
-    on_executor: Callable[[Executor], None] = lambda executor: None,
-    tell: Callable[[Plan], None] = lambda plan: None,
-) -> Applied:
-    """Run a plan from a file, if nothing that it is about has changed since: also not the manifests.
-
-    `tell`: called with the plan, in the context of this run, before the platform is read. What the file,
-    the manifests and the state alone refuse is refused before.
-    """
-    project.sources.runs_programs = True
-    refuse_other_environment(project.environment, plan)
-    _refuse_other_addresses(project, plan)  # these are other manifests, too: this says which and where
-    _refuse_other_manifests(desired, plan)
-    state = await require_state(project)
-    _refuse_unless_current(plan, state)
-    plan = replace(plan, context=project.context(desired.origin, state.lineage))
-    refuse_unless_runnable(plan, approved_deletes)
-    tell(plan)
-    return await run_plan(
-        project,
-        plan,
-        approved_deletes=approved_deletes,
-        resources=desired.by_address,
-        on_executor=on_executor,
-    )
-
-
-def refuse_other_environment(environment: str, plan: Plan) -> None:
-    """Names differ little between environments, and a plan of a new state names none."""
-    planned, here = plan.context.environment, environment or BASE
-    if planned != here:
-        raise Refused(
-            f"this plan was made for environment `{planned}`, and `{here}` is chosen; nothing was changed",
-            help=f"pass --env {planned}" if planned != BASE else "leave out --env",
-        )
-
-
-def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:
-    """What was reviewed is a change to these manifests: of a branch that was not merged, it is of others."""
-    if plan.manifests.digest == desired.manifests.digest:
-        return
-    anew = command("plan", "--out", "FILE")
-    was, now = (
-        revision[:8] if revision else "" for revision in (plan.context.revision, desired.origin.revision)
-    )
-    between = f" ({was} then, {now} now)" if was and now and was != now else ""
-    raise Refused(
-        "the plan was made from other manifests; nothing was changed",
-        [
-            error(
-                "plan-of-other-manifests",
-                f"the manifests ask for something else than those that the plan was made from{between}",
-                help=f"make the plan anew with `{anew}` and look at it again",
-                advice=(anew,),
-            )
-        ],
-    )
-
-
-def _refuse_other_addresses(project: Project, plan: Plan) -> None:
-    """A provider's answers become an app's secrets: whose they are is part of what was reviewed.
-
-    Before any read, too: those are signed, and another server is not to have them.
-    """
-    anew = command("plan", "--out", "FILE")
-    moved = [
-        error(
-            "provider-moved",
-            f"ExtensionProvider/{name} is at {project.providers[name].base_url}; "
-            f"the plan was made for {planned}",
-            help=f"set its `base_url` back to {planned}, or make the plan anew with `{anew}` and look at it "
-            "again",
-            advice=(anew,),
-        )
-        for name, planned in plan.providers.items()
-        if name in project.providers and project.providers[name].base_url != planned
-    ]
-    if moved:
-        raise Refused(
-            "the plan is stale: an extension provider has another address since; nothing was changed", moved
-        )
 
 
 async def run_plan(
@@ -273,7 +182,7 @@ async def run_plan(
     touched = {step.address for step in plan.steps}
     touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
     scopes = {binding.scope for binding in plan.bindings}
-    scopes |= {record.scope for record in moved_records(_still_there(plan, records), records)[0].values()}
+    scopes |= {record.scope for record in moved_records(still_there(plan, records), records)[0].values()}
     scopes |= {records[address].scope for address in touched if address in records}
     async with leased(
         project.store,
@@ -294,12 +203,12 @@ async def _run_under(
     on_executor: Callable[[Executor], None],
 ) -> Applied:
     state = await project.store.load()
-    _refuse_unless_current(plan, state)
-    _refuse_while_unknown(plan, state)
+    refuse_unless_current(plan, state)
+    refuse_while_unknown(plan, state)
     recorded = state.records
-    if len(_still_there(plan, recorded)) == len(plan.moves):
+    if len(still_there(plan, recorded)) == len(plan.moves):
         state = replace(state, records=carried_out(find_kinds(), plan.moves, recorded))
-    _refuse_recorded_elsewhere(plan, state)
+    refuse_recorded_elsewhere(plan, state)
     observed: dict[Read, Observation] = {}
     outputs = Outputs()
     outputs.put("state", {"lineage": state.lineage})
@@ -313,9 +222,9 @@ async def _run_under(
         outputs,
     )
     own = OwnCalls(plan, grounds)
-    _refuse_foreign(own.foreign_reads())
-    await read_all(project, _reads_again(plan, own), observed.__setitem__)
-    moved = _moved(plan, state, observed)
+    refuse_foreign(own.foreign_reads())
+    await read_all(project, reads_again(plan, own), observed.__setitem__)
+    moved = what_moved(plan, state, observed)
     if moved:
         raise Moved(
             "the plan is stale: objects changed since it was made",
@@ -324,10 +233,10 @@ async def _run_under(
                 for address, how in moved.items()
             ],
         )
-    _refuse_foreign(own.foreign_calls())
+    refuse_foreign(own.foreign_calls())
     if project.sources.prepare(_secrets_of(plan)):
         await checkpoint()  # where a signal that ended a program is acted upon
-    unreadable = _unreadable_sources(project, plan)
+    unreadable = unreadable_sources(project, plan)
     if unreadable:
         raise Refused("what the calls need is not readable here; nothing was changed", unreadable)
     for source, read in plan.inputs:
@@ -398,153 +307,6 @@ async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagn
     )
 
 
-def _refuse_unless_current(plan: Plan, state: State) -> None:
-    if plan.id in state.plans_run:
-        anew = command("plan")
-        raise Refused(
-            "this plan was already applied: a plan runs once",
-            help=f"make a new one with `{anew}`",
-            advice=(anew,),
-        )
-    if plan.context.lineage != state.lineage:
-        raise Refused("this plan was made for another state", help="check --state, or make a new plan")
-
-
-def _refuse_while_unknown(plan: Plan, state: State) -> None:
-    """A call that is open: to send it again could make its object twice.
-
-    Nor may anything rely on what it may have made: a plan looks once, and only an apply settles.
-    """
-    touched = {step.address for step in plan.steps}
-    touched |= {Address.parse(source) for source, _ in plan.inputs}
-    touched |= {binding.address for binding in plan.bindings}
-    _refuse_moves_of_open_calls(plan, state)
-    unknown = [
-        describe(opened, intent, "it was sent after this plan was made")
-        for opened in state.open_intents
-        if opened.address in touched and (intent := parse_intent(opened)).if_unknown != "repeat"
-    ]
-    if unknown:
-        raise Refused("a call's outcome is unknown; nothing was changed", unknown)
-
-
-def _refuse_recorded_elsewhere(plan: Plan, state: State) -> None:
-    """One object has one address: another run may have recorded it since, also in another scope."""
-    kinds = find_kinds()
-    recorded: dict[str, list[StateRecord]] = defaultdict(list)
-    for known in state.records.values():
-        recorded[known.id].append(known)
-    for binding in plan.bindings:
-        if binding.id is None or binding.address in state.records:
-            continue
-        record = StateRecord(
-            binding.address, binding.id, binding.scope, binding.applied, binding.lifecycle, plan.context.at
-        )
-        owner = owner_of(kinds, record, recorded[record.id])
-        if owner is not None:
-            raise Moved(
-                "the plan is stale: an object was recorded since it was made",
-                [
-                    error(
-                        "moved",
-                        f"`{binding.address}` would adopt {binding.id}, which is recorded as `{owner}` now",
-                        help="make a new plan and look at it again",
-                    )
-                ],
-            )
-
-
 def _secrets_of(plan: Plan) -> list[SecretRef]:
     values = [value for step in plan.steps for value in (step.call.body or {}).values()]
     return [value for value in values if isinstance(value, SecretRef)]
-
-
-def _still_there(plan: Plan, records: Mapping[Address, StateRecord]) -> list[Move]:
-    """The moves that can be carried out with `records` as they are."""
-    return [
-        move
-        for move in plan.moves
-        if move.source in records
-        and records[move.source].serial == move.serial
-        and move.target not in records
-    ]
-
-
-def _refuse_moves_of_open_calls(plan: Plan, state: State) -> None:
-    """A call is settled by its address: also one that may be repeated, before the record moves away."""
-    moving = {address for move in plan.moves for address in (move.source, move.target)}
-    for opened in state.open_intents:
-        if opened.address in moving:
-            apply = command("apply")
-            raise Refused(
-                f"`{opened.address}` cannot move: the outcome of a call is unknown; nothing was changed",
-                help=f"run `{apply}` without a saved plan, which settles it first",
-                advice=(apply,),
-            )
-
-
-def _unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
-    """The secret sources that give no value here: found before the first call, not in the middle."""
-    problems = []
-    for name in providers_of(plan):
-        try:
-            project.services.of(name).check()
-        except NoSuchService as missing:
-            problems.append(
-                error("unknown-provider", missing.message, help=missing.help, advice=missing.advice)
-            )
-        except SecretUnavailable as missing:
-            problem = (
-                f"the signing secret of ExtensionProvider/{name} is not readable here: {missing.message}"
-            )
-            problems.append(_unreadable(problem, missing))
-    for step in plan.steps:
-        if step.for_each is not None:
-            continue
-        for value in (step.call.body or {}).values():
-            if isinstance(value, SecretRef):
-                try:
-                    project.sources.value(value, lambda ref: "not known yet")
-                except SecretUnavailable as missing:
-                    problem = f"`{step.address}`: source not readable here: {missing.message}"
-                    problems.append(_unreadable(problem, missing))
-    return problems
-
-
-def _unreadable(problem: str, missing: SecretUnavailable) -> Diagnostic:
-    return error("secret-source", problem, help=missing.help or PROVIDE_HELP, advice=missing.advice)
-
-
-def _refuse_foreign(found: Iterable[Diagnostic]) -> None:
-    foreign = list(found)
-    if foreign:
-        raise Refused("the plan holds what is not its own; nothing was changed", foreign)
-
-
-def _reads_again(plan: Plan, own: OwnCalls) -> list[Read]:
-    reads = [expected.read for expected in plan.expectations if expected.read is not None]
-    reads += [read for _, read in plan.inputs]
-    return list(dict.fromkeys([*reads, *own.adoption_reads()]))
-
-
-def _moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> dict[Address, str]:
-    """The addresses that are not as the plan saw them, and how."""
-    moved: dict[Address, str] = {}
-    for move in plan.moves:
-        record = state.records.get(move.target)
-        if move.source in state.records or record is None or record.serial != move.serial:
-            moved[move.source] = f"cannot become `{move.target}` any more: what is recorded changed meanwhile"
-    for expected in plan.expectations:
-        record = state.records.get(expected.address)
-        if (record.serial if record is not None else 0) != expected.serial:
-            moved[expected.address] = "was applied by somebody else meanwhile"
-        elif expected.read is not None:
-            now = observed[expected.read]
-            if not now.complete:
-                moved[expected.address] = f"cannot be read again: {now.problem}"
-            elif digest_now(expected, now.objects) != expected.digest:
-                moved[expected.address] = "changed on the platform since the plan was made"
-    for source, read in plan.inputs:
-        if not observed[read].complete:
-            moved[Address.parse(source)] = f"cannot be read again: {observed[read].problem}"
-    return moved

@@ -1,8 +1,18 @@
-"""Saved plans of one state: signed with its key, and read only if they are."""
+"""Saved plans of one state: signed with its key, read only if they are, and run if they are still true."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from reconciler.core.advice import command
-from reconciler.core.errors import ReconcilerError
+from reconciler.core.context import BASE
+from reconciler.core.diagnostics import error
+from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.steps import Plan
+from reconciler.execution.executor import Executor
+from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan
+from reconciler.pipeline.identity import require_state
+from reconciler.pipeline.preconditions import refuse_unless_current
+from reconciler.pipeline.project import Desired, Project
 from reconciler.planning import saved
 from reconciler.secrets.fingerprint import plan_key
 from reconciler.state.store import Store
@@ -16,6 +26,94 @@ async def dump_plan(store: Store, plan: Plan) -> bytes:
 async def load_plan(store: Store, text: bytes) -> Plan:
     """Raises ReconcilerError where there is no state, and for what was not made with it, or changed since."""
     return saved.load_plan(text, await _key(store, "a saved plan runs"))
+
+
+async def run_saved(
+    project: Project,
+    desired: Desired,
+    plan: Plan,
+    approved_deletes: Collection[str],
+    *,
+    on_executor: Callable[[Executor], None] = lambda executor: None,
+    tell: Callable[[Plan], None] = lambda plan: None,
+) -> Applied:
+    """Run a plan from a file, if nothing that it is about has changed since: also not the manifests.
+
+    `tell`: called with the plan, in the context of this run, before the platform is read. What the file,
+    the manifests and the state alone refuse is refused before.
+    """
+    project.sources.runs_programs = True
+    refuse_other_environment(project.environment, plan)
+    _refuse_other_addresses(project, plan)  # these are other manifests, too: this says which and where
+    _refuse_other_manifests(desired, plan)
+    state = await require_state(project)
+    refuse_unless_current(plan, state)
+    plan = replace(plan, context=project.context(desired.origin, state.lineage))
+    refuse_unless_runnable(plan, approved_deletes)
+    tell(plan)
+    return await run_plan(
+        project,
+        plan,
+        approved_deletes=approved_deletes,
+        resources=desired.by_address,
+        on_executor=on_executor,
+    )
+
+
+def refuse_other_environment(environment: str, plan: Plan) -> None:
+    """Names differ little between environments, and a plan of a new state names none."""
+    planned, here = plan.context.environment, environment or BASE
+    if planned != here:
+        raise Refused(
+            f"this plan was made for environment `{planned}`, and `{here}` is chosen; nothing was changed",
+            help=f"pass --env {planned}" if planned != BASE else "leave out --env",
+        )
+
+
+def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:
+    """What was reviewed is a change to these manifests: of a branch that was not merged, it is of others."""
+    if plan.manifests.digest == desired.manifests.digest:
+        return
+    anew = command("plan", "--out", "FILE")
+    was, now = (
+        revision[:8] if revision else "" for revision in (plan.context.revision, desired.origin.revision)
+    )
+    between = f" ({was} then, {now} now)" if was and now and was != now else ""
+    raise Refused(
+        "the plan was made from other manifests; nothing was changed",
+        [
+            error(
+                "plan-of-other-manifests",
+                f"the manifests ask for something else than those that the plan was made from{between}",
+                help=f"make the plan anew with `{anew}` and look at it again",
+                advice=(anew,),
+            )
+        ],
+    )
+
+
+def _refuse_other_addresses(project: Project, plan: Plan) -> None:
+    """A provider's answers become an app's secrets: whose they are is part of what was reviewed.
+
+    Before any read, too: those are signed, and another server is not to have them.
+    """
+    anew = command("plan", "--out", "FILE")
+    moved = [
+        error(
+            "provider-moved",
+            f"ExtensionProvider/{name} is at {project.providers[name].base_url}; "
+            f"the plan was made for {planned}",
+            help=f"set its `base_url` back to {planned}, or make the plan anew with `{anew}` and look at it "
+            "again",
+            advice=(anew,),
+        )
+        for name, planned in plan.providers.items()
+        if name in project.providers and project.providers[name].base_url != planned
+    ]
+    if moved:
+        raise Refused(
+            "the plan is stale: an extension provider has another address since; nothing was changed", moved
+        )
 
 
 async def _key(store: Store, what: str) -> bytes:

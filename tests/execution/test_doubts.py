@@ -9,7 +9,8 @@ from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.manifests.load import load
-from reconciler.pipeline.apply import Moved, PlanRefused, apply
+from reconciler.pipeline.apply import PlanRefused, apply
+from reconciler.pipeline.preconditions import Moved
 from reconciler.pipeline.project import Desired
 from reconciler.services.transport import Answer
 from reconciler.state.store import Event, JournalEntry

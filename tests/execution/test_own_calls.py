@@ -16,9 +16,9 @@ from reconciler.core.errors import Refused
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import IfOwed, OutputRef, Plan, Read, SecretRef, Step, Template
 from reconciler.core.wire import many
-from reconciler.pipeline.apply import run_saved
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
+from reconciler.pipeline.saved import run_saved
 from reconciler.services.machines.wire.volume import Volume
 from tests.execution.stage import Stage, loaded, outcomes
 

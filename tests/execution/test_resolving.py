@@ -4,9 +4,9 @@ import pytest
 
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, Lifecycle, StateRecord
-from reconciler.pipeline.apply import run_saved
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.resolve import confirm_inferred, move, resolve_unknown, settle_restarts
+from reconciler.pipeline.saved import run_saved
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio

@@ -24,9 +24,9 @@ from reconciler.core.steps import ManifestSet, Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
-from reconciler.pipeline.apply import run_saved
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.saved import run_saved
 from reconciler.pipeline.settings import find_settings
 from reconciler.reports.formats import find_formats
 from reconciler.state import DEFAULT_URL
@@ -87,6 +87,14 @@ def plan_without_settings(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         (folder / "manifests/volume.yaml").write_text(VOLUME % "data", encoding="utf-8")
         patch.delenv("RECONCILE_BASE_URL", raising=False)
         return of_document(lambda: run(["plan", "--output", "json"]))
+
+
+def list_of_another_state(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    (folder / "reconcile.yaml").write_text(manifest, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("RECONCILE_STATE", raising=False)
+        return of_document(lambda: run(["state", "list", "--output", "json"]))
 
 
 def interrupted_apply(manifest: str, folder: Path) -> Sequence[Diagnostic]:
@@ -268,6 +276,7 @@ ACTS: dict[str, Act] = {
     ),
     "no-manifests": of_path("manifests"),
     "not-utf8": of_bytes((VOLUME % "caf\xe9").encode("latin-1")),
+    "other-state": list_of_another_state,
     "plan-of-other-manifests": of_other_manifests,
     "platform-down": plan_while(action="status", status=503),
     "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),

@@ -64,6 +64,7 @@ RECORDER = "execution/recorder.py"
 INTENTS = "execution/intents.py"
 OWN_CALLS = "execution/own_calls.py"
 APPLY = "pipeline/apply.py"
+PRECONDITIONS = "pipeline/preconditions.py"
 VOLUME = "kinds/volume/kind.py"
 MACHINE = "kinds/machine/kind.py"
 RESTARTS = "kinds/restarts.py"
@@ -288,7 +289,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a saved plan runs although a call was lost since",
-        APPLY,
+        PRECONDITIONS,
         "    if unknown:\n        raise Refused(\"a call's outcome",
         "    if False:\n        raise Refused(\"a call's outcome",
     ),
@@ -426,13 +427,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a plan runs although its record has been replaced",
-        APPLY,
+        PRECONDITIONS,
         "if (record.serial if record is not None else 0) != expected.serial:",
         "if False:",
     ),
     _mutant(
         "a plan runs although its object changed",
-        APPLY,
+        PRECONDITIONS,
         "elif digest_now(expected, now.objects) != expected.digest:",
         "elif False:",
     ),

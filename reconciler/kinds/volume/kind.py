@@ -16,6 +16,7 @@ from reconciler.core.model import (
     Impact,
     Reference,
     StateRecord,
+    weightiest_first,
 )
 from reconciler.core.steps import FOUND_ID, Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
 from reconciler.core.wire import many, one
@@ -267,7 +268,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         steps: list[Step] = []
-        action, impact, reasons = Action.NOOP, Impact.ONLINE, []
+        actions: list[Action] = []
+        impact, reasons = Impact.ONLINE, []
         if subject.live.state in UNSETTLED_STATES:
             steps.append(self.settled(subject))
             reasons.append(f"still {subject.live.state}")
@@ -276,27 +278,30 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
         stale = snapshot_due(subject)
         if stale is not None:
             running = [item.id for item in listed_snapshots(subject) if item.progress == "running"]
-            action = Action.NOOP if running else Action.SNAPSHOT
             reasons.append(f"{stale}, but one is running" if running else stale)
             steps.append(await_snapshot(subject, running[-1]) if running else snapshot_step(subject))
         elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
             steps.append(snapshot_before(subject))
+        if any(step.mutates for step in steps):
+            actions.append(Action.SNAPSHOT)
         if in_place:
-            action = Action.UPDATE
+            actions.append(Action.UPDATE)
             steps.append(_update_step(subject, in_place))
         if grow is not None:
-            action = Action.EXTEND
+            actions.append(Action.EXTEND)
             impact = Impact.RESTART if subject.live.attached_machine_id else Impact.ONLINE
             steps.append(_extend_step(subject, grow))
             if impact is Impact.RESTART:
                 reasons.append("the attached machine may have to restart to use the added space")
         owed = subject.record is not None and bool(subject.record.obligations)
         restarts = restart_steps(subject) if owed or grow is not None else []
-        if restarts and action in (Action.NOOP, Action.SNAPSHOT):
-            action = Action.RESTART if action is Action.NOOP else action
+        if restarts:
+            actions.append(Action.RESTART)
+        if restarts and grow is None:
             impact = Impact.RESTART
             reasons.append(f"machine {subject.live.attached_machine_id} owes a restart")
         steps += restarts
+        action, *also = weightiest_first(actions) or (Action.NOOP,)
         return Moves(
             action,
             tuple(steps),
@@ -305,6 +310,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
             "; ".join(reasons),
             restart_remarks(subject, grows=grow is not None),
             settles=settled_by_a_stop(subject),
+            also=tuple(also),
         )
 
     def settled(self, subject: Subject) -> Step:
@@ -327,6 +333,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
             (*before, delete(subject, path, Read(path, one(Volume)))),
             impact=Impact.DATA_LOSS,
             reason=f"{left}; {left_after_delete(subject)}",
+            also=(Action.SNAPSHOT,) if any(step.mutates for step in before) else (),
         )
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:

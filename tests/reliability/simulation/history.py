@@ -21,10 +21,11 @@ from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
 from reconciler.core.model import Action, Address, Deletion, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
-from reconciler.pipeline.apply import Applied, apply, run_saved
+from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.resolve import forget, resolve_unknown, settle_restarts
+from reconciler.pipeline.saved import run_saved
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import spooling

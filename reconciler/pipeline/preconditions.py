@@ -1,0 +1,174 @@
+"""What must hold before the first call of a plan: what it relies on is as it was when the plan was made."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from reconciler.core.advice import command
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.errors import NoSuchService, Refused, SecretUnavailable
+from reconciler.core.model import Address, Observation, StateRecord
+from reconciler.core.steps import Move, Plan, Read, SecretRef
+from reconciler.execution.open_intents import describe, parse_intent
+from reconciler.execution.own_calls import OwnCalls
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import owner_of
+from reconciler.pipeline.plan import PROVIDE_HELP
+from reconciler.pipeline.project import Project
+from reconciler.planning.fingerprint import digest_now
+from reconciler.services.registry import providers_of
+from reconciler.state.store import State
+
+
+class Moved(Refused):
+    """An object or a record is not as the plan saw it. Nothing was sent. `what`: in a few words."""
+
+    def __init__(self, what: str, diagnostics: Sequence[Diagnostic]) -> None:
+        super().__init__(f"{what}; nothing was changed", diagnostics)
+        self.what = what
+
+
+def refuse_unless_current(plan: Plan, state: State) -> None:
+    if plan.id in state.plans_run:
+        anew = command("plan")
+        raise Refused(
+            "this plan was already applied: a plan runs once",
+            help=f"make a new one with `{anew}`",
+            advice=(anew,),
+        )
+    if plan.context.lineage != state.lineage:
+        raise Refused("this plan was made for another state", help="check --state, or make a new plan")
+
+
+def refuse_while_unknown(plan: Plan, state: State) -> None:
+    """A call that is open: to send it again could make its object twice.
+
+    Nor may anything rely on what it may have made: a plan looks once, and only an apply settles.
+    """
+    touched = {step.address for step in plan.steps}
+    touched |= {Address.parse(source) for source, _ in plan.inputs}
+    touched |= {binding.address for binding in plan.bindings}
+    _refuse_moves_of_open_calls(plan, state)
+    unknown = [
+        describe(opened, intent, "it was sent after this plan was made")
+        for opened in state.open_intents
+        if opened.address in touched and (intent := parse_intent(opened)).if_unknown != "repeat"
+    ]
+    if unknown:
+        raise Refused("a call's outcome is unknown; nothing was changed", unknown)
+
+
+def refuse_recorded_elsewhere(plan: Plan, state: State) -> None:
+    """One object has one address: another run may have recorded it since, also in another scope."""
+    kinds = find_kinds()
+    recorded: dict[str, list[StateRecord]] = defaultdict(list)
+    for known in state.records.values():
+        recorded[known.id].append(known)
+    for binding in plan.bindings:
+        if binding.id is None or binding.address in state.records:
+            continue
+        record = StateRecord(
+            binding.address, binding.id, binding.scope, binding.applied, binding.lifecycle, plan.context.at
+        )
+        owner = owner_of(kinds, record, recorded[record.id])
+        if owner is not None:
+            raise Moved(
+                "the plan is stale: an object was recorded since it was made",
+                [
+                    error(
+                        "moved",
+                        f"`{binding.address}` would adopt {binding.id}, which is recorded as `{owner}` now",
+                        help="make a new plan and look at it again",
+                    )
+                ],
+            )
+
+
+def still_there(plan: Plan, records: Mapping[Address, StateRecord]) -> list[Move]:
+    """The moves that can be carried out with `records` as they are."""
+    return [
+        move
+        for move in plan.moves
+        if move.source in records
+        and records[move.source].serial == move.serial
+        and move.target not in records
+    ]
+
+
+def _refuse_moves_of_open_calls(plan: Plan, state: State) -> None:
+    """A call is settled by its address: also one that may be repeated, before the record moves away."""
+    moving = {address for move in plan.moves for address in (move.source, move.target)}
+    for opened in state.open_intents:
+        if opened.address in moving:
+            apply = command("apply")
+            raise Refused(
+                f"`{opened.address}` cannot move: the outcome of a call is unknown; nothing was changed",
+                help=f"run `{apply}` without a saved plan, which settles it first",
+                advice=(apply,),
+            )
+
+
+def unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
+    """The secret sources that give no value here: found before the first call, not in the middle."""
+    problems = []
+    for name in providers_of(plan):
+        try:
+            project.services.of(name).check()
+        except NoSuchService as missing:
+            problems.append(
+                error("unknown-provider", missing.message, help=missing.help, advice=missing.advice)
+            )
+        except SecretUnavailable as missing:
+            problem = (
+                f"the signing secret of ExtensionProvider/{name} is not readable here: {missing.message}"
+            )
+            problems.append(_unreadable(problem, missing))
+    for step in plan.steps:
+        if step.for_each is not None:
+            continue
+        for value in (step.call.body or {}).values():
+            if isinstance(value, SecretRef):
+                try:
+                    project.sources.value(value, lambda ref: "not known yet")
+                except SecretUnavailable as missing:
+                    problem = f"`{step.address}`: source not readable here: {missing.message}"
+                    problems.append(_unreadable(problem, missing))
+    return problems
+
+
+def _unreadable(problem: str, missing: SecretUnavailable) -> Diagnostic:
+    return error("secret-source", problem, help=missing.help or PROVIDE_HELP, advice=missing.advice)
+
+
+def refuse_foreign(found: Iterable[Diagnostic]) -> None:
+    foreign = list(found)
+    if foreign:
+        raise Refused("the plan holds what is not its own; nothing was changed", foreign)
+
+
+def reads_again(plan: Plan, own: OwnCalls) -> list[Read]:
+    reads = [expected.read for expected in plan.expectations if expected.read is not None]
+    reads += [read for _, read in plan.inputs]
+    return list(dict.fromkeys([*reads, *own.adoption_reads()]))
+
+
+def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> dict[Address, str]:
+    """The addresses that are not as the plan saw them, and how."""
+    moved: dict[Address, str] = {}
+    for move in plan.moves:
+        record = state.records.get(move.target)
+        if move.source in state.records or record is None or record.serial != move.serial:
+            moved[move.source] = f"cannot become `{move.target}` any more: what is recorded changed meanwhile"
+    for expected in plan.expectations:
+        record = state.records.get(expected.address)
+        if (record.serial if record is not None else 0) != expected.serial:
+            moved[expected.address] = "was applied by somebody else meanwhile"
+        elif expected.read is not None:
+            now = observed[expected.read]
+            if not now.complete:
+                moved[expected.address] = f"cannot be read again: {now.problem}"
+            elif digest_now(expected, now.objects) != expected.digest:
+                moved[expected.address] = "changed on the platform since the plan was made"
+    for source, read in plan.inputs:
+        if not observed[read].complete:
+            moved[Address.parse(source)] = f"cannot be read again: {observed[read].problem}"
+    return moved
