@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from reconciler.sandbox import webhook
+from reconciler.sandbox.parts import webhook
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Organization, Thing, Transitions, World
 
@@ -18,9 +18,9 @@ _SIGN = "\nTRANSITIONS: Transitions = "
 
 def _parts() -> Iterator[ModuleType]:
     """In order of name."""
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        module = f"{__package__}.{file.stem}"
-        if module != __name__ and _SIGN in file.read_text(encoding="utf-8"):
+    for file in sorted((Path(__file__).parent / "parts").glob("*.py")):
+        module = f"{__package__}.parts.{file.stem}"
+        if _SIGN in file.read_text(encoding="utf-8"):
             yield importlib.import_module(module)
 
 

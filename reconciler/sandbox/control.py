@@ -7,25 +7,22 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reconciler.sandbox import (
-    app,
-    cluster,
-    delivery,
-    fields,
-    machine,
-    machine_power,
-    page,
-    provider,
-    registration,
-    secret,
-    snapshot,
-    switches,
-    volume,
-)
 from reconciler.sandbox import faults as fault_list
+from reconciler.sandbox import fields, page, registration, switches
 from reconciler.sandbox.clock import LATEST_S, rfc3339
 from reconciler.sandbox.controlled import Controlled
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.parts import (
+    app,
+    cluster,
+    delivery,
+    machine,
+    machine_power,
+    provider,
+    secret,
+    snapshot,
+    volume,
+)
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Machine, World
 from reconciler.services.machines.wire import machine as wires

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from reconciler.sandbox import html, switches
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.controlled import Controlled
-from reconciler.sandbox.delivery import Delivery
 from reconciler.sandbox.exchange import Response
-from reconciler.sandbox.machine import shown_state
-from reconciler.sandbox.provider import Provider, Resource, User
-from reconciler.sandbox.secret import Secret
-from reconciler.sandbox.volume import Snapshot, Volume
+from reconciler.sandbox.parts.cluster import Cluster
+from reconciler.sandbox.parts.delivery import Delivery
+from reconciler.sandbox.parts.machine import shown_state
+from reconciler.sandbox.parts.provider import Provider, Resource, User
+from reconciler.sandbox.parts.secret import Secret
+from reconciler.sandbox.parts.volume import Snapshot, Volume
 from reconciler.sandbox.world import App, Machine, Thing
 
 MOST_ROWS = 100

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from reconciler.core.wire import Wire, parse_time
-from reconciler.sandbox import app, billing, fields, machine, provider
+from reconciler.sandbox import fields
+from reconciler.sandbox.parts import app, billing, machine, provider
 from reconciler.sandbox.world import World
 
 _NAME_OR_ORGANIZATION: Any = [

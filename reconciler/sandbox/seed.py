@@ -10,15 +10,17 @@ from pydantic import ValidationError
 
 from reconciler.core.errors import StoreError
 from reconciler.core.wire import parse_time
-from reconciler.sandbox import provider, registration
-from reconciler.sandbox.app import DEFAULT_REGION, PERSONAL, register, register_organization
+from reconciler.sandbox import registration
 from reconciler.sandbox.clock import YEAR_ONE
-from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.exchange import Refusal
 from reconciler.sandbox.fingerprint import fingerprint
-from reconciler.sandbox.machine import YEAR_ONE_S
+from reconciler.sandbox.parts import provider
+from reconciler.sandbox.parts.app import DEFAULT_REGION, PERSONAL, register, register_organization
+from reconciler.sandbox.parts.cluster import Cluster
+from reconciler.sandbox.parts.machine import YEAR_ONE_S
+from reconciler.sandbox.parts.secret import Secret, digest
+from reconciler.sandbox.parts.volume import DAY_S, GIB, Snapshot, Volume, free_zone, settle_in
 from reconciler.sandbox.problem import listed, located, problems
-from reconciler.sandbox.secret import Secret, digest
 from reconciler.sandbox.seed_form import (
     FORMS,
     AppItem,
@@ -29,7 +31,6 @@ from reconciler.sandbox.seed_form import (
     SnapshotItem,
     VolumeItem,
 )
-from reconciler.sandbox.volume import DAY_S, GIB, Snapshot, Volume, free_zone, settle_in
 from reconciler.sandbox.world import App, Machine, World
 
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.parts.volume import DAY_S, GIB, Snapshot, Volume, required
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.volume import DAY_S, GIB, Snapshot, Volume, required
 from reconciler.sandbox.world import Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
 

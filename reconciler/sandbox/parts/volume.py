@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.parts.app import listed_app, required_app
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires

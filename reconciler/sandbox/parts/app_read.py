@@ -5,8 +5,8 @@ Source: platform notes; what clients written by others send and read.
 
 from typing import Any
 
-from reconciler.sandbox.app import organization_name, required_app
 from reconciler.sandbox.exchange import Request, Response, reply
+from reconciler.sandbox.parts.app import organization_name, required_app
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Machine, Transitions, World
 from reconciler.services.machines.wire import app as wires

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.parts.app import listed_app, required_app
+from reconciler.sandbox.parts.volume import Volume
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.volume import Volume
 from reconciler.sandbox.world import App, Machine, Transitions, World
 from reconciler.services.machines.wire import machine as wires
 

@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.fingerprint import fingerprint, holds
+from reconciler.sandbox.parts.app import listed_app, required_app
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Thing, Transitions, World
 from reconciler.services.machines.wire import secret as wires

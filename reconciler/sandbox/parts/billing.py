@@ -5,10 +5,10 @@ Source: platform API, 4.5 rule 5. The path is not shown: each provider registers
 
 from dataclasses import dataclass
 
-from reconciler.sandbox import delivery
-from reconciler.sandbox.provider import Provider, Resource
+from reconciler.sandbox.parts import delivery
+from reconciler.sandbox.parts.provider import Provider, Resource
+from reconciler.sandbox.parts.volume import DAY_S
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.volume import DAY_S
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 
 ONE = "{id}"  # where it stands in the path, each resource is asked for; else all are at once

@@ -6,9 +6,10 @@ Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from reconciler.sandbox import fields, machine_lease
+from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.machine import RUNNING, YEAR_ONE_S, boot, mounted, required, shown_state
+from reconciler.sandbox.parts import machine_lease
+from reconciler.sandbox.parts.machine import RUNNING, YEAR_ONE_S, boot, mounted, required, shown_state
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Machine, Transition, Transitions, World
 from reconciler.services.machines.wire import machine as wires

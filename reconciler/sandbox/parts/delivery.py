@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.provider import Provider
+from reconciler.sandbox.parts.provider import Provider
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transitions, World
 

@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.core.wire import Wire
 from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.provider import DELETED, Provider, report
+from reconciler.sandbox.parts.provider import DELETED, Provider, report
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transitions, World
 from reconciler.services import signing

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.machine import required
+from reconciler.sandbox.parts.machine import required
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Machine, Transitions, World
 from reconciler.services.machines.wire import machine as wires

@@ -3,9 +3,9 @@
 Source: platform API, 2.2 (`auto_backup_enabled`); platform notes, "Volumes".
 """
 
+from reconciler.sandbox.parts.snapshot import schedule, unfinished
+from reconciler.sandbox.parts.volume import DAY_S, Day, Volume
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.snapshot import schedule, unfinished
-from reconciler.sandbox.volume import DAY_S, Day, Volume
 from reconciler.sandbox.world import Transition, Transitions, World
 
 MOST_GB = 500  # others grow a volume no further

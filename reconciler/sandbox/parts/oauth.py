@@ -21,7 +21,7 @@ from reconciler.core.wire import Wire
 from reconciler.sandbox import sign_in_page
 from reconciler.sandbox.exchange import Request, Response, reply
 from reconciler.sandbox.fingerprint import holds
-from reconciler.sandbox.provider import Provider, User, by_client_id
+from reconciler.sandbox.parts.provider import Provider, User, by_client_id
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.providers.wire import OAuthToken

@@ -10,9 +10,9 @@ from typing import Any
 
 from reconciler.core.wire import parse_time
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import organization_name
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.parts.app import organization_name
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import cluster as wires
