@@ -22,7 +22,7 @@ from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
-from reconciler.pipeline.identity import require_state
+from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
@@ -252,6 +252,7 @@ async def _run_under(
             secrets[ref] = project.sources.value(ref, output)
         return secrets[ref]
 
+    await remember_platform(project, lease)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded)
     await recorder.start(plan)
     executor = Executor(

@@ -453,6 +453,12 @@ def _with_environment(settings: Settings, env: Mapping[str, str], environment: s
     return settings.model_copy(update={"platform": platform, "execution": execution, "state": state})
 
 
+def check_address(url: str) -> None:
+    """Raises ReconcilerError for what is not the address of a platform."""
+    if not re.match(_URL, url):
+        raise ReconcilerError(f"this is not the address of a platform: expected {_ALLOWED[_URL]}")
+
+
 def _seconds(env: Mapping[str, str], name: str) -> float:
     try:
         value = float(env[name])
