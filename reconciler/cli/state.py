@@ -42,19 +42,28 @@ def command() -> None:
 @click.option(
     "--take-over", is_flag=True, help="With --env: assign the existing unassigned state to that environment."
 )
+@click.option(
+    "--new",
+    is_flag=True,
+    help="The project begins here: nothing was ever made for it, and no create needs --approve-create.",
+)
 @output()
 @options.state
 @reports_failures
-def init(take_over: bool, env: str, state_url: str | None, sandbox: bool) -> int:
+def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: bool) -> int:
     """Make the state that apply needs. Harmless when it exists."""
 
     from reconciler.cli.sources import settings_here
+    from reconciler.core.clock import SystemClock
+    from reconciler.pipeline.identity import create_state
     from reconciler.pipeline.open import holder
 
     environment, taken = settings_here(env).env, False
     if take_over:
         if not environment:
             raise click.UsageError("--take-over: say with --env whose it becomes")
+        if new:
+            raise click.UsageError("--take-over: a state that exists is not --new")
         taken = _with_store(
             Which(env, state_url, sandbox),
             lambda store: maintenance_of(store).take_over(environment, by=holder()),
@@ -63,7 +72,7 @@ def init(take_over: bool, env: str, state_url: str | None, sandbox: bool) -> int
         )
 
     async def work(store: Store) -> tuple[bool, str]:
-        created = await store.create()
+        created = await create_state(store, SystemClock(), holder(), new=new)
         return created, (await store.load()).lineage
 
     created, lineage = _with_store(Which(env, state_url, sandbox), work, existing=False)

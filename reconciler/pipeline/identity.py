@@ -22,7 +22,7 @@ _NOTE_S = 10.0  # others hold the whole state for a moment only
 
 def state_missing(place: str, because: str = "", *, refused: bool = True) -> Diagnostic:
     """What to say where there is no state at `place`. `because`: what follows from it."""
-    init, restore = command("state", "init"), command("state", "restore", "FILE")
+    init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
     report = error if refused else warning
     return report(
         "state-missing",
@@ -31,6 +31,26 @@ def state_missing(place: str, because: str = "", *, refused: bool = True) -> Dia
         f"RECONCILE_STATE, or bring it back with `{restore}`",
         advice=(init, restore),
     )
+
+
+async def create_state(store: Store, clock: Clock, holder: str, *, new: bool) -> bool:
+    """Make the state; False where there is one already. `new`: for a project that begins with it.
+
+    That is recorded, and it can be said later as well, while nothing else is recorded. Raises Refused when it
+    is too late, StoreError where traces of an older state are visible.
+    """
+    created = await store.create()
+    state = await store.load()
+    if not new or state.new:
+        return created
+    if state.records or state.plans_run or state.open_intents:
+        raise Refused(
+            "the project did not begin with this state: something is recorded in it; nothing was changed",
+            help="leave out --new; `apply` says what it must not create without approval",
+        )
+    async with leased(store, {WHOLE_STATE}, holder, timeout_s=_NOTE_S) as lease:
+        await store.commit(lease, [_decided(clock, holder, {"new": True})])
+    return created
 
 
 def refuse_other_state(state: State, pin: str, place: str) -> None:

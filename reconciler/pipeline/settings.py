@@ -395,7 +395,7 @@ _ALLOWED = {  # by pattern, in words
     _URL: "an address such as https://api.example.com, without a user or password",
     _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
     VARIABLE: "the name of a variable: letters, digits and `_`, the first one no digit",
-    _LINEAGE: "the lineage that `reconcile state init` prints, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
+    _LINEAGE: "a lineage as `state init` prints it, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
     _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
     "the first one a letter or digit",

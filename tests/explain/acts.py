@@ -266,6 +266,7 @@ ACTS: dict[str, Act] = {
     **projects.ACTS,
     "bad-setting": settings,
     "control-character": of_bytes((VOLUME % "data\a").encode()),
+    "create-not-approved": apply_of("create-not-approved"),
     "delete-not-approved": apply_of("delete-not-approved"),
     "empty-file": of_bytes(b"# data.yaml: moved to volumes.yaml\n"),
     "failed": plan_without_settings,
