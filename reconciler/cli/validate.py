@@ -40,10 +40,8 @@ def command(
         changed_since=changed_since,
     )
     loaded, changed = manifests.loaded, manifests.changed
-    if ref is None and not has_errors(loaded.diagnostics):
-        loaded = replace(
-            loaded, diagnostics=(*loaded.diagnostics, *missing_sources(loaded.resources, config))
-        )
+    if not has_errors(loaded.diagnostics):
+        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *missing_sources(manifests, config)))
     emit(
         ValidationReport(
             resources=len(loaded.resources),

@@ -163,6 +163,10 @@ class Kind(ManifestKind):
         """More GETs that deciding about this subject needs."""
         return ()
 
+    def hints(self, subject: Subject) -> Sequence[Read]:
+        """GETs that only tell people more: where one cannot be answered, `extra` lacks it."""
+        return ()
+
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:
         """Fields by which an object without a record is recognised; None: by recorded id only."""
         return None

@@ -61,14 +61,19 @@ class _Waiting:
     seen: Seen
     open: set[Read]
     alone: Read | None = None  # the one whose answer is the object itself
+    hints: frozenset[Read] = frozenset()  # those that may stay without an answer
     answers: dict[Shape, Sequence[Any]] = field(default_factory=dict)
 
 
 class Reading:
     """Groups subjects by the read that shows them, and hands each on when its answers are there."""
 
-    def __init__(self, subjects: Subjects, refused: Collection[Address]) -> None:
-        """`refused`: addresses that need no read, because nothing will be done about them."""
+    def __init__(
+        self, subjects: Subjects, refused: Collection[Address], unusable: Collection[Address] = ()
+    ) -> None:
+        """`refused`: resources that need no read, because nothing will be done about them. `unusable`:
+        records that cannot be read.
+        """
         self._subjects = subjects
         self._groups: dict[Read, _Group] = {}
         self._unlisted: list[Resource] = []
@@ -84,6 +89,8 @@ class Reading:
         if subjects.request.focus is not None:
             self._add_companions()
         for record in subjects.left:
+            if record.address in unusable:
+                continue
             # A retained object needs no look at the platform.
             deletes = record.lifecycle.deletion is Deletion.DELETE
             read = subjects.read_of_left(record) if deletes else None
@@ -119,13 +126,19 @@ class Reading:
                 yield Unreadable(self._subjects.subject(address), read, observation.problem)
             return
         for seen in (*self._matched(group, read, observation), *self._left(group, read, observation)):
-            extra, alone = self._extra_reads(seen), self._read_alone(seen)
-            if not extra and alone is None:
+            if not self._held_back(seen):
                 yield seen
-                continue
-            waiting = _Waiting(seen, {*extra, *([alone] if alone else [])}, alone)
-            for more in waiting.open:
-                self._waiting.setdefault(more, []).append(waiting)
+
+    def _held_back(self, seen: Seen) -> bool:
+        """Whether more answers are needed before anything can be decided about `seen`."""
+        extra, hints, alone = set[Read](), frozenset[Read](), self._read_alone(seen)
+        if seen.subject.live is not None and self._subjects.in_focus(seen.subject.address):
+            extra = set(seen.kind.extra_reads(seen.subject))
+            hints = frozenset(seen.kind.hints(seen.subject)) - extra
+        waiting = _Waiting(seen, {*extra, *hints, *([alone] if alone else [])}, alone, hints)
+        for more in waiting.open:
+            self._waiting.setdefault(more, []).append(waiting)
+        return bool(waiting.open)
 
     def more_reads(self) -> Sequence[Read]:
         """The reads that subjects need which were held back."""
@@ -136,14 +149,15 @@ class Reading:
             if not waiting.open:
                 continue  # another of its reads had no answer
             seen = waiting.seen
-            if not observation.complete:
+            problem = _bad_id(observation) if observation.complete else observation.problem
+            if problem and read not in waiting.hints:
                 waiting.open.clear()
-                problem = f"cannot read {read.path}: {observation.problem}"
-                yield Unreadable(seen.subject, seen.read, problem)
+                yield Unreadable(seen.subject, seen.read, f"cannot read {read.path}: {problem}")
                 continue
             waiting.open.discard(read)
             if read != waiting.alone:
-                waiting.answers[read.shape] = observation.objects
+                if not problem:
+                    waiting.answers[read.shape] = observation.objects
             elif observation.objects:
                 subject = replace(seen.subject, live=observation.objects[0], now=observation.at)
                 waiting.seen = replace(seen, subject=subject, read=read)
@@ -198,7 +212,8 @@ class Reading:
             return None
         return self._subjects.read_alone(address, live)
 
-    def _extra_reads(self, seen: Seen) -> Sequence[Read]:
-        if seen.subject.live is None or not self._subjects.in_focus(seen.subject.address):
-            return ()
-        return seen.kind.extra_reads(seen.subject)
+
+def _bad_id(observation: Observation) -> str:
+    """Why an answer about one subject only cannot be used; "" where it can."""
+    bad = next((item for item in observation.objects if item.bad_id), None)
+    return f"an `{bad.bad_id}` in it is not an id that can be used" if bad is not None else ""

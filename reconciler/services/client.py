@@ -36,7 +36,7 @@ from reconciler.services.retry import answer_to_get, retry_after, time_of
 from reconciler.services.service import Service
 from reconciler.services.shapes import read_shape
 from reconciler.services.trace import trace
-from reconciler.services.transport import Answer, GetOnly, Transport, is_loopback
+from reconciler.services.transport import Answer, GetOnly, Transport, host_and_port, is_loopback
 
 UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 
@@ -80,6 +80,11 @@ class Client:
         """As calls and reads name the service."""
         return self.service.name
 
+    @property
+    def address(self) -> str:
+        """Host and port of the service."""
+        return host_and_port(self.base_url)
+
     def check(self) -> None:
         """Raises ReconcilerError (SecretUnavailable for a signing secret) if no request could be sent."""
         self._auth.check()
@@ -105,7 +110,9 @@ class Client:
             objects = read_shape(read.shape, self.service.content(read, answer.body))
         except ValidationError as error:
             # `from None`: the validation error quotes the answer.
-            raise self._unreadable(read, answer, error) from None
+            raise self._unreadable(read, answer, first_difference(error)) from None
+        if not read.shape.many and (name := objects[0].bad_id):
+            raise self._unreadable(read, answer, f"its `{name}` is not an id that can be used")
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
     def action(self, call: Call) -> str:
@@ -147,10 +154,17 @@ class Client:
         try:
             answer = await self._request(method, path, call.body, deadline_s)
         except TransportError as error:
-            return unanswered(error)
+            outcome = unanswered(error)
+            told = f"{method} {path} at {self.address} got no answer: {outcome.message}"
+            return replace(outcome, message=told)
         outcome = classify(answer, self.service.policy, id_path=id_path, accepts=accepts)
-        asked_s = retry_after(answer, self._clock)
-        return replace(self.service.outcome(outcome, call), retry_after_s=asked_s)
+        outcome = self.service.outcome(outcome, call)
+        told = f"{self._answered(method, path, answer)}: {outcome.message}" if outcome.message else ""
+        return replace(outcome, message=told, retry_after_s=retry_after(answer, self._clock))
+
+    def _answered(self, method: str, path: str, answer: Answer) -> str:
+        by = f" by {self.service.label}" if self.service.label else ""
+        return f"{method} {path} was answered {answer.status}{by}"
 
     def _action(self, method: str, path: str) -> str:
         return self.service.action(method, path) if self.service.action is not None else ""
@@ -167,6 +181,7 @@ class Client:
         try:
             return await answer_to_get(
                 path,
+                self.address,
                 attempt,
                 clock=self._clock,
                 jitter=self._jitter,
@@ -219,8 +234,7 @@ class Client:
         service, path = self.service, _plain(read.path)
         code, text = error_text(answer, parsed(answer.body))
         details: dict[str, Any] = {"status": answer.status, "path": path, "request_id": request_id(answer)}
-        by = f" by {service.label}" if service.label else ""
-        message = f"GET {path} was answered {answer.status}{by}"
+        message = self._answered("GET", path, answer)
         refusal = recognise(service.policy.refusals, answer.status, code, text)
         if read.sensitive or service.label:  # a manifest can name any address as a provider's
             word = f"{refusal}; " if refusal else ""
@@ -244,9 +258,9 @@ class Client:
             return PlatformError(message, help=help, **details)
         return PlatformError(message, **details)
 
-    def _unreadable(self, read: Read, answer: Answer, error: ValidationError) -> Unreadable:
+    def _unreadable(self, read: Read, answer: Answer, difference: str) -> Unreadable:
         """Where the answer differs from the API document, without quoting it."""
-        problem = "an HTML page" if is_html(answer) else first_difference(error)
+        problem = "an HTML page" if is_html(answer) else difference
         of = f" of {self.service.label}" if self.service.label else ""
         return Unreadable(
             f"the answer{of} to GET {read.path} is not what the API document promises ({problem})",

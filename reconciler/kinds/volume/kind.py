@@ -35,6 +35,7 @@ from reconciler.kinds.steps import absolute, answer_of, create, delete, wait_onl
 from reconciler.kinds.volume.origins import check_origin, may_be_from, renamed_origin, why_created
 from reconciler.kinds.volume.snapshots import (
     await_snapshot,
+    left_after_delete,
     listed_snapshots,
     newest_snapshot,
     snapshot_before,
@@ -141,6 +142,11 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
         want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
         grows = want_gb is not None and live_gb is not None and want_gb > live_gb
         return (*reads, *machine_reads(subject, grows=grows))
+
+    def hints(self, subject: Subject) -> Sequence[Read]:
+        """The snapshots of a volume that is to be deleted: plans say what is left then."""
+        deletes = subject.resource is None and subject.live.present and not _holder(subject)
+        return [snapshots_read(subject)] if deletes else []
 
     def objective_reads(self, subject: Subject) -> Sequence[Read]:
         wished = subject.resource is not None and "snapshot_max_age_h" in subject.resource.objectives
@@ -311,7 +317,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
         return wait_only(subject, _settled(subject, reply_path=None))
 
     def remove(self, subject: Subject) -> Moves:
-        holder = subject.live.attached_machine_id or subject.live.attached_alloc_id
+        holder = _holder(subject)
         if holder:
             problem = error(
                 "volume-attached",
@@ -321,12 +327,12 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
         before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
         path = volume_path(subject.address, subject.known_id())
-        reason = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
+        left = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
         return Moves(
             Action.DELETE,
             (*before, delete(subject, path, Read(path, one(Volume)))),
             impact=Impact.DATA_LOSS,
-            reason=reason,
+            reason=f"{left}; {left_after_delete(subject)}",
             also=(Action.SNAPSHOT,) if any(step.mutates for step in before) else (),
         )
 
@@ -340,6 +346,10 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
             label=f"the live size is {change.before} GB",
             help=f"set `size_gb: {change.before}`, or {_NEW_VOLUME}",
         )
+
+
+def _holder(subject: Subject) -> str:
+    return subject.live.attached_machine_id or subject.live.attached_alloc_id or ""
 
 
 def _size_change(subject: Subject) -> FieldChange:
