@@ -195,7 +195,7 @@ def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
         )  # models, after all: whose state it is, they know
 
         try:
-            url = find_settings(root, os.environ, environment).settings.state
+            url = find_settings(root, os.environ, environment).settings.state_url
         except ReconcilerError:
             return []
 
@@ -228,6 +228,8 @@ def _setting(root: Path, name: str) -> Any:
     documents = compose(file.read_bytes(), SETTINGS_FILE).documents if file.is_file() else []
     settings = documents[0].value if documents and isinstance(documents[0].value, dict) else {}
     found = settings.get(name)
+    if name == "state" and isinstance(found, dict):  # with the lineage beside its address
+        found = found.get("url")
     return found if isinstance(found, type(_DEFAULTS[name])) else _DEFAULTS[name]
 
 

@@ -120,7 +120,7 @@ def _with_providers(
             open_state(config, state_url, tell=reporter.note) as store,
             open_providers(policies, secret_sources(config, runs_programs=True), read_only=True) as clients,
         ):
-            refuse_missing(await store.load(), shown_state(state_url or config.settings.state))
+            refuse_missing(await store.load(), shown_state(state_url or config.settings.state_url))
             costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}
             return await work(store, clients, costs)
 

@@ -151,7 +151,7 @@ def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, s
 
     async def work() -> "list[Fingerprinted]":
         async with open_state(config, state_url, tell=reporter.note) as store:
-            refuse_missing(await store.load(), shown_state(state_url or config.settings.state))
+            refuse_missing(await store.load(), shown_state(state_url or config.settings.state_url))
             return await fingerprints(
                 store, secret_sources(config), desired.resources, desired.policies, addresses
             )

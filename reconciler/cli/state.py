@@ -15,7 +15,7 @@ from reconciler.cli.output import emit, output
 from reconciler.cli.signals import prompting, run
 from reconciler.core import advice
 from reconciler.core.model import Address, StateRecord, owed_work
-from reconciler.reports.records import moved_page, record_page, records_page, restored_page
+from reconciler.reports.records import moved_page, pin_lines, record_page, records_page, restored_page
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
 from reconciler.state import maintenance_of
@@ -75,6 +75,8 @@ def init(take_over: bool, env: str, state_url: str | None, sandbox: bool) -> int
         text = f"{place}: {now} the state of environment {environment}\n"
     else:
         text = f"{place}: {'created' if created else 'exists already'}\n"
+    if not sandbox and settings_here(env).settings.state.lineage is None:
+        text += pin_lines(place, lineage, environment)
     more = {"taken_over": taken} if take_over else {}
     emit(Page(document={"state": place, "lineage": lineage, "created": created, **more}, text=text))
     return DONE
@@ -242,6 +244,7 @@ def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | No
         Which(env, state_url, sandbox),
         lambda store: maintenance_of(store).restore(file, by=holder()),
         existing=False,
+        pinned=False,
     )
     emit(restored_page(done, options.of_this_run()))
     return DONE
@@ -266,7 +269,7 @@ def _place(which: Which) -> str:
     from reconciler.cli.sources import settings_here
     from reconciler.pipeline.open import shown_state
 
-    return shown_state(which.state_url or settings_here(which.env, sandbox=which.sandbox).settings.state)
+    return shown_state(which.state_url or settings_here(which.env, sandbox=which.sandbox).settings.state_url)
 
 
 def _with_store(
@@ -275,10 +278,12 @@ def _with_store(
     *,
     environment: str | None = None,
     existing: bool = True,
+    pinned: bool = True,
 ) -> Any:
     """What `work` returns. `environment`: whose state it is, instead of the chosen environment's.
 
-    Raises Refused where there is no state, unless it need not be `existing`.
+    Raises Refused where there is no state, unless it need not be `existing`, and where it is another one than
+    the settings pin, unless it need not be `pinned`.
     """
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here
@@ -289,7 +294,11 @@ def _with_store(
 
     async def main() -> Any:
         async with open_state(
-            config, which.state_url, environment=environment, tell=make_reporter().note
+            config,
+            which.state_url,
+            environment=environment,
+            pinned=pinned,
+            tell=make_reporter().note,
         ) as store:
             if existing:
                 refuse_missing(await store.load(), _place(which))

@@ -7,7 +7,7 @@ resource needs; the calls that carry it out are `steps.Step`.
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
@@ -270,6 +270,11 @@ class Action(StrEnum):
     NOOP = "noop"
 
 
+def weightiest_first(actions: Iterable[Action]) -> tuple[Action, ...]:
+    order = list(Action)
+    return tuple(sorted(set(actions), key=order.index))
+
+
 class Impact(StrEnum):
     ONLINE = "online"
     RESTART = "restart"
@@ -290,7 +295,10 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a resource needs. `id` is the platform's, where one is known. `advice`: the reason's commands."""
+    """What a resource needs. `action`: the weightiest of what is done; `also`: all else that is.
+
+    `id` is the platform's, where one is known. `advice`: the reason's commands.
+    """
 
     address: Address
     action: Action
@@ -299,6 +307,11 @@ class Change:
     reason: str = ""
     id: str | None = None
     advice: tuple[Command, ...] = ()
+    also: tuple[Action, ...] = ()
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        return (self.action, *self.also)
 
 
 @dataclass(frozen=True, slots=True)

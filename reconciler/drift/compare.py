@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord
+from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord, weightiest_first
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
 from reconciler.planning.ignores import split_ignored
@@ -32,12 +32,13 @@ def drift_of(
 
 def change_of(kind: Kind, record: StateRecord, fields: Sequence[FieldChange]) -> Change:
     """The change that puts `fields` back, among them objectives that are missed."""
-    actions = [_undoing(kind, change) for change in fields]
-    action = Action.REFUSED if Action.REFUSED in actions else min(actions, key=list(Action).index)
+    actions = {_undoing(kind, change) for change in fields}
+    action, *also = [Action.REFUSED] if Action.REFUSED in actions else weightiest_first(actions)
     missed = [each for each in fields if each.path in _objectives(kind)]
     reasons = ["changed on the platform, not by us"] if len(missed) < len(fields) else []
     reasons += [f"the objective `{each.path}: {each.before}` is missed" for each in missed]
-    return Change(record.address, action, tuple(fields), reason="; ".join(reasons), id=record.id)
+    reason = "; ".join(reasons)
+    return Change(record.address, action, tuple(fields), reason=reason, id=record.id, also=tuple(also))
 
 
 def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: Any) -> Change | None:

@@ -98,6 +98,7 @@ class Moves:
 
     A step's `after` holds only what goes beyond "after the kind's previous step": planning adds that.
     `settles`: what the record owes is not owed any more, without a call. `advice`: the reason's commands.
+    `also`: what is done beside `action`, which is the weightiest.
     """
 
     action: Action
@@ -108,6 +109,7 @@ class Moves:
     diagnostics: tuple[Diagnostic, ...] = ()
     settles: bool = False
     advice: tuple[Command, ...] = ()
+    also: tuple[Action, ...] = ()
 
 
 ANY = "*"  # in an OwnCall: any one segment of the path, or any provider; no id is sent like that
@@ -159,6 +161,10 @@ class Kind(ManifestKind):
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
         """More GETs that deciding about this subject needs."""
+        return ()
+
+    def hints(self, subject: Subject) -> Sequence[Read]:
+        """GETs that only tell people more: where one cannot be answered, `extra` lacks it."""
         return ()
 
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:

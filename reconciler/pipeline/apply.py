@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from reconciler.core.diagnostics import Diagnostic, error, has_errors
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
-from reconciler.core.steps import OutputRef, Plan, Read, Result, SecretRef
+from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
@@ -215,6 +215,7 @@ async def _run_under(
     observed: dict[Read, Observation] = {}
     outputs = Outputs()
     outputs.put("state", {"lineage": state.lineage})
+    outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"})
     grounds = Grounds(
         project.clock.now(),
         state.records,

@@ -23,6 +23,25 @@ def state_missing(place: str, because: str = "", *, refused: bool = True) -> Dia
     )
 
 
+def refuse_other_state(state: State, pin: str, place: str) -> None:
+    """Raises Refused where `state`, which is at `place`, is not the one whose lineage is `pin`."""
+    if state.lineage == pin:
+        return
+    found = f"the state at {place} has lineage {state.lineage}"
+    help = "check --env, --state and RECONCILE_STATE"
+    restore = command("state", "restore", "FILE")
+    if not state.lineage:
+        found = f"there is no state at {place}"
+        help += f"; if the state was lost, bring it back with `{restore}`"
+    problem = error(
+        "other-state",
+        f"{found}, and reconcile.yaml wants the one with lineage {pin}",
+        help=help,
+        advice=() if state.lineage else (restore,),
+    )
+    raise Refused("this is not the state of this project; nothing was changed", [problem])
+
+
 async def require_state(project: Project) -> State:
     """The state. Raises Refused where there is none: nobody knows what was made before."""
     state = await project.store.load()

@@ -1,25 +1,27 @@
 """Files that secret values should come from, and that are not there."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from reconciler.core.diagnostics import Diagnostic, warning
-from reconciler.core.model import Resource
 from reconciler.kinds.roles import holds_secrets
 from reconciler.kinds.source import is_armored, source_ref
 from reconciler.manifests.files import lies_in
 from reconciler.manifests.revisions.sources import value_sources
+from reconciler.pipeline.desired import Manifests
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.policies import find_manifest_kinds
 
 
-def missing_sources(resources: Iterable[Resource], config: ProjectSettings) -> Iterator[Diagnostic]:
+def missing_sources(manifests: Manifests, config: ProjectSettings) -> Iterator[Diagnostic]:
     """One warning for each file that a `file`, `age` or `sops` source names and that is not there.
 
-    Only a warning: a file may be there only where apply runs. No file is opened. In somebody else's change,
-    only files of the project are looked for.
+    Only a warning: a file may be there only where apply runs. Of manifests at a revision, also a file that
+    the revision holds is there. No file is opened. In somebody else's change, only files of the project are
+    looked for.
     """
+    at, loaded = manifests.at, manifests.loaded
     kinds = {name for name, kind in find_manifest_kinds().items() if holds_secrets(kind)}
-    for resource in resources:
+    for resource in (*loaded.resources, *loaded.policies):
         if resource.address.kind not in kinds:
             continue
         for place, source in value_sources(resource.spec):
@@ -31,10 +33,11 @@ def missing_sources(resources: Iterable[Resource], config: ProjectSettings) -> I
                 continue
             file = config.root / ref.name
             foreign = config.trusted is not None and not lies_in(file, config.root)
-            if not foreign and not file.exists():
+            if not foreign and not file.exists() and (at is None or not at.holds(ref.name)):
+                absent = "no such file here" + (f", nor at {at.ref}" if at is not None else "")
                 yield warning(
                     "source-missing",
-                    f"`{resource.address}` takes its value from `{ref.name}`, and there is no such file here",
+                    f"`{resource.address}` takes a value from `{ref.name}`, and there is {absent}",
                     resource.span(*path),
                     help="check the path (from the manifest's folder), or provide the file where apply runs",
                 )

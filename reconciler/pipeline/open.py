@@ -25,6 +25,7 @@ from reconciler.pipeline.embedded import (
     embedded_sandbox,
     furnish,
 )
+from reconciler.pipeline.identity import refuse_other_state
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.pipeline.siblings import read_siblings
@@ -105,7 +106,7 @@ async def open_project(
                         providers=providers,
                         environment=config.env,
                         address=EMBEDDED if options.sandbox else base_url,
-                        state_url=shown_state(options.state_url or settings.state),
+                        state_url=shown_state(options.state_url or settings.state_url),
                         siblings=partial(_siblings, config, options),
                     )
             finally:
@@ -130,20 +131,26 @@ async def open_state(
     url: str | None = None,
     *,
     environment: str | None = None,
+    pinned: bool = True,
     tell: Callable[[str], None] = lambda message: None,
 ) -> AsyncIterator[Spooling]:
     """The store at `url`, or the configured one. `environment`: whose it must be, if not the chosen one's.
 
-    `tell` gets what was done or went wrong beside the work that was asked for: a migration, a backup.
+    Raises Refused where it is not the one that the settings pin, also where `url` names the place: unless it
+    need not be `pinned`. `tell` gets what was done or went wrong beside the work that was asked for: a
+    migration, a backup.
     """
+    pin = config.settings.state.lineage if pinned else None
     store = open_store(
-        url or config.settings.state,
+        url or config.settings.state_url,
         root=config.root,
         clock=SystemClock(),
         tell=tell,
         environment=config.env if environment is None else environment,
     )
     try:
+        if pin is not None:
+            refuse_other_state(await store.load(), pin, shown_state(url or config.settings.state_url))
         yield store
     finally:
         with anyio.CancelScope(shield=True):

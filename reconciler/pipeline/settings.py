@@ -60,6 +60,7 @@ def _not_reserved(name: str) -> str:
 EnvironmentName = Annotated[str, StringConstraints(pattern=f"^{ENVIRONMENT.pattern}$")]
 NewEnvironment = Annotated[EnvironmentName, AfterValidator(_not_reserved)]
 # A folder below the project's root, written plainly: it is compared with the names of files.
+_LINEAGE = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _URL = r"^https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?$"
 _RECIPIENT = "^(age1|ssh-)"
 _BELOW = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
@@ -170,18 +171,32 @@ class ProviderSection(_Section):
     costs_path: str | None = Field(None, pattern="^/")
 
 
+class StateSection(_Section):
+    """Where the state is, and which one: `state: URL` gives the first alone."""
+
+    url: str | None = Field(None, description="Where the state is.")
+    lineage: str | None = Field(
+        None, pattern=_LINEAGE, description="Of the only state that is taken; `state init` prints it."
+    )
+
+
+StateSetting = Annotated[
+    StateSection, BeforeValidator(lambda value: {"url": value} if isinstance(value, str) else value)
+]
+
+
 class EnvironmentSection(_Section):
     """What differs in one environment; what is not written here is as it is everywhere."""
 
     platform: PlatformSettings = PlatformSettings()
-    state: str | None = None
+    state: StateSetting = StateSection()
     execution: ExecutionSettings = ExecutionSettings()
 
 
 class Settings(_Section):
     platform: PlatformSettings = PlatformSettings()
     providers: dict[str, ProviderSection] = Field(default_factory=dict)
-    state: str = "sqlite:.reconcile/state.db"
+    state: StateSetting = StateSection()
     manifests: list[str] = ["manifests"]
     overlays: str = Field("overlays", pattern=_BELOW, description="Folder of the environments' overlays.")
     execution: ExecutionSettings = ExecutionSettings()
@@ -195,6 +210,10 @@ class Settings(_Section):
     def capabilities(self) -> frozenset[str]:
         named = frozenset(self.platform.capabilities)
         return known_capabilities() if EXTENDED in named else named
+
+    @property
+    def state_url(self) -> str:
+        return self.state.url or "sqlite:.reconcile/state.db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +251,8 @@ class ProjectSettings:
     def in_sandbox(self) -> "ProjectSettings":
         """With the state that the embedded sandbox has to itself: its ids mean nothing on a platform."""
         place = (self.private / "sandbox-state.db").relative_to(self.root)
-        return replace(self, settings=self.settings.model_copy(update={"state": f"sqlite:{place}"}))
+        state = StateSection(url=f"sqlite:{place}")
+        return replace(self, settings=self.settings.model_copy(update={"state": state}))
 
     def environments(self) -> list[str]:
         """The environments that there are: those with an overlay, and those with settings of their own."""
@@ -368,13 +388,16 @@ def _secret_variables(settings: Settings) -> frozenset[str]:
 
 
 def _of_environment(settings: Settings, name: str) -> Settings:
-    """`settings` with what the environment's own section says; its state is then taken as it is."""
+    """`settings` with what the environment's own section says; its state is then taken as it is.
+
+    Each environment has a state of its own, and so a lineage: that of no environment says nothing of it.
+    """
     own = settings.environments.get(name, EnvironmentSection())
     return settings.model_copy(
         update={
             "platform": _overridden(settings.platform, own.platform),
             "execution": _overridden(settings.execution, own.execution),
-            "state": own.state if own.state is not None else _beside(settings.state, name),
+            "state": own.state.model_copy(update={"url": own.state.url or _beside(settings.state_url, name)}),
         }
     )
 
@@ -429,6 +452,7 @@ _ALLOWED = {  # by pattern, in words
     _URL: "an address such as https://api.example.com, without a user or password",
     _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
     VARIABLE: "the name of a variable: letters, digits and `_`, the first one no digit",
+    _LINEAGE: "the lineage that `reconcile state init` prints, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
     _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
     "the first one a letter or digit",
@@ -485,7 +509,7 @@ def _with_environment(settings: Settings, env: Mapping[str, str], environment: s
         execution = execution.model_copy(update={"settle_s": _seconds(env, "RECONCILE_SETTLE_S")})
     state = settings.state
     if env.get("RECONCILE_STATE"):
-        state = _beside(env["RECONCILE_STATE"], environment)
+        state = state.model_copy(update={"url": _beside(env["RECONCILE_STATE"], environment)})
     return settings.model_copy(update={"platform": platform, "execution": execution, "state": state})
 
 

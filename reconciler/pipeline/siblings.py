@@ -41,7 +41,7 @@ async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
     """None where there is no state, or none that can be read: it may be on another machine."""
     try:
         store = open_store(
-            config.settings.state,
+            config.settings.state_url,
             root=config.root,
             clock=SystemClock(),
             environment=config.env,

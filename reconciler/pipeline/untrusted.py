@@ -69,7 +69,7 @@ def refuse_own_state(config: ProjectSettings) -> None:
     """Raises ReconcilerError where the change brings what would be taken for our own state."""
     head = revision(find_repository(config.root, config.variables), "HEAD")
     names = [PRIVATE]
-    scheme, _, path = config.settings.state.partition(":")
+    scheme, _, path = config.settings.state_url.partition(":")
     if scheme == "sqlite" and not PurePath(path).is_absolute():
         names.append(path)
     for name in names:

@@ -46,7 +46,7 @@ def validate(
         if manifests.changed is not None:
             differ.update(manifests.changed.differ)
             dependants.update(manifests.changed.dependants)
-        for problem in _problems(manifests, config, ref):
+        for problem in _problems(manifests, config):
             told.setdefault(problem, []).append(config.env or BASE)
     diagnostics = tuple(
         problem if len(names) == len(configs) else _of(problem, names) for problem, names in told.items()
@@ -54,11 +54,11 @@ def validate(
     return Validated(addresses, files, diagnostics, differ, dependants - differ)
 
 
-def _problems(manifests: Manifests, config: ProjectSettings, ref: str | None) -> Sequence[Diagnostic]:
-    """Each once. The files of secrets are looked for where they would be read: in the working tree."""
+def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnostic]:
+    """Each once."""
     found = manifests.loaded.diagnostics
-    if ref is None and not has_errors(found):
-        found = (*found, *missing_sources(manifests.loaded.resources, config))
+    if not has_errors(found):
+        found = (*found, *missing_sources(manifests, config))
     return list(dict.fromkeys(found))
 
 

@@ -78,7 +78,14 @@ class PlanBuilder:
         id = subject.live.id if subject.live is not None else record.id if record is not None else None
         if moves.action is not Action.NOOP or moves.steps:
             self.changes[address] = Change(
-                address, moves.action, moves.fields, moves.impact, moves.reason, id or None, moves.advice
+                address,
+                moves.action,
+                moves.fields,
+                moves.impact,
+                moves.reason,
+                id or None,
+                moves.advice,
+                moves.also,
             )
         if moves.steps:
             self.steps[address] = moves.steps

@@ -160,7 +160,8 @@ def _adopt(kind: Kind, subject: Subject) -> Moves:
         note = f"no record holds it: `{subject.address}` {found}"
         told = tuple(replace(each, notes=(*each.notes, note)) for each in moves.diagnostics)
         return replace(moves, reason=reason, diagnostics=told)
-    return replace(moves, action=Action.ADOPT, reason=reason)
+    also = () if moves.action is Action.NOOP else (moves.action, *moves.also)
+    return replace(moves, action=Action.ADOPT, also=also, reason=reason)
 
 
 def _compare(kind: Kind, subject: Subject) -> Moves:

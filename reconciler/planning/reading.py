@@ -61,6 +61,7 @@ class _Waiting:
     seen: Seen
     open: set[Read]
     alone: Read | None = None  # the one whose answer is the object itself
+    hints: frozenset[Read] = frozenset()  # those that may stay without an answer
     answers: dict[Shape, Sequence[Any]] = field(default_factory=dict)
 
 
@@ -119,13 +120,19 @@ class Reading:
                 yield Unreadable(self._subjects.subject(address), read, observation.problem)
             return
         for seen in (*self._matched(group, read, observation), *self._left(group, read, observation)):
-            extra, alone = self._extra_reads(seen), self._read_alone(seen)
-            if not extra and alone is None:
+            if not self._held_back(seen):
                 yield seen
-                continue
-            waiting = _Waiting(seen, {*extra, *([alone] if alone else [])}, alone)
-            for more in waiting.open:
-                self._waiting.setdefault(more, []).append(waiting)
+
+    def _held_back(self, seen: Seen) -> bool:
+        """Whether more answers are needed before anything can be decided about `seen`."""
+        extra, hints, alone = set[Read](), frozenset[Read](), self._read_alone(seen)
+        if seen.subject.live is not None and self._subjects.in_focus(seen.subject.address):
+            extra = set(seen.kind.extra_reads(seen.subject))
+            hints = frozenset(seen.kind.hints(seen.subject)) - extra
+        waiting = _Waiting(seen, {*extra, *hints, *([alone] if alone else [])}, alone, hints)
+        for more in waiting.open:
+            self._waiting.setdefault(more, []).append(waiting)
+        return bool(waiting.open)
 
     def more_reads(self) -> Sequence[Read]:
         """The reads that subjects need which were held back."""
@@ -136,14 +143,15 @@ class Reading:
             if not waiting.open:
                 continue  # another of its reads had no answer
             seen = waiting.seen
-            if not observation.complete:
+            if not observation.complete and read not in waiting.hints:
                 waiting.open.clear()
                 problem = f"cannot read {read.path}: {observation.problem}"
                 yield Unreadable(seen.subject, seen.read, problem)
                 continue
             waiting.open.discard(read)
             if read != waiting.alone:
-                waiting.answers[read.shape] = observation.objects
+                if observation.complete:
+                    waiting.answers[read.shape] = observation.objects
             elif observation.objects:
                 subject = replace(seen.subject, live=observation.objects[0], now=observation.at)
                 waiting.seen = replace(seen, subject=subject, read=read)
@@ -197,8 +205,3 @@ class Reading:
         if live is None or read is None or not read.shape.many or not self._planned_or_needed(address):
             return None
         return self._subjects.read_alone(address, live)
-
-    def _extra_reads(self, seen: Seen) -> Sequence[Read]:
-        if seen.subject.live is None or not self._subjects.in_focus(seen.subject.address):
-            return ()
-        return seen.kind.extra_reads(seen.subject)

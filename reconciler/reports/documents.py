@@ -92,8 +92,8 @@ def failure_document(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
 
 
 def summarise(plan: Plan) -> dict[str, int]:
-    """How many changes of each action; what needs nothing counts as noop."""
-    counts = Counter(change.action for change in plan.changes)
+    """How often each action is done: a change may do several. What needs nothing counts as noop."""
+    counts = Counter(action for change in plan.changes for action in change.actions)
     counts[Action.NOOP] = plan.unchanged + counts[Action.NOOP]
     return {action.value: counts[action] for action in SUMMARY}
 

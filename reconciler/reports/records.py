@@ -1,6 +1,7 @@
 """What is recorded, and what a person did about it, as pages."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible, visible_lines
 from reconciler.state.store import JournalEntry, Restored
+
+_PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
 
 
 def record_document(record: StateRecord) -> dict[str, Any]:
@@ -72,6 +75,20 @@ def _unclaimed_notice(item: Mapping[str, str], run: RunOptions) -> str:
         f"    {forget}\n"
     )
     return visible_lines(text)
+
+
+def pin_lines(place: str, lineage: str, environment: str) -> str:
+    """What to write into reconcile.yaml, so that no other state is taken for the one at `place`."""
+    url = place if _PLAIN.fullmatch(place) else _json(place)
+    lines = [f"state: {{url: {url}, lineage: {lineage}}}"]
+    if environment:
+        lines = ["environments:", f"  {environment}:", f"    {lines[0]}"]
+    return _lines(
+        [
+            "pin it in reconcile.yaml, so that no other state is taken for it:",
+            *(f"  {each}" for each in lines),
+        ]
+    )
 
 
 def record_page(record: StateRecord) -> Page:

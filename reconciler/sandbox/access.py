@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.exchange import Refusal, Request
+from reconciler.sandbox.parts.cluster import Cluster
 from reconciler.sandbox.world import App, World
 
 _SCHEMES = ("bearer", "flyv1")  # the second one: clients of today's tokens. Source: platform notes

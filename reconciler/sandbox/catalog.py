@@ -1,37 +1,28 @@
-"""What the platform is made of: parts, which are the modules here with `ROUTES` and `TRANSITIONS`.
-
-A part may have `list_paths(world)` as well: the path of every list of its objects that there is now.
-"""
+"""What the platform is made of: the `PART` of each module of `parts/`, the `SEED` of each one of `seeds/`."""
 
 import importlib
+import pkgutil
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
+from typing import Any
 
-from reconciler.sandbox import webhook
+from reconciler.sandbox.part import Part, Seed
+from reconciler.sandbox.parts import webhook
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import App, Organization, Thing, Transitions, World
-
-# Of a part, looked for in its text: other modules import this one, or need what serves HTTP.
-_SIGN = "\nTRANSITIONS: Transitions = "
+from reconciler.sandbox.world import Thing, Transitions, World
 
 
-def _parts() -> Iterator[ModuleType]:
-    """In order of name."""
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        module = f"{__package__}.{file.stem}"
-        if module != __name__ and _SIGN in file.read_text(encoding="utf-8"):
-            yield importlib.import_module(module)
+def _found(folder: str, name: str) -> Iterator[Any]:
+    """In order of the modules' names."""
+    package = importlib.import_module(f"{__package__}.{folder}")
+    for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        yield getattr(importlib.import_module(info.name), name)
 
 
-PARTS = tuple(_parts())
-ROUTES: tuple[Route, ...] = tuple(route for part in PARTS for route in part.ROUTES)
-TRANSITIONS: Transitions = {key: each for part in PARTS for key, each in part.TRANSITIONS.items()}
-KINDS: dict[str, type[Thing]] = {
-    cls.kind: cls
-    for cls in (Organization, App, *(each for part in PARTS for each in vars(part).values()))
-    if isinstance(cls, type) and issubclass(cls, Thing) and cls is not Thing
-}
+PARTS: tuple[Part, ...] = tuple(_found("parts", "PART"))
+ROUTES: tuple[Route, ...] = tuple(route for part in PARTS for route in part.routes)
+TRANSITIONS: Transitions = {key: each for part in PARTS for key, each in part.transitions.items()}
+KINDS: dict[str, type[Thing]] = {cls.kind: cls for part in PARTS for cls in part.things}
+SEEDS: tuple[Seed, ...] = tuple(_found("seeds", "SEED"))
 
 # Outside of `/v1`: callers prove who they are in other ways than by the platform's token.
 OPEN = ("/oauth/", webhook.PREFIX)
@@ -40,5 +31,4 @@ OPEN = ("/oauth/", webhook.PREFIX)
 def list_paths(world: World) -> Iterator[str]:
     """The path of every list that there is now, extended ones too."""
     for part in PARTS:
-        if hasattr(part, "list_paths"):
-            yield from part.list_paths(world)
+        yield from part.list_paths(world)

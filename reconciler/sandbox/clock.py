@@ -11,6 +11,7 @@ _FASTER = re.compile(r"x(\d+(?:\.\d+)?)")
 LATEST_S = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # dates end with year 9999
 _FASTEST = 1e6
 YEAR_ONE = "0001-01-01T00:00:00Z"
+YEAR_ONE_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # stands for "not known"
 
 
 class WorldClock:

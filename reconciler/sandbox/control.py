@@ -7,27 +7,22 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reconciler.sandbox import (
-    app,
-    cluster,
-    delivery,
-    fields,
-    machine,
-    machine_power,
-    page,
-    provider,
-    registration,
-    secret,
-    snapshot,
-    switches,
-    volume,
-)
 from reconciler.sandbox import faults as fault_list
+from reconciler.sandbox import fields, page, registration, switches
+from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.clock import LATEST_S, rfc3339
 from reconciler.sandbox.controlled import Controlled
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.parts import (
+    cluster,
+    delivery,
+    machine,
+    machine_power,
+    provider,
+    volume,
+)
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import App, Machine, World
+from reconciler.sandbox.world import Machine, World
 from reconciler.services.machines.wire import machine as wires
 
 PREFIX = "/_sandbox/"
@@ -133,19 +128,7 @@ def get_log(sandbox: Controlled, request: Request) -> Response:
 
 def get_world(sandbox: Controlled, request: Request) -> Response:
     world = sandbox.world
-    return reply(
-        {
-            "apps": [app.world_wire(each) for each in world.all(App)],
-            "clusters": [cluster.world_wire(world, each) for each in world.all(cluster.Cluster)],
-            "volumes": [_world_volume(world, each) for each in world.all(volume.Volume)],
-            "snapshots": [snapshot.world_wire(each) for each in world.all(volume.Snapshot)],
-            "secrets": [secret.wire(each) for each in world.all(secret.Secret)],
-            "machines": [machine.world_wire(world, each) for each in world.all(Machine)],
-            "providers": [provider.wire(each) for each in world.all(provider.Provider)],
-            "users": [provider.user_wire(each) for each in world.all(provider.User)],
-            "resources": [provider.resource_wire(each) for each in world.all(provider.Resource)],
-        }
-    )
+    return reply({each.name: [each.shown(world, one) for one in world.all(each.cls)] for each in SEEDS})
 
 
 def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Response:
@@ -171,7 +154,7 @@ def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Respo
     _edit(world, thing, edits)
     if "attached_machine_id" in edits:
         machine.mounted_by_hand(world, thing)
-    return reply(_world_volume(world, thing))
+    return reply(volume.world_wire(world, thing))
 
 
 def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
@@ -246,10 +229,6 @@ def _attached_apps(body: Mapping[str, Any], name: str) -> list[str]:
 
 def _positive(body: Mapping[str, Any], name: str) -> int | None:
     return fields.whole(body, name, 1)
-
-
-def _world_volume(world: World, thing: volume.Volume) -> dict[str, Any]:
-    return {"app": thing.app, **volume.wire(world, thing)}
 
 
 ROUTES = (

@@ -9,26 +9,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from reconciler.sandbox import (
-    access,
-    catalog,
-    control,
-    faults,
-    machine,
-    machine_event,
-    secret,
-    strictness,
-    switches,
-    webhook,
-)
+from reconciler.sandbox import access, catalog, control, faults, machine_event, strictness, switches
 from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.limits import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
-from reconciler.sandbox.machine_power import suspend
+from reconciler.sandbox.parts import machine, secret, webhook
+from reconciler.sandbox.parts.machine_power import suspend
+from reconciler.sandbox.parts.volume import begin_days
 from reconciler.sandbox.routing import Match, Route, Router
 from reconciler.sandbox.seed import plant
-from reconciler.sandbox.volume import begin_days
 from reconciler.sandbox.world import World
 
 PROFILES = ("documented", "extended")

@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.sandbox.billing import ONE
 from reconciler.sandbox.core import Sandbox
-from reconciler.sandbox.delivery import DELIVERED, FAILED, Delivery, waiting
-from reconciler.sandbox.provider import Provider
+from reconciler.sandbox.parts.billing import ONE
+from reconciler.sandbox.parts.delivery import DELIVERED, FAILED, Delivery, waiting
+from reconciler.sandbox.parts.provider import Provider
 from reconciler.services import signing
 from reconciler.services.transport import HttpxTransport, Transport
 

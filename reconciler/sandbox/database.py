@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.core.errors import StoreError
-from reconciler.sandbox import secret
 from reconciler.sandbox.catalog import KINDS
 from reconciler.sandbox.fingerprint import keyed
+from reconciler.sandbox.parts import secret
 from reconciler.sandbox.world import Thing, World
 
 # 2: days of volumes; 3: the application id, what seeds carry, providers; 4: fingerprints, bodies in the log

@@ -16,11 +16,11 @@ from pydantic.json_schema import models_json_schema
 
 from reconciler.core.wire import Wire
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.cluster import RESTORE_PATH, Cluster
 from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.parts.cluster import RESTORE_PATH, Cluster
+from reconciler.sandbox.parts.secret import Secret
+from reconciler.sandbox.parts.volume import Volume
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.secret import Secret
-from reconciler.sandbox.volume import Volume
 from reconciler.sandbox.world import App, Machine, World
 
 VERSION = "1.0"

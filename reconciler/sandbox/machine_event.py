@@ -3,9 +3,9 @@
 Source: platform API, 2.11 and 6.2.
 """
 
-from reconciler.sandbox import delivery
-from reconciler.sandbox.machine import shown_state
-from reconciler.sandbox.provider import Provider
+from reconciler.sandbox.parts import delivery
+from reconciler.sandbox.parts.machine import shown_state
+from reconciler.sandbox.parts.provider import Provider
 from reconciler.sandbox.world import App, Machine, Thing, World
 
 

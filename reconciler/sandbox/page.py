@@ -5,16 +5,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from reconciler.sandbox import html, switches
+from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.controlled import Controlled
-from reconciler.sandbox.delivery import Delivery
 from reconciler.sandbox.exchange import Response
-from reconciler.sandbox.machine import shown_state
-from reconciler.sandbox.provider import Provider, Resource, User
-from reconciler.sandbox.secret import Secret
-from reconciler.sandbox.volume import Snapshot, Volume
-from reconciler.sandbox.world import App, Machine, Thing
+from reconciler.sandbox.parts.delivery import Delivery
+from reconciler.sandbox.world import Thing
 
 MOST_ROWS = 100
 _HEADERS = {
@@ -53,86 +49,19 @@ def _world(sandbox: Controlled) -> Iterable[Section]:
 
     def section(name: str, titles: Sequence[str], cls: type[Any], cells: Any) -> Section:
         things: Sequence[Thing] = list(world.all(cls))
-        return Section(name, titles, [Row(cells(each)) for each in things[-MOST_ROWS:]], len(things))
+        return Section(name, titles, [Row(cells(world, each)) for each in things[-MOST_ROWS:]], len(things))
 
-    yield section("Apps", ("name", "organization", "region"), App, _app)
-    yield section(
-        "Clusters",
-        ("id", "name", "status", "plan", "region", "disk GB"),
-        Cluster,
-        lambda each: (each.id, each.name, each.state, each.plan, each.region, each.disk_size_gb),
-    )
-    yield section(
-        "Volumes",
-        ("id", "app", "name", "state", "size GB", "region", "zone", "machine"),
-        Volume,
-        lambda each: (
-            *(each.id, each.app, each.name, each.state, each.size_gb, each.region, each.zone),
-            each.attached_machine_id or "",
-        ),
-    )
-    yield section(
-        "Snapshots",
-        ("id", "volume", "state", "created at", "days kept"),
-        Snapshot,
-        lambda each: (
-            *(each.id, each.volume_id, each.state),
-            "" if each.created_at is None else rfc3339(each.created_at),
-            each.retention_days,
-        ),
-    )
-    yield section(
-        "Secrets",
-        ("app", "name", "digest", "updated at"),
-        Secret,
-        lambda each: (each.app, each.name, each.digest, rfc3339(each.updated_at)),
-    )
-    yield section(
-        "Machines",
-        ("id", "app", "name", "state", "region", "memory MB"),
-        Machine,
-        lambda each: (
-            *(each.id, each.app, each.name, shown_state(world, each)),
-            *(each.region, each.memory_mb),
-        ),
-    )
-    yield section(
-        "Providers",
-        ("name", "organization", "base URL", "redirect URI", "events"),
-        Provider,
-        lambda each: (
-            *(each.id, each.organization, each.base_url, each.redirect_uri),
-            "yes" if each.events else "no",
-        ),
-    )
-    yield section(
-        "Users",
-        ("id", "name", "alias", "organizations"),
-        User,
-        lambda each: (
-            *(each.id, each.name, each.email),
-            ", ".join(f"{role} of {id}" for id, role in each.organizations.items()),
-        ),
-    )
-    yield section(
-        "Resources",
-        ("provider", "id", "status", "name", "plan"),
-        Resource,
-        lambda each: (each.provider, each.resource_id, each.status, each.name, each.plan),
-    )
+    for seed in SEEDS:
+        yield section(seed.name.capitalize(), seed.titles, seed.cls, seed.cells)
     yield section(
         "Deliveries",
         ("at", "provider", "what", "about", "state", "attempts", "answer"),
         Delivery,
-        lambda each: (
+        lambda world, each: (
             *(rfc3339(each.made_at), each.provider, each.type or each.purpose, each.about, each.state),
             *(each.attempts, each.status or each.problem),
         ),
     )
-
-
-def _app(app: App) -> Sequence[Any]:
-    return app.id, app.org_slug, app.primary_region
 
 
 def _switches(sandbox: Controlled) -> Section:

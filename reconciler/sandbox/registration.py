@@ -10,7 +10,9 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from reconciler.core.wire import Wire, parse_time
-from reconciler.sandbox import app, billing, fields, machine, provider
+from reconciler.sandbox import fields
+from reconciler.sandbox.clock import YEAR_ONE_S
+from reconciler.sandbox.parts import app, billing, machine, provider
 from reconciler.sandbox.world import World
 
 _NAME_OR_ORGANIZATION: Any = [
@@ -98,12 +100,12 @@ def _volume_ids(body: Mapping[str, Any], name: str) -> list[str] | None:
 
 
 def _moment(body: Mapping[str, Any], name: str) -> float | None:
-    """Seconds since the epoch, `machine.YEAR_ONE_S` for year 1. Raises Refusal for others before 1970."""
+    """Seconds since the epoch, `YEAR_ONE_S` for year 1. Raises Refusal for others before 1970."""
     text = fields.text(body, name)
     if text is None:
         return None
     if text.startswith("0001-"):
-        return machine.YEAR_ONE_S
+        return YEAR_ONE_S
     moment = parse_time(text)
     if moment is None or moment.timestamp() < 0:
         raise fields.refused(name, "must be a date and time since 1970, or in year 1")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from reconciler.sandbox import html
 from reconciler.sandbox.exchange import Response
-from reconciler.sandbox.provider import Provider, User
+from reconciler.sandbox.parts.provider import Provider, User
 
 # The form's answer redirects to the provider, which `form-action` would have to name; it is left out.
 _HEADERS = {

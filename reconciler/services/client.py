@@ -36,7 +36,7 @@ from reconciler.services.retry import answer_to_get, retry_after, time_of
 from reconciler.services.service import Service
 from reconciler.services.shapes import read_shape
 from reconciler.services.trace import trace
-from reconciler.services.transport import Answer, GetOnly, Transport, is_loopback
+from reconciler.services.transport import Answer, GetOnly, Transport, host_and_port, is_loopback
 
 UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 
@@ -79,6 +79,11 @@ class Client:
     def name(self) -> str:
         """As calls and reads name the service."""
         return self.service.name
+
+    @property
+    def address(self) -> str:
+        """Host and port of the service."""
+        return host_and_port(self.base_url)
 
     def check(self) -> None:
         """Raises ReconcilerError (SecretUnavailable for a signing secret) if no request could be sent."""
@@ -147,10 +152,17 @@ class Client:
         try:
             answer = await self._request(method, path, call.body, deadline_s)
         except TransportError as error:
-            return unanswered(error)
+            outcome = unanswered(error)
+            told = f"{method} {path} at {self.address} got no answer: {outcome.message}"
+            return replace(outcome, message=told)
         outcome = classify(answer, self.service.policy, id_path=id_path, accepts=accepts)
-        asked_s = retry_after(answer, self._clock)
-        return replace(self.service.outcome(outcome, call), retry_after_s=asked_s)
+        outcome = self.service.outcome(outcome, call)
+        told = f"{self._answered(method, path, answer)}: {outcome.message}" if outcome.message else ""
+        return replace(outcome, message=told, retry_after_s=retry_after(answer, self._clock))
+
+    def _answered(self, method: str, path: str, answer: Answer) -> str:
+        by = f" by {self.service.label}" if self.service.label else ""
+        return f"{method} {path} was answered {answer.status}{by}"
 
     def _action(self, method: str, path: str) -> str:
         return self.service.action(method, path) if self.service.action is not None else ""
@@ -167,6 +179,7 @@ class Client:
         try:
             return await answer_to_get(
                 path,
+                self.address,
                 attempt,
                 clock=self._clock,
                 jitter=self._jitter,
@@ -219,8 +232,7 @@ class Client:
         service, path = self.service, _plain(read.path)
         code, text = error_text(answer, parsed(answer.body))
         details: dict[str, Any] = {"status": answer.status, "path": path, "request_id": request_id(answer)}
-        by = f" by {service.label}" if service.label else ""
-        message = f"GET {path} was answered {answer.status}{by}"
+        message = self._answered("GET", path, answer)
         refusal = recognise(service.policy.refusals, answer.status, code, text)
         if read.sensitive or service.label:  # a manifest can name any address as a provider's
             word = f"{refusal}; " if refusal else ""

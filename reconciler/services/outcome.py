@@ -70,7 +70,7 @@ def classify(
         _verdict_of_error(answer, policy, refusal, accepts),
         reply=None if reply is NOT_JSON else reply,
         status=answer.status,
-        message=text or code or f"status {answer.status} without a word",
+        message=text or code or "no reason is given",
         request_id=request_id(answer),
         refusal=refusal,
     )

@@ -19,6 +19,7 @@ LEAST_PAUSE_S = 0.1
 
 async def answer_to_get(
     path: str,
+    address: str,
     attempt: Callable[[float], Awaitable[Answer]],
     *,
     clock: Clock,
@@ -27,8 +28,8 @@ async def answer_to_get(
 ) -> Answer:
     """The last answer within the budget. `attempt` sends once, within the seconds that it is given.
 
-    Raises PlatformError when there is none. `jitter` gives numbers from 0 to 1. `is_useless`: whether to
-    give up before the budget is spent.
+    Raises PlatformError when there is none; it names the `address` of the service. `jitter` gives numbers
+    from 0 to 1. `is_useless`: whether to give up before the budget is spent.
     """
     give_up_at = clock.monotonic() + READ_BUDGET_S
     pause_s = FIRST_PAUSE_S
@@ -50,7 +51,9 @@ async def answer_to_get(
         if is_useless() or clock.monotonic() + wait_s >= give_up_at:
             if failure is None:
                 return answer
-            raise PlatformError(f"GET {path} got no answer: {failure.message}", path=path) from failure
+            raise PlatformError(
+                f"GET {path} at {address} got no answer: {failure.message}", path=path
+            ) from failure
         await clock.sleep(wait_s)
         pause_s *= 2
 

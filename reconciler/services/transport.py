@@ -91,6 +91,13 @@ def is_loopback(url: str) -> bool:
         return False
 
 
+def host_and_port(url: str) -> str:
+    """Where `url` leads, for people: no path, and no credentials."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
 def _checked(base_url: str) -> SplitResult:
     try:
         parts = urlsplit(base_url)
@@ -143,6 +150,7 @@ class HttpxTransport:
         parts = _checked(base_url)
         self._origin = f"{parts.scheme}://{parts.netloc}".lower()
         self._proxy = _proxy_of(parts)
+        self._through = f" through the proxy {host_and_port(self._proxy)}" if self._proxy else ""
         self._max_body = max_body
         self._slots = anyio.Semaphore(lines, fast_acquire=True)
         self._idle: list[httpx.AsyncHTTPTransport] = []
@@ -160,7 +168,7 @@ class HttpxTransport:
                 async with self._slots:
                     with self._line() as line:
                         may_be_sent = True
-                        return await _exchange(line, request, self._max_body)
+                        return await _exchange(line, request, self._max_body, self._through)
         except TimeoutError:
             problem = f"no complete answer within {deadline_s:g} s"
             raise (Lost if may_be_sent else NotSent)(problem) from None
@@ -212,7 +220,9 @@ def _prepare(
         raise NotSent(f"not a valid address: {error}") from None
 
 
-async def _exchange(line: "httpx.AsyncHTTPTransport", request: "httpx.Request", max_body: int) -> Answer:
+async def _exchange(
+    line: "httpx.AsyncHTTPTransport", request: "httpx.Request", max_body: int, through: str
+) -> Answer:
     import httpx
 
     # `from None`: an httpx error carries the request, and so the token and the body.
@@ -226,7 +236,7 @@ async def _exchange(line: "httpx.AsyncHTTPTransport", request: "httpx.Request", 
         finally:
             await response.aclose()
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
-        raise NotSent(f"cannot connect: {_words(error)}") from None
+        raise NotSent(f"cannot connect{through}: {_words(error)}") from None
     except (httpx.TransportError, OSError) as error:  # OSError: TLS errors after the handshake come raw
         raise Lost(f"the connection failed before the answer was complete: {_words(error)}") from None
 

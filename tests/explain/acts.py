@@ -89,6 +89,14 @@ def plan_without_settings(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         return of_document(lambda: run(["plan", "--output", "json"]))
 
 
+def list_of_another_state(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    (folder / "reconcile.yaml").write_text(manifest, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("RECONCILE_STATE", raising=False)
+        return of_document(lambda: run(["state", "list", "--output", "json"]))
+
+
 def interrupted_apply(manifest: str, folder: Path) -> Sequence[Diagnostic]:
     def ended() -> int:
         with click.Context(cli) as context:
@@ -268,6 +276,7 @@ ACTS: dict[str, Act] = {
     ),
     "no-manifests": of_path("manifests"),
     "not-utf8": of_bytes((VOLUME % "caf\xe9").encode("latin-1")),
+    "other-state": list_of_another_state,
     "plan-of-other-manifests": of_other_manifests,
     "platform-down": plan_while(action="status", status=503),
     "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),

@@ -61,7 +61,7 @@ def missing_files(manifest: str, folder: Path) -> Sequence[Diagnostic]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         config = find_settings(folder, {})
-        return [*missing_sources(read_manifests((), config, SourceTexts(folder)).loaded.resources, config)]
+        return [*missing_sources(read_manifests((), config, SourceTexts(folder)), config)]
 
 
 # --- environments ---

@@ -93,11 +93,14 @@ def test_validate_looks_for_the_files_of_secrets(
                 "D": "sops: {file: gone.yaml, key: a}",
                 "E": "env: GONE",
             }.items()
-        ),
+        )
+        + "---\napiVersion: reconciler/v1\nkind: ExtensionProvider\nmetadata: {name: db}\n"
+        "spec: {base_url: https://db.example.com, signing_secret_from: {file: gone.key}}\n",
     )
     told = reconcile("validate").err
     assert [line.split("`")[3] for line in told.splitlines() if "source-missing" in line] == [
         "manifests/gone.txt",
         "manifests/gone.age",
         "manifests/gone.yaml",
+        "manifests/gone.key",
     ]

@@ -66,6 +66,7 @@ CHANGES = (
         Impact.RESTART,
         "the attached machine may have to restart to use the added space",
         "vol_1",
+        also=(Action.UPDATE,),
     ),
     Change(
         volume("logs"),

@@ -75,10 +75,12 @@ def test_references_are_shown_as_templates() -> None:
     assert restore["after"] == ["PostgresCluster/orders#create"]
 
 
-def test_the_summary_counts_changes_and_what_needs_nothing() -> None:
+def test_the_summary_counts_all_that_changes_do_and_what_needs_nothing() -> None:
     counts = summarise(PLAN)
-    assert sum(counts.values()) == len(CHANGES) + PLAN.unchanged
-    assert {name: count for name, count in counts.items() if count != 1} == {"noop": 5, "retain": 3}
+    also = sum(len(change.also) for change in CHANGES)
+    assert sum(counts.values()) == len(CHANGES) + also + PLAN.unchanged
+    several = {name: count for name, count in counts.items() if count != 1}
+    assert several == {"noop": 5, "retain": 3, "update": 2}
     assert counts["noop"] == 1 + PLAN.unchanged
     assert summarise(EMPTY) == dict.fromkeys(SUMMARY.split(), 0) | {"noop": 3}
 

@@ -74,6 +74,14 @@ def test_every_address_of_a_plan_is_shown_uncut() -> None:
     assert [str(change.address) for change in PLAN.changes if str(change.address) not in text] == []
 
 
+def test_the_impact_of_an_adoption_that_touches_its_object_is_said() -> None:
+    extended = next(change for change in CHANGES if change.action is Action.EXTEND)
+    adopted = replace(extended, action=Action.ADOPT, also=(Action.EXTEND, Action.UPDATE))
+    text = render_plan(replace(EMPTY, changes=(adopted,)))
+    assert text.startswith("Plan: 1 to adopt, 1 to extend, 1 to update; 3 unchanged.\n")
+    assert ": adopt, impact: restart\n" in text
+
+
 def test_what_left_the_manifests_before_is_counted_until_somebody_asks() -> None:
     text = render_plan(PLAN)
     assert "kept-for-long" not in text

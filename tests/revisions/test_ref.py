@@ -39,6 +39,21 @@ def test_excerpts_and_positions_are_those_of_the_commit(reconcile: Command) -> N
     assert ' 5 | spec: {region: ams, size_gb: "10"}' in told
 
 
+def test_validate_looks_for_files_of_secrets_in_the_commit_too(reconcile: Command) -> None:
+    for name in ("kept", "gone"):
+        reconcile.write(
+            f"manifests/{name}.yaml",
+            f"apiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: {name.upper()}, app: shop}}\n"
+            f"spec: {{value_from: {{age: {name}.age}}}}\n",
+        )
+    reconcile.write("manifests/kept.age", "encrypted")
+    commit(reconcile.root)
+    (reconcile.root / "manifests/kept.age").unlink()
+    told = reconcile("validate --ref HEAD").err
+    assert told.count("source-missing") == 1
+    assert "`manifests/gone.age`, and there is no such file here, nor at HEAD" in told
+
+
 def test_overlays_are_read_from_the_commit_too(reconcile: Command) -> None:
     reconcile.write("overlays/prod/a.yaml", "Volume/shop/data: {spec: {size_gb: 30}}\n")
     assert "there is no environment `prod` at HEAD" in reconcile("build --env prod --ref HEAD", code=1).err

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.sandbox.billing import LEAST_S
-from reconciler.sandbox.volume import DAY_S
+from reconciler.sandbox.parts.billing import LEAST_S
+from reconciler.sandbox.parts.volume import DAY_S
 from reconciler.services import signing
 from tests.sandbox.courier import Played, Sent
 from tests.sandbox.platform import NOON, Platform

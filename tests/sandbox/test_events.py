@@ -11,7 +11,7 @@ import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_binary_event
 
 from reconciler.core.errors import Lost, NotSent
-from reconciler.sandbox import delivery
+from reconciler.sandbox.parts import delivery
 from reconciler.sandbox.plugin import RunningSandbox
 from reconciler.services import signing
 from tests.sandbox.courier import Played, Sent

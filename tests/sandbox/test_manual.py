@@ -12,7 +12,7 @@ import pytest
 from reconciler.cli.sandbox import command
 from reconciler.sandbox import control
 from reconciler.sandbox.faults import Fault, read
-from reconciler.sandbox.machine_power import BY_HAND
+from reconciler.sandbox.parts.machine_power import BY_HAND
 from reconciler.sandbox.plugin import RunningSandbox
 from reconciler.sandbox.switches import SWITCHES, default_of
 

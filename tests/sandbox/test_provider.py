@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.sandbox.provider import Provider
+from reconciler.sandbox.parts.provider import Provider
 from tests.sandbox.platform import Platform
 from tests.sandbox.test_page import shown
 

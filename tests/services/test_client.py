@@ -212,7 +212,9 @@ async def test_a_read_gives_up_within_20_seconds() -> None:
 
 async def test_a_hung_connection_leaves_time_for_a_second_attempt() -> None:
     client, script = platform(Lost("no complete answer within 10 s"), takes_s=10)
-    with pytest.raises(PlatformError, match="got no answer: no complete answer") as caught:
+    with pytest.raises(
+        PlatformError, match=r"at platform\.example:443 got no answer: no complete answer"
+    ) as caught:
         await client.read(Read(VOLUMES, many(Volume)))
     assert (caught.value.status, caught.value.path) == (0, VOLUMES)
     assert [sent.deadline_s for sent in script.sent] == [10.0, 9.5]
@@ -391,14 +393,41 @@ async def test_a_digest_that_holds_a_short_value_by_chance_is_kept(value: str) -
 async def test_a_refused_secret_keeps_what_the_table_recognises() -> None:
     client, _ = platform(reply('{"error": "Could not find App"}', 404))
     outcome = await client.send(Call("POST", SECRET, {"value": VALUE}, sensitive=True), id_path=None)
-    assert outcome.message.startswith("status 404 (app_missing); the platform's words are not shown")
+    assert outcome.message == (
+        f"POST {SECRET} was answered 404: app_missing; the platform's words are not shown: "
+        "they may repeat the value"
+    )
 
 
 async def test_a_refused_removal_of_a_secret_shows_the_platforms_words() -> None:
     client, _ = platform(reply('{"error": "still in use"}', 409))
     assert (
         await client.send(Call("DELETE", SECRET, None, sensitive=True), id_path=None)
-    ).message == "still in use"
+    ).message == f"DELETE {SECRET} was answered 409: still in use"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (reply('{"error": "no room"}', 422), "PUT /v1/apps/shop/volumes/vol_1 was answered 422: no room"),
+        (reply("", 503), "PUT /v1/apps/shop/volumes/vol_1 was answered 503: no reason is given"),
+        (
+            reply("{}", 201),
+            "PUT /v1/apps/shop/volumes/vol_1 was answered 201: the answer holds no id at `id`",
+        ),
+        (
+            Lost("the connection failed"),
+            "PUT /v1/apps/shop/volumes/vol_1 at platform.example:443 got no answer: the connection failed",
+        ),
+    ],
+    ids=["refused", "without a word", "without an id", "lost"],
+)
+async def test_what_became_of_a_call_names_method_path_and_status_or_address(
+    answer: Answer | Lost, message: str
+) -> None:
+    client, _ = platform(answer)
+    outcome = await client.send(Call("PUT", "/v1/apps/shop/volumes/vol_1", {"a": 1}), id_path="id")
+    assert outcome.message == message
 
 
 async def test_a_list_of_secrets_is_read_without_values() -> None:

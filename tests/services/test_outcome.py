@@ -192,7 +192,7 @@ def test_refusals_are_told_apart_by_code_word_then_by_text(
         (b'{"status": "invalid_argument"}', "invalid_argument"),
         (b'"text"', "text"),
         (b"plain text\n", "plain text"),
-        (b"", "status 422 without a word"),
+        (b"", "no reason is given"),
         (b"[]", "[]"),
         (b"\xffoops", "\N{REPLACEMENT CHARACTER}oops"),
     ],

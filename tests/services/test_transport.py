@@ -249,6 +249,18 @@ async def test_other_services_are_reached_through_the_environments_proxy(
     assert proxy.requests[0].startswith("CONNECT platform.example:443 ")
 
 
+async def test_a_proxy_that_cannot_be_reached_is_named_without_its_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    port = unused_port()
+    monkeypatch.setenv("https_proxy", f"http://user:hunter2@127.0.0.1:{port}")
+    with pytest.raises(NotSent, match=f"cannot connect through the proxy 127.0.0.1:{port}: ") as caught:
+        await get("https://platform.example")
+    assert "hunter2" not in caught.value.message
+
+
 def test_a_proxy_of_an_unsupported_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)

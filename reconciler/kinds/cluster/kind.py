@@ -23,12 +23,13 @@ from reconciler.core.steps import FOUND_ID, Ask, Call, Condition, Find, OutputRe
 from reconciler.core.wire import many, one
 from reconciler.kinds.alternatives import is_patched, point_at_patch
 from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields, path_of, segment
+from reconciler.kinds.cluster.backups import backups_read, left_after_delete
 from reconciler.kinds.cluster.spec import PostgresClusterSpec, Restore
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
 from reconciler.kinds.steps import create, delete, wait_only
-from reconciler.services.machines.wire.cluster import Cluster, ClusterBackup
+from reconciler.services.machines.wire.cluster import Cluster
 
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
 
@@ -61,7 +62,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         "postgres.list": "Lists the clusters of an organization: for `import`, and to find a create whose "
         "reply was lost.",
         "postgres.delete": "Deletes a cluster. Without it, a cluster is deleted by hand.",
-        "postgres.backups": "Lists the backups of a cluster: for `show`.",
+        "postgres.backups": "Lists the backups of a cluster: for `show`, and for the plan of a delete.",
     }
     list_capability = "postgres.list"
     fields = (
@@ -144,9 +145,12 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return {"name": spec.name or address.name}
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
-        if "postgres.backups" not in capabilities:
-            return {}
-        return {"backups": Read(f"/v1/postgres/{segment(id)}/backups", many(ClusterBackup))}
+        return {"backups": backups_read(id)} if "postgres.backups" in capabilities else {}
+
+    def hints(self, subject: Subject) -> Sequence[Read]:
+        """The backups of a cluster that is to be deleted: plans say what is left then."""
+        left = subject.resource is None and {"postgres.delete", "postgres.backups"} <= subject.capabilities
+        return [backups_read(subject.live.id)] if left and subject.live.present else []
 
     # --- importing ---
 
@@ -314,7 +318,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             )
         path = path_of("/v1/postgres/", segment(subject.live.id))
         step = delete(subject, path, Read(path, one(Cluster)))
-        reason = "left the manifests with lifecycle deletion: delete"
+        reason = f"left the manifests with lifecycle deletion: delete; {left_after_delete(subject)}"
         return Moves(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:

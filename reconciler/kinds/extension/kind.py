@@ -207,7 +207,8 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         if fields:
             steps += [_update(subject, fields), _set_secrets(subject, "update", _none_brought(subject))]
         reason = "not all of its secrets are known to be set: the same id is posted again"
-        return Moves(Action.UPDATE if fields else Action.SET, tuple(steps), tuple(fields), reason=reason)
+        action, *also = (Action.UPDATE, Action.SET) if fields else (Action.SET,)
+        return Moves(action, tuple(steps), tuple(fields), reason=reason, also=tuple(also))
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         if _is_open(subject):

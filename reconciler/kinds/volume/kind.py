@@ -16,6 +16,7 @@ from reconciler.core.model import (
     Impact,
     Reference,
     StateRecord,
+    weightiest_first,
 )
 from reconciler.core.steps import FOUND_ID, Call, Condition, Find, OutputRef, Owes, Read, Step, Wait
 from reconciler.core.wire import many, one
@@ -34,6 +35,7 @@ from reconciler.kinds.steps import absolute, answer_of, create, delete, wait_onl
 from reconciler.kinds.volume.origins import check_origin, may_be_from, renamed_origin, why_created
 from reconciler.kinds.volume.snapshots import (
     await_snapshot,
+    left_after_delete,
     listed_snapshots,
     newest_snapshot,
     snapshot_before,
@@ -140,6 +142,11 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
         want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
         grows = want_gb is not None and live_gb is not None and want_gb > live_gb
         return (*reads, *machine_reads(subject, grows=grows))
+
+    def hints(self, subject: Subject) -> Sequence[Read]:
+        """The snapshots of a volume that is to be deleted: plans say what is left then."""
+        deletes = subject.resource is None and subject.live.present and not _holder(subject)
+        return [snapshots_read(subject)] if deletes else []
 
     def objective_reads(self, subject: Subject) -> Sequence[Read]:
         wished = subject.resource is not None and "snapshot_max_age_h" in subject.resource.objectives
@@ -261,7 +268,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         steps: list[Step] = []
-        action, impact, reasons = Action.NOOP, Impact.ONLINE, []
+        actions: list[Action] = []
+        impact, reasons = Impact.ONLINE, []
         if subject.live.state in UNSETTLED_STATES:
             steps.append(self.settled(subject))
             reasons.append(f"still {subject.live.state}")
@@ -270,27 +278,30 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
         stale = snapshot_due(subject)
         if stale is not None:
             running = [item.id for item in listed_snapshots(subject) if item.progress == "running"]
-            action = Action.NOOP if running else Action.SNAPSHOT
             reasons.append(f"{stale}, but one is running" if running else stale)
             steps.append(await_snapshot(subject, running[-1]) if running else snapshot_step(subject))
         elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
             steps.append(snapshot_before(subject))
+        if any(step.mutates for step in steps):
+            actions.append(Action.SNAPSHOT)
         if in_place:
-            action = Action.UPDATE
+            actions.append(Action.UPDATE)
             steps.append(_update_step(subject, in_place))
         if grow is not None:
-            action = Action.EXTEND
+            actions.append(Action.EXTEND)
             impact = Impact.RESTART if subject.live.attached_machine_id else Impact.ONLINE
             steps.append(_extend_step(subject, grow))
             if impact is Impact.RESTART:
                 reasons.append("the attached machine may have to restart to use the added space")
         owed = subject.record is not None and bool(subject.record.obligations)
         restarts = restart_steps(subject) if owed or grow is not None else []
-        if restarts and action in (Action.NOOP, Action.SNAPSHOT):
-            action = Action.RESTART if action is Action.NOOP else action
+        if restarts:
+            actions.append(Action.RESTART)
+        if restarts and grow is None:
             impact = Impact.RESTART
             reasons.append(f"machine {subject.live.attached_machine_id} owes a restart")
         steps += restarts
+        action, *also = weightiest_first(actions) or (Action.NOOP,)
         return Moves(
             action,
             tuple(steps),
@@ -299,13 +310,14 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
             "; ".join(reasons),
             restart_remarks(subject, grows=grow is not None),
             settles=settled_by_a_stop(subject),
+            also=tuple(also),
         )
 
     def settled(self, subject: Subject) -> Step:
         return wait_only(subject, _settled(subject, reply_path=None))
 
     def remove(self, subject: Subject) -> Moves:
-        holder = subject.live.attached_machine_id or subject.live.attached_alloc_id
+        holder = _holder(subject)
         if holder:
             problem = error(
                 "volume-attached",
@@ -315,12 +327,13 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
         before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
         path = volume_path(subject.address, subject.known_id())
-        reason = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
+        left = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
         return Moves(
             Action.DELETE,
             (*before, delete(subject, path, Read(path, one(Volume)))),
             impact=Impact.DATA_LOSS,
-            reason=reason,
+            reason=f"{left}; {left_after_delete(subject)}",
+            also=(Action.SNAPSHOT,) if any(step.mutates for step in before) else (),
         )
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
@@ -333,6 +346,10 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
             label=f"the live size is {change.before} GB",
             help=f"set `size_gb: {change.before}`, or {_NEW_VOLUME}",
         )
+
+
+def _holder(subject: Subject) -> str:
+    return subject.live.attached_machine_id or subject.live.attached_alloc_id or ""
 
 
 def _size_change(subject: Subject) -> FieldChange:

@@ -4,7 +4,7 @@ Source: platform API, 2.4 and 4.2; platform notes, "Snapshots".
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from reconciler.core.model import Address
@@ -14,6 +14,7 @@ from reconciler.kinds.base import Subject, path_of, segment
 from reconciler.kinds.steps import answer_of, create, wait_only
 from reconciler.services.machines.wire.volume import Snapshot
 
+_YEAR_ONE = datetime.min.replace(tzinfo=UTC)
 SNAPSHOT_SERVES = timedelta(hours=1)  # how long one taken before a call serves when the call is tried again
 
 
@@ -35,8 +36,32 @@ def snapshot_due(subject: Subject) -> str | None:
 
 def newest_snapshot(subject: Subject) -> datetime | None:
     """When the newest usable one of the listed snapshots was made; None: there is none, or nobody says."""
-    moments = [parse_time(item.created_at) for item in listed_snapshots(subject) if item.usable]
-    return max((moment for moment in moments if moment is not None), default=None)
+    newest = newest_usable(subject)
+    return parse_time(newest.created_at) if newest is not None else None
+
+
+def newest_usable(subject: Subject) -> Snapshot | None:
+    """The newest one of the listed snapshots that a volume can be made from; None: there is none."""
+    usable = [item for item in listed_snapshots(subject) if item.usable]
+    return max(usable, key=lambda item: parse_time(item.created_at) or _YEAR_ONE, default=None)
+
+
+def left_after_delete(subject: Subject) -> str:
+    """What stands between the volume's delete and the loss of all its data, as a plan says it."""
+    newest = newest_usable(subject)
+    first = "a snapshot is taken first" if "delete" in subject.lifecycle.snapshot_before else ""
+    if newest is not None:
+        return "; ".join(filter(None, (first, f"the newest snapshot is {described(newest)}")))
+    if first:
+        return first
+    read = many(Snapshot) in subject.extra
+    none = "no usable snapshot is listed" if read else "its snapshots cannot be read"
+    return f"{none}, and none is taken first: nothing known brings its data back"
+
+
+def described(snapshot: Snapshot) -> str:
+    """Its id, and when it was made, if anybody says."""
+    return f"{snapshot.id} of {snapshot.created_at}" if snapshot.created_at else snapshot.id
 
 
 def snapshots_read(subject: Subject) -> Read:
@@ -44,7 +69,7 @@ def snapshots_read(subject: Subject) -> Read:
 
 
 def listed_snapshots(subject: Subject) -> Sequence[Any]:
-    """The snapshots that `extra_reads` asked for, if it did."""
+    """The snapshots that `extra_reads` or `hints` asked for, if one did."""
     return subject.extra.get(many(Snapshot), ())
 
 

@@ -181,7 +181,7 @@ def _change_lines(
     if change.id and change.id != change.address.name:
         head.append(f" ({change.id})")
     head += [": ", (_VERBS.get(change.action, change.action.value), tone)]
-    if change.action in _TOUCHING:
+    if _touches(change):
         head += [", ", (f"impact: {change.impact.value}", _IMPACT_TONES.get(change.impact, Tone.PLAIN))]
     yield from _with_reason(look, head, change.reason, "  # ", Tone.PLAIN)
     for field in change.fields:
@@ -195,9 +195,13 @@ def _change_lines(
 
 def _tone(change: Change) -> Tone:
     """The colour of the worst that the change may do."""
-    if change.action in _TOUCHING and change.impact in _IMPACT_TONES:
+    if _touches(change) and change.impact in _IMPACT_TONES:
         return _IMPACT_TONES[change.impact]
     return _TONES.get(change.action, Tone.PLAIN)
+
+
+def _touches(change: Change) -> bool:
+    return any(action in _TOUCHING for action in change.actions)
 
 
 def _with_reason(look: Look, head: Sequence[Part], reason: str, between: str, tone: Tone) -> Iterator[str]:

@@ -39,8 +39,8 @@ def _without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome
         return replace(outcome, reply=reply)
     if sent is None or outcome.status < 300:
         return replace(outcome, reply=None)
-    word = f" ({outcome.refusal})" if outcome.refusal else ""
-    message = f"status {outcome.status}{word}; the platform's words are not shown: they may repeat the value"
+    word = f"{outcome.refusal}; " if outcome.refusal else ""
+    message = f"{word}the platform's words are not shown: they may repeat the value"
     return replace(outcome, reply=None, message=message)
 
 

@@ -57,8 +57,8 @@ def _without_values(outcome: Outcome) -> Outcome:
         return replace(outcome, reply=_provisioned(outcome.reply, outcome.id))
     if outcome.status < 300:  # its message is ours
         return replace(outcome, reply=None)
-    word = f" ({outcome.refusal})" if outcome.refusal else ""
-    message = f"status {outcome.status}{word}; the provider's words are not shown: they may repeat a value"
+    word = f"{outcome.refusal}; " if outcome.refusal else ""
+    message = f"{word}the provider's words are not shown: they may repeat a value"
     return replace(outcome, reply=None, message=message)
 
 

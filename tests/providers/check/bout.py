@@ -8,6 +8,7 @@ from random import Random
 
 import anyio
 
+from reconciler.core.clock import Clock
 from reconciler.providers.check.run import Report, run, selected
 from reconciler.providers.check.subject import SignInSubject, Subject
 from tests.providers.check.reference import SIGNING, USER, WEBHOOK, Reference
@@ -53,7 +54,7 @@ def subject_of(app: Reference, **changes: object) -> Subject:
     return Subject(**settings)  # type: ignore[arg-type]
 
 
-def checked(subject: Subject, *patterns: str, clock: HastyClock | None = None) -> Report:
+def checked(subject: Subject, *patterns: str, clock: Clock | None = None) -> Report:
     """The report of the checks that match one of the patterns; of all, without any."""
     checks = [each for pattern in patterns or ("*",) for each in selected(pattern)]
     report = Report(subject.base_url)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from reconciler.core.clock import SystemClock
 from reconciler.providers.check.subject import SignInSubject, Subject
 from tests.providers.check.bout import checked, failed
 from tests.providers.postgres import Postgres
@@ -37,6 +38,7 @@ def test_the_reference_provider_passes_with_sign_in_and_leaves_nothing_behind(
             "refusals: POST*",
             "bounds: [!a]*",
             "bounds: a [!b]*",
+            clock=SystemClock(),  # the provider, a process of its own, counts sign-ins in real time
         )
         assert failed(report) == {}
         assert report.count("not checked") == 0

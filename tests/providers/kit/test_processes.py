@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,29 +43,35 @@ def _at_once(count: int, work: Callable[[], Reply]) -> list[Reply]:
 
 
 def _wait(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
     while not condition():
-        continue
+        assert time.monotonic() < end, "it did not come true"
 
 
 @contextmanager
 def _no_new_databases(postgres: Postgres) -> Iterator[None]:
-    """CREATE DATABASE waits during the block, and what waits then is gone after it."""
+    """CREATE DATABASE waits during the block, and what waits at its end never makes one.
+
+    A worker that took the place of a killed one may try again at any moment: those who wait then are ended by
+    their names, for the lock would hold the newcomers until it is given back.
+    """
     with psycopg.connect(postgres.url) as holder:
         holder.execute("LOCK TABLE pg_database IN SHARE MODE")
         yield
-        holder.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CREATE DATABASE%'"
-        )
-        _wait(lambda: not _waiting(postgres))
+        ended = _waiting(postgres)
+        holder.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [list(ended)])
+        _wait(lambda: not ended & _waiting(postgres))
         holder.rollback()
 
 
-def _waiting(postgres: Postgres) -> bool:
-    return bool(
-        postgres.rows(
-            "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'CREATE DATABASE%' AND state = 'active'"
+def _waiting(postgres: Postgres) -> set[int]:
+    """The server's processes that try to create a database."""
+    return {
+        pid
+        for (pid,) in postgres.rows(
+            "SELECT pid FROM pg_stat_activity WHERE query LIKE 'CREATE DATABASE%' AND state = 'active'"
         )
-    )
+    }
 
 
 def test_orders_at_once_with_one_id_make_one_database(provider: Provider, postgres: Postgres) -> None:
@@ -105,7 +112,7 @@ def test_a_kill_in_the_middle_leaves_half_a_database_that_the_next_start_complet
     ):
         begun = first.platform.provision("killed")
         assert (begun.status, begun.json["status"]) == (202, "provisioning")
-        _wait(lambda: _waiting(postgres))
+        _wait(lambda: bool(_waiting(postgres)))
         first.kill()
     assert len(postgres.roles() - roles) == 1
     assert postgres.databases() == databases
@@ -124,7 +131,7 @@ def test_a_killed_worker_is_replaced_and_what_it_had_begun_goes_on(
     with serving_provider(postgres, tmp_path / "p.db", "--answer-s", "0.2", workers=2) as provider:
         with _no_new_databases(postgres):
             assert provider.platform.provision("orphaned").status == 202
-            _wait(lambda: _waiting(postgres))
+            _wait(lambda: bool(_waiting(postgres)))
             before = set(provider.workers())
             for worker in before:
                 os.kill(worker, 9)

@@ -136,7 +136,7 @@ async def test_words_of_a_provider_about_a_provisioning_are_not_passed_on(
 ) -> None:
     asked, _ = client(reply(json.dumps({"error": VALUE, "config": {"URL": VALUE}}), status=status))
     outcome = await asked.send(Call(method, PATH, {}), id_path=None)
-    assert outcome.message.startswith(f"status {status}")
+    assert outcome.message.startswith(f"{method} /extensions/res_1 was answered {status} by provider acme: ")
     assert outcome.reply is None
     assert VALUE not in repr(outcome)
 

@@ -118,7 +118,10 @@ def test_a_refused_post_shows_nothing_of_what_the_provider_said(scene: Scene) ->
     scene.provider.answer["POST"] = (422, f'{{"error": "no room for {URL}"}}'.encode())
     scene.declare(scene.extension())
     error = scene.apply(code=1).json["results"][0]["error"]
-    assert error == "status 422; the provider's words are not shown: they may repeat a value"
+    assert error == (
+        "POST /extensions was answered 422 by provider acme: the provider's words are not shown: "
+        "they may repeat a value"
+    )
     assert scene.records() == []
 
 
@@ -166,7 +169,8 @@ def test_a_secret_that_the_platform_refuses_is_named_and_set_by_the_next_run(sce
     )
     scene.declare(scene.extension())
     error = scene.apply(code=1).json["results"][1]["error"]
-    assert error.startswith("`DATABASE_URL`: status 422")
+    call = f"POST /v1/apps/{scene.app}/secrets/DATABASE_URL"
+    assert error.startswith(f"`DATABASE_URL`: {call} was answered 422: the platform's words are not shown")
     assert scene.secrets() == {"API_KEY"}
     scene.apply()
     assert scene.sets().count("API_KEY") == 1

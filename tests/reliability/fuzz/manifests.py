@@ -88,7 +88,7 @@ def _settings_problems(ground: Ground, files: Files) -> Iterator[str]:
     try:
         found = find_settings(folder, {})
         settings = found.settings
-        open_store(settings.state, root=found.root, clock=ground.stage.time)
+        open_store(settings.state_url, root=found.root, clock=ground.stage.time)
         if settings.platform.base_url is not None:
             HttpxTransport(settings.platform.base_url)
     except ManifestError as failure:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.model import Address, StateRecord
-from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.core import Sandbox
-from reconciler.sandbox.volume import Snapshot, Volume
+from reconciler.sandbox.parts.cluster import Cluster
+from reconciler.sandbox.parts.volume import Snapshot, Volume
 from reconciler.sandbox.world import Machine
 from reconciler.services.machines.wire import machine as wires
 from reconciler.state.store import Event, JournalEntry, Lease

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from reconciler.core.errors import Lost, TransportError
-from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request, Response
-from reconciler.sandbox.volume import Snapshot, Volume
+from reconciler.sandbox.parts.cluster import Cluster
+from reconciler.sandbox.parts.volume import Snapshot, Volume
 from reconciler.sandbox.world import Thing
 from reconciler.services.transport import Answer
 from tests.reliability.simulation import invariants

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.model import Address, StateRecord
-from reconciler.sandbox.cluster import Cluster
 from reconciler.sandbox.exchange import Request
-from reconciler.sandbox.volume import Volume
+from reconciler.sandbox.parts.cluster import Cluster
+from reconciler.sandbox.parts.volume import Volume
 from reconciler.services.machines.wire.machine import GONE_STATES
 from tests.reliability.simulation.ghost import Ghost, Touch
 from tests.reliability.simulation.power import stays_suspended

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.provider import Provider
-from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import Thing, Transitions, World
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.provider import Provider
+from reconciler.sandbox.world import Thing, World
 
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 MOST_KEPT = 1000
@@ -76,5 +76,4 @@ def _forget(world: World) -> None:
         world.remove(each)
 
 
-TRANSITIONS: Transitions = {}
-ROUTES: tuple[Route, ...] = ()
+PART = Part(things=(Delivery,))

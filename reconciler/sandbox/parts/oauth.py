@@ -21,7 +21,8 @@ from reconciler.core.wire import Wire
 from reconciler.sandbox import sign_in_page
 from reconciler.sandbox.exchange import Request, Response, reply
 from reconciler.sandbox.fingerprint import holds
-from reconciler.sandbox.provider import Provider, User, by_client_id
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.provider import Provider, User, by_client_id
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.providers.wire import OAuthToken
@@ -374,7 +375,7 @@ def _expire(world: World, credential: Credential, at: float) -> None:
     world.enter(credential, "expired", at)
 
 
-TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, _expire)}
+_TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, _expire)}
 
 _AUTHORIZE = "/oauth/authorize"
 _NEEDED = ("client_id", "redirect_uri", "response_type", "scope")
@@ -387,7 +388,7 @@ _OPTIONAL = (
     "login_hint",
 )
 _QUERY = {name: {"type": "string"} for name in (*_NEEDED, *_OPTIONAL)}
-ROUTES = (
+_ROUTES = (
     Route(
         "GET",
         _AUTHORIZE,
@@ -431,3 +432,5 @@ ROUTES = (
         guard="access_token",
     ),
 )
+
+PART = Part(routes=_ROUTES, transitions=_TRANSITIONS, things=(Credential,))

@@ -5,10 +5,11 @@ Source: platform notes; what clients written by others send and read.
 
 from typing import Any
 
-from reconciler.sandbox.app import organization_name, required_app
 from reconciler.sandbox.exchange import Request, Response, reply
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.app import organization_name, required_app
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import App, Machine, Transitions, World
+from reconciler.sandbox.world import App, Machine, World
 from reconciler.services.machines.wire import app as wires
 
 
@@ -38,9 +39,7 @@ def _wire(world: World, app: App) -> dict[str, Any]:
     }
 
 
-TRANSITIONS: Transitions = {}
-
-ROUTES = (
+_ROUTES = (
     Route(
         "GET",
         "/v1/apps",
@@ -62,3 +61,5 @@ ROUTES = (
         errors=(401, 403, 404),
     ),
 )
+
+PART = Part(routes=_ROUTES)

@@ -4,19 +4,18 @@ Source: platform API, 2.6; platform notes, "Machines".
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from reconciler.sandbox.app import listed_app, required_app
-from reconciler.sandbox.clock import YEAR_ONE, rfc3339
+from reconciler.sandbox.clock import YEAR_ONE, YEAR_ONE_S, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.app import listed_app, required_app
+from reconciler.sandbox.parts.volume import Volume
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.volume import Volume
-from reconciler.sandbox.world import App, Machine, Transitions, World
+from reconciler.sandbox.world import App, Machine, World
 from reconciler.services.machines.wire import machine as wires
 
-YEAR_ONE_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # stands for "not known"
 RUNNING = ("started", "running")  # two words for one state
 _WITH_MEMORY = (*RUNNING, "suspending", "suspended")
 
@@ -200,15 +199,13 @@ def _note_mounts(world: World, machine: Machine) -> None:
         machine.used_gb.setdefault(volume.id, volume.size_gb)
 
 
-def list_paths(world: World) -> Iterator[str]:
+def _list_paths(world: World) -> Iterator[str]:
     for app in world.all(App):
         yield f"/v1/apps/{quote(app.id, safe='')}/machines"
 
 
-TRANSITIONS: Transitions = {}
-
 _MACHINES = "/v1/apps/{app_name}/machines"
-ROUTES = (
+_ROUTES = (
     Route(
         "GET",
         _MACHINES,
@@ -229,3 +226,5 @@ ROUTES = (
         errors=(401, 404),
     ),
 )
+
+PART = Part(routes=_ROUTES, things=(Machine,), list_paths=_list_paths)

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.volume import DAY_S, GIB, Snapshot, Volume, required
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.volume import DAY_S, GIB, Snapshot, Volume, required
 from reconciler.sandbox.world import Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
 
@@ -133,19 +134,19 @@ def _expire(world: World, snapshot: Snapshot, at: float) -> None:
     world.remove(snapshot)
 
 
-def list_paths(world: World) -> Iterator[str]:
+def _list_paths(world: World) -> Iterator[str]:
     for each in world.all(Volume):
         yield f"/v1/apps/{quote(each.app, safe='')}/volumes/{each.id}/snapshots"
 
 
-TRANSITIONS: Transitions = {
+_TRANSITIONS: Transitions = {
     ("snapshot", "waiting"): Transition(SCHEDULED_S, _run),
     ("snapshot", "running"): Transition(RUNNING_S, _finish),
     ("snapshot", "created"): Transition(5 * DAY_S, _expire),
 }
 
 _SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
-ROUTES = (
+_ROUTES = (
     Route(
         "GET",
         _SNAPSHOTS,
@@ -165,3 +166,5 @@ ROUTES = (
         gives={"snapshot_id": "/Msg/backup/graph_id"},
     ),
 )
+
+PART = Part(routes=_ROUTES, transitions=_TRANSITIONS, things=(Snapshot,), list_paths=_list_paths)

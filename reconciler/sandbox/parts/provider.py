@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import PERSONAL, register_organization
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.fields import NAME
 from reconciler.sandbox.fingerprint import fingerprint
-from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import Thing, Transitions, World
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.app import PERSONAL, register_organization
+from reconciler.sandbox.world import Thing, World
 from reconciler.services.transport import HttpxTransport
 
 ENCODINGS = ("hex", "base64")
@@ -271,5 +271,10 @@ def _memberships(given: Any) -> dict[str, str]:
     return found
 
 
-TRANSITIONS: Transitions = {}
-ROUTES: tuple[Route, ...] = ()
+PART = Part(
+    things=(
+        Provider,
+        User,
+        Resource,
+    )
+)

@@ -10,12 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.fingerprint import fingerprint, holds
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.app import listed_app, required_app
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import App, Thing, Transitions, World
+from reconciler.sandbox.world import App, Thing, World
 from reconciler.services.machines.wire import secret as wires
 
 MASK = "(sensitive)"
@@ -146,16 +147,14 @@ def masked(body: Any) -> Any:
     return body if body is None else MASK
 
 
-def list_paths(world: World) -> Iterator[str]:
+def _list_paths(world: World) -> Iterator[str]:
     for app in world.all(App):
         yield f"/v1/apps/{quote(app.id, safe='')}/secrets"
 
 
-TRANSITIONS: Transitions = {}
-
 _SECRETS = "/v1/apps/{app_name}/secrets"
 _SECRET = _SECRETS + "/{secret_name}"
-ROUTES = (
+_ROUTES = (
     Route(
         "POST",
         _SECRET,
@@ -208,3 +207,5 @@ ROUTES = (
         errors=(401, 404),
     ),
 )
+
+PART = Part(routes=_ROUTES, things=(Secret,), list_paths=_list_paths)

@@ -6,9 +6,12 @@ Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from reconciler.sandbox import fields, machine_lease
+from reconciler.sandbox import fields
+from reconciler.sandbox.clock import YEAR_ONE_S
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.machine import RUNNING, YEAR_ONE_S, boot, mounted, required, shown_state
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts import machine_lease
+from reconciler.sandbox.parts.machine import RUNNING, boot, mounted, required, shown_state
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Machine, Transition, Transitions, World
 from reconciler.services.machines.wire import machine as wires
@@ -237,7 +240,7 @@ def _let_go(world: World, machine: Machine, at: float) -> None:
         world.put(volume)
 
 
-TRANSITIONS: Transitions = {
+_TRANSITIONS: Transitions = {
     ("machine", "suspending"): Transition(10, _finish_suspending),
     ("machine", "starting"): Transition(2, _finish_starting),
     ("machine", "stopping"): Transition(3, _finish_stopping),
@@ -248,7 +251,7 @@ TRANSITIONS: Transitions = {
 }
 
 _MACHINE = "/v1/apps/{app_name}/machines/{machine_id}"
-ROUTES = (
+_ROUTES = (
     Route(
         "POST",
         _MACHINE + "/suspend",
@@ -308,3 +311,5 @@ ROUTES = (
         errors=(401, 404, 409, 412),
     ),
 )
+
+PART = Part(routes=_ROUTES, transitions=_TRANSITIONS)

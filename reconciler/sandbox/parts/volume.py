@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import listed_app, required_app
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.app import listed_app, required_app
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
@@ -201,6 +202,11 @@ def wire(world: World, volume: Volume) -> dict[str, Any]:
     }
 
 
+def world_wire(world: World, volume: Volume) -> dict[str, Any]:
+    """The volume as the world shows it to tests."""
+    return {"app": volume.app, **wire(world, volume)}
+
+
 def settle_in(world: World, volume: Volume, state: str) -> None:
     """Let a new volume begin in `state`, and with it the day of its life that it is in."""
     world.enter(volume, state)
@@ -373,12 +379,12 @@ def _vanish(world: World, volume: Volume, at: float) -> None:
     world.remove(volume)
 
 
-def list_paths(world: World) -> Iterator[str]:
+def _list_paths(world: World) -> Iterator[str]:
     for app in world.all(App):
         yield f"/v1/apps/{quote(app.id, safe='')}/volumes"
 
 
-TRANSITIONS: Transitions = {
+_TRANSITIONS: Transitions = {
     ("volume", "restoring"): Transition(20, _finish_creating),
     ("volume", "hydrating"): Transition(30, _finish_creating),
     ("volume", "pending_destroy"): Transition(24 * 3600, _vanish),
@@ -389,7 +395,7 @@ _HOLDERS = ("attached_machine_id", "attached_alloc_id")
 _UNDOCUMENTED = {"host_status": "ok", "bytes_used": 0, "bytes_total": 0, "type": "local"}
 _VOLUMES = "/v1/apps/{app_name}/volumes"
 _VOLUME = _VOLUMES + "/{volume_id}"
-ROUTES = (
+_ROUTES = (
     Route(
         "GET",
         _VOLUMES,
@@ -439,4 +445,14 @@ ROUTES = (
         errors=(400, 401, 404, 412, 422),
         example={"size_gb": 10},
     ),
+)
+
+PART = Part(
+    routes=_ROUTES,
+    transitions=_TRANSITIONS,
+    things=(
+        Volume,
+        Day,
+    ),
+    list_paths=_list_paths,
 )

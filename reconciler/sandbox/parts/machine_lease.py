@@ -7,9 +7,10 @@ from typing import Any
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.machine import required
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.machine import required
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import Machine, Transitions, World
+from reconciler.sandbox.world import Machine, World
 from reconciler.services.machines.wire import machine as wires
 
 NONCE = "fly-machine-lease-nonce"
@@ -68,10 +69,8 @@ def _wire(machine: Machine) -> dict[str, Any]:
     return {"status": "success", "data": data}
 
 
-TRANSITIONS: Transitions = {}
-
 _LEASE = "/v1/apps/{app_name}/machines/{machine_id}/lease"
-ROUTES = (
+_ROUTES = (
     Route(
         "GET",
         _LEASE,
@@ -102,3 +101,5 @@ ROUTES = (
         errors=(401, 404, 409),
     ),
 )
+
+PART = Part(routes=_ROUTES)

@@ -11,9 +11,10 @@ from typing import Any
 from reconciler.core.wire import Wire
 from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.provider import DELETED, Provider, report
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.provider import DELETED, Provider, report
 from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import Thing, Transitions, World
+from reconciler.sandbox.world import Thing, World
 from reconciler.services import signing
 from reconciler.services.providers.wire import ACTIONS, ExtensionWebhook
 
@@ -97,8 +98,7 @@ def _not_authentic() -> Refusal:
     return Refusal(401, "unauthorized", "unauthorized")
 
 
-TRANSITIONS: Transitions = {}
-ROUTES = (
+_ROUTES = (
     Route(
         "POST",
         PREFIX + "{provider}",
@@ -110,3 +110,5 @@ ROUTES = (
         guard="",
     ),
 )
+
+PART = Part(routes=_ROUTES, things=(Taken,))

@@ -5,10 +5,10 @@ Source: platform API, 4.5 rule 5. The path is not shown: each provider registers
 
 from dataclasses import dataclass
 
-from reconciler.sandbox import delivery
-from reconciler.sandbox.provider import Provider, Resource
-from reconciler.sandbox.routing import Route
-from reconciler.sandbox.volume import DAY_S
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts import delivery
+from reconciler.sandbox.parts.provider import Provider, Resource
+from reconciler.sandbox.parts.volume import DAY_S
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 
 ONE = "{id}"  # where it stands in the path, each resource is asked for; else all are at once
@@ -48,5 +48,6 @@ def _end(world: World, day: BillingDay, at: float) -> None:
     world.enter(day, "passing", at + (world.now - at) // DAY_S * DAY_S)
 
 
-TRANSITIONS: Transitions = {("billing_day", "passing"): Transition(DAY_S, _end)}
-ROUTES: tuple[Route, ...] = ()
+_TRANSITIONS: Transitions = {("billing_day", "passing"): Transition(DAY_S, _end)}
+
+PART = Part(transitions=_TRANSITIONS, things=(BillingDay,))

@@ -10,9 +10,10 @@ from typing import Any
 
 from reconciler.core.wire import parse_time
 from reconciler.sandbox import fields
-from reconciler.sandbox.app import organization_name
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.app import organization_name
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import cluster as wires
@@ -294,18 +295,18 @@ def _storage(world: World, cluster: Cluster) -> tuple[int | None, int | None]:
 _LABEL = str.maketrans({"-": "", ":": "", "T": "-", "Z": ""})
 
 
-def list_paths(world: World) -> Iterator[str]:
+def _list_paths(world: World) -> Iterator[str]:
     yield "/v1/postgres"
 
 
-TRANSITIONS: Transitions = {
+_TRANSITIONS: Transitions = {
     ("cluster", "creating"): Transition(30, _initialize),
     ("cluster", "initializing"): Transition(120, _finish_provisioning),
     ("cluster", "deleting"): Transition(60, _finish_deleting),
 }
 
 _ERRORS = (400, 401, 404, 422)
-ROUTES = (
+_ROUTES = (
     Route(
         "POST",
         "/v1/postgres",
@@ -366,3 +367,5 @@ ROUTES = (
         gives={"id": "/data/id"},
     ),
 )
+
+PART = Part(routes=_ROUTES, transitions=_TRANSITIONS, things=(Cluster,), list_paths=_list_paths)

@@ -3,9 +3,9 @@
 Source: platform API, 2.2 (`auto_backup_enabled`); platform notes, "Volumes".
 """
 
-from reconciler.sandbox.routing import Route
-from reconciler.sandbox.snapshot import schedule, unfinished
-from reconciler.sandbox.volume import DAY_S, Day, Volume
+from reconciler.sandbox.part import Part
+from reconciler.sandbox.parts.snapshot import schedule, unfinished
+from reconciler.sandbox.parts.volume import DAY_S, Day, Volume
 from reconciler.sandbox.world import Transition, Transitions, World
 
 MOST_GB = 500  # others grow a volume no further
@@ -33,5 +33,6 @@ def _skipped_days(world: World, volume: Volume, at: float) -> int:
     return max(0, int((world.now - at) // DAY_S) - volume.snapshot_retention - 1)
 
 
-TRANSITIONS: Transitions = {("day", "passing"): Transition(DAY_S, _end)}
-ROUTES: tuple[Route, ...] = ()
+_TRANSITIONS: Transitions = {("day", "passing"): Transition(DAY_S, _end)}
+
+PART = Part(transitions=_TRANSITIONS)

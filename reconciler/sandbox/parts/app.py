@@ -3,6 +3,7 @@
 from typing import Any
 
 from reconciler.sandbox.exchange import Refusal
+from reconciler.sandbox.part import Part
 from reconciler.sandbox.world import App, Organization, World
 
 PERSONAL = "personal"
@@ -55,3 +56,11 @@ def wire(app: App) -> dict[str, str]:
 def world_wire(app: App) -> dict[str, Any]:
     """The app as the world shows it to tests."""
     return {**wire(app), "secrets_version": app.secrets_version}
+
+
+PART = Part(
+    things=(
+        Organization,
+        App,
+    )
+)
