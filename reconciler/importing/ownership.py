@@ -1,6 +1,5 @@
 """Whose a live object is already: what manifests declare, what the state records, what policies give."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from reconciler.core.advice import Command, command
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
-from reconciler.kinds.manifest import ID_PATTERN
 from reconciler.kinds.roles import Importable, object_of, secret_names
 from reconciler.moves.records import former_addresses
 from reconciler.planning.match import possible
@@ -40,7 +38,7 @@ class Live:
 
     def __str__(self) -> str:
         where = f" of app `{self.place}`" if self.kind.in_app else ""
-        shown = self.id if re.fullmatch(ID_PATTERN, self.id) else repr(self.id)
+        shown = repr(self.id) if self.item.bad_id else self.id
         return f"{self.kind.name} {shown}{where}"
 
 

@@ -200,6 +200,8 @@ async def _read_one(project: Project, read: Read | None, id: str) -> Any:
         raise ReconcilerError(f"cannot check that {id} exists: {failure.message}") from failure
     for item in observation.objects:
         if item.id == id and getattr(item, "present", True):
+            if item.bad_id:
+                raise ReconcilerError(f"the `{item.bad_id}` of {id} is not an id that can be used")
             return item
     raise ReconcilerError(f"there is no {id} on the platform", help="check the id")
 

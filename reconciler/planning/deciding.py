@@ -22,6 +22,7 @@ from reconciler.planning.decide import (
     retained,
     unprotected,
 )
+from reconciler.planning.ids import bad_records
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.planning.reading import Seen, Unreadable
 from reconciler.planning.siblings import recorded_elsewhere, unread_siblings
@@ -34,7 +35,7 @@ Fingerprints = Mapping[Address, str]
 class Deciding:
     """Decides about each subject as it is handed on, or in `finish` where that depends on others.
 
-    `live`: the objects that other resources refer to, by address.
+    `live`: the objects that other resources refer to, by address. `bad`: records whose ids cannot be used.
     """
 
     def __init__(self, subjects: Subjects) -> None:
@@ -68,6 +69,12 @@ class Deciding:
         for address, why in in_flight.items():
             if subjects.in_focus(address):
                 self._builder.leave(address, why)
+        self.bad = bad_records(self._request.kinds, self._request.records, subjects.resources)
+        for address, problem in self.bad.items():
+            if subjects.in_focus(address):
+                self._builder.refuse(address, problem.message, problem)
+            else:
+                self._unplanned[address] = problem.message
         for address, problem in taken_secrets(self._request.kinds, subjects.resources, subjects.setters):
             if subjects.in_focus(address):
                 self._builder.refuse(address, problem.message, problem)
@@ -241,7 +248,8 @@ class Deciding:
 
     def _find_renames(self) -> None:
         builder, request = self._builder, self._request
-        left = [record.address for record in self._subjects.left if record.address not in request.undecided]
+        unclear = request.undecided.keys() | self.bad.keys()
+        left = [record.address for record in self._subjects.left if record.address not in unclear]
         resources, elsewhere = self._subjects.resources, request.elsewhere
         renames = find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
         for rename in list(renames):
