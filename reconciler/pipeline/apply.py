@@ -33,11 +33,13 @@ from reconciler.pipeline.preconditions import (
     refuse_unless_current,
     refuse_while_unknown,
     still_there,
+    takes_over,
     unreadable_sources,
     what_moved,
 )
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
+from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.state.store import WHOLE_STATE, Lease
 
@@ -223,7 +225,8 @@ async def _run_under(
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):
         state = replace(state, records=carried_out(find_kinds(), plan.moves, recorded))
-    refuse_recorded_elsewhere(plan, state)
+    siblings = await project.siblings() if takes_over(plan, state) else Siblings()
+    refuse_recorded_elsewhere(plan, state, siblings)
     observed: dict[Read, Observation] = {}
     outputs = Outputs()
     outputs.put("state", {"lineage": state.lineage})
