@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.core.errors import Locked, ManifestError, ReconcilerError, Refused
+from reconciler.core.errors import Locked, ManifestError, Misused, ReconcilerError, Refused
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.drift.find import Drift, look_for_drift
@@ -35,6 +35,7 @@ __all__ = [
     "Drift",
     "Locked",
     "ManifestError",
+    "Misused",
     "OpenProject",
     "Plan",
     "ReconcilerError",
@@ -83,7 +84,8 @@ async def open_project(
     variables, for settings, the token and the sources of secrets. `reporter`: is called with progress.
     `read_only`: every call but GET is refused.
 
-    Raises ManifestError when settings or manifests hold errors, ReconcilerError when the environment, the
+    Raises Misused where there are environments and `env` names none (`base`: the manifests without an
+    overlay), ManifestError when settings or manifests hold errors, ReconcilerError when the environment, the
     platform or the state cannot be had.
     """
     reporter = reporter or Reporter()
@@ -99,6 +101,7 @@ async def open_project(
 def _settings(path: str | Path, variables: Mapping[str, str], env: str) -> ProjectSettings:
     config = find_settings(Path(path).absolute(), variables, env)
     config.refuse_unknown_environment()
+    config.refuse_forgotten_environment()
     return config
 
 

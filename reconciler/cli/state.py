@@ -40,7 +40,9 @@ def command() -> None:
 
 @command.command("init")
 @click.option(
-    "--take-over", is_flag=True, help="With --env: assign the existing unassigned state to that environment."
+    "--take-over",
+    is_flag=True,
+    help="With --env: the state is from now on that environment's, and no longer that of base.",
 )
 @output()
 @options.state

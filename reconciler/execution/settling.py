@@ -62,7 +62,7 @@ def _undecided(ids: Iterable[str]) -> Settlement:
 
 
 def _is_free(intent: Intent, item: Any) -> bool:
-    return not any(getattr(item, name, None) for name in intent.unattached)
+    return not item.bad_id and not any(getattr(item, name, None) for name in intent.unattached)
 
 
 async def look(

@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from reconciler.core.diagnostics import Diagnostic, error, has_errors
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
-from reconciler.core.steps import OutputRef, Plan, Read, Result, SecretRef
+from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
@@ -32,11 +32,13 @@ from reconciler.pipeline.preconditions import (
     refuse_unless_current,
     refuse_while_unknown,
     still_there,
+    takes_over,
     unreadable_sources,
     what_moved,
 )
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
+from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.state.store import WHOLE_STATE, Lease
 
@@ -208,10 +210,12 @@ async def _run_under(
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):
         state = replace(state, records=carried_out(find_kinds(), plan.moves, recorded))
-    refuse_recorded_elsewhere(plan, state)
+    siblings = await project.siblings() if takes_over(plan, state) else Siblings()
+    refuse_recorded_elsewhere(plan, state, siblings)
     observed: dict[Read, Observation] = {}
     outputs = Outputs()
     outputs.put("state", {"lineage": state.lineage})
+    outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"})
     grounds = Grounds(
         project.clock.now(),
         state.records,

@@ -28,6 +28,8 @@ from reconciler.pipeline.embedded import (
 from reconciler.pipeline.identity import refuse_other_state
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
+from reconciler.pipeline.siblings import read_siblings
+from reconciler.planning.siblings import Siblings
 from reconciler.policies import find_policies
 from reconciler.policies.provider import ExtensionProviderSpec
 from reconciler.secrets.sensitive import Sensitive
@@ -105,10 +107,16 @@ async def open_project(
                         environment=config.env,
                         address=EMBEDDED if options.sandbox else base_url,
                         state_url=shown_state(options.state_url or settings.state_url),
+                        siblings=partial(_siblings, config, options),
                     )
             finally:
                 with anyio.CancelScope(shield=True):
                     await transport.aclose()
+
+
+async def _siblings(config: ProjectSettings, options: Options) -> Siblings:
+    """None in the embedded sandbox: each environment has a world of its own there."""
+    return Siblings() if options.sandbox else await read_siblings(config)
 
 
 def shown_state(url: str) -> str:

@@ -22,6 +22,7 @@ from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
+from reconciler.planning.siblings import Siblings
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
@@ -56,6 +57,10 @@ async def make_plan(
     )
     followed = follow_moves(find_kinds(), desired.policies, desired.resources, records, questions)
     records = followed.records
+    wanted = desired.resources
+    if desired.focus is not None:
+        wanted = [resource for resource in wanted if resource.address in desired.focus]
+    takes_over = any(resource.address not in records for resource in wanted)
     planner = Planner(
         PlanRequest(
             id=project.new_id(),
@@ -67,13 +72,11 @@ async def make_plan(
             undecided={**questions, **followed.refused},
             focus=desired.focus,
             elsewhere=look_elsewhere(desired, records),
+            siblings=await project.siblings() if takes_over else Siblings(),
         )
     )
     await read_all(project, planner.reads(), planner.answer, planner.about)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
-    wanted = desired.resources
-    if desired.focus is not None:
-        wanted = [resource for resource in wanted if resource.address in desired.focus]
     fingerprints, problems = dict[Address, str](), list[Diagnostic]()
     if desired.trusted is not None:
         fingerprints = dict.fromkeys(desired.trusted.unchecked, UNCHECKED_VALUE)

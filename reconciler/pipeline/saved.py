@@ -66,7 +66,7 @@ def refuse_other_environment(environment: str, plan: Plan) -> None:
     if planned != here:
         raise Refused(
             f"this plan was made for environment `{planned}`, and `{here}` is chosen; nothing was changed",
-            help=f"pass --env {planned}" if planned != BASE else "leave out --env",
+            help=f"pass --env {planned}",
         )
 
 

@@ -110,7 +110,9 @@ class Client:
             objects = read_shape(read.shape, self.service.content(read, answer.body))
         except ValidationError as error:
             # `from None`: the validation error quotes the answer.
-            raise self._unreadable(read, answer, error) from None
+            raise self._unreadable(read, answer, first_difference(error)) from None
+        if not read.shape.many and (name := objects[0].bad_id):
+            raise self._unreadable(read, answer, f"its `{name}` is not an id that can be used")
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
     def action(self, call: Call) -> str:
@@ -261,9 +263,9 @@ class Client:
             return PlatformError(message, help=help, **details)
         return PlatformError(message, **details)
 
-    def _unreadable(self, read: Read, answer: Answer, error: ValidationError) -> Unreadable:
+    def _unreadable(self, read: Read, answer: Answer, difference: str) -> Unreadable:
         """Where the answer differs from the API document, without quoting it."""
-        problem = "an HTML page" if is_html(answer) else first_difference(error)
+        problem = "an HTML page" if is_html(answer) else difference
         of = f" of {self.service.label}" if self.service.label else ""
         return Unreadable(
             f"the answer{of} to GET {read.path} is not what the API document promises ({problem})",

@@ -124,5 +124,5 @@ async def _answer(
         if services.of(read.service).service.essential:
             raise
         return Observation((), complete=False, at=clock.now(), problem=outage.message)
-    except PlatformError as failure:
+    except (PlatformError, Refused) as failure:
         return Observation((), complete=False, at=clock.now(), problem=failure.message)

@@ -281,6 +281,7 @@ ACTS: dict[str, Act] = {
     "platform-down": plan_while(action="status", status=503),
     "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),
     "rate-limited": apply_while(action="rate_limited", retry_after=20),
+    "reserved-environment": settings,
     "state-missing": of_drift_without_a_state,
     "state-incomplete": of_unclaimed(LOST_ROWS, "the journal from 10:00 to 11:00 could not be read"),
     "symlink-outside": of_path("manifests", link_out),
