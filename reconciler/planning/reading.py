@@ -68,8 +68,12 @@ class _Waiting:
 class Reading:
     """Groups subjects by the read that shows them, and hands each on when its answers are there."""
 
-    def __init__(self, subjects: Subjects, refused: Collection[Address]) -> None:
-        """`refused`: addresses that need no read, because nothing will be done about them."""
+    def __init__(
+        self, subjects: Subjects, refused: Collection[Address], unusable: Collection[Address] = ()
+    ) -> None:
+        """`refused`: resources that need no read, because nothing will be done about them. `unusable`:
+        records that cannot be read.
+        """
         self._subjects = subjects
         self._groups: dict[Read, _Group] = {}
         self._unlisted: list[Resource] = []
@@ -85,6 +89,8 @@ class Reading:
         if subjects.request.focus is not None:
             self._add_companions()
         for record in subjects.left:
+            if record.address in unusable:
+                continue
             # A retained object needs no look at the platform.
             deletes = record.lifecycle.deletion is Deletion.DELETE
             read = subjects.read_of_left(record) if deletes else None
@@ -143,14 +149,14 @@ class Reading:
             if not waiting.open:
                 continue  # another of its reads had no answer
             seen = waiting.seen
-            if not observation.complete and read not in waiting.hints:
+            problem = _bad_id(observation) if observation.complete else observation.problem
+            if problem and read not in waiting.hints:
                 waiting.open.clear()
-                problem = f"cannot read {read.path}: {observation.problem}"
-                yield Unreadable(seen.subject, seen.read, problem)
+                yield Unreadable(seen.subject, seen.read, f"cannot read {read.path}: {problem}")
                 continue
             waiting.open.discard(read)
             if read != waiting.alone:
-                if observation.complete:
+                if not problem:
                     waiting.answers[read.shape] = observation.objects
             elif observation.objects:
                 subject = replace(seen.subject, live=observation.objects[0], now=observation.at)
@@ -207,3 +213,9 @@ class Reading:
         if live is None or read is None or not read.shape.many or not self._planned_or_needed(address):
             return None
         return self._subjects.read_alone(address, live)
+
+
+def _bad_id(observation: Observation) -> str:
+    """Why an answer about one subject only cannot be used; "" where it can."""
+    bad = next((item for item in observation.objects if item.bad_id), None)
+    return f"an `{bad.bad_id}` in it is not an id that can be used" if bad is not None else ""
