@@ -142,9 +142,8 @@ class Recorder:
             found = inferred and not known_id  # a known id needs no evidence
             record = intent.record(step.address, id or known_id, self._clock.now(), inferred=found)
         elif id and id != record.id:
-            if (
-                intent.creates and intent.if_unknown != "repeat"
-            ):  # another object: nothing of the old one holds
+            if intent.creates and intent.if_unknown != "repeat":
+                # Another object, in the place of one that is gone: nothing of that one holds.
                 made = intent.record(step.address, id, self._clock.now(), inferred=inferred)
                 record = replace(made, serial=record.serial)
             else:
