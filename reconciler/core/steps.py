@@ -34,6 +34,10 @@ class OutputRef:
         return f"${{{self.source}:{self.path}}}"
 
 
+# When the apply that sends the call began, in UTC: for what a record keeps.
+RUN_BEGAN = OutputRef("run", "began_at", or_kept=True)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class SecretRef:
     """A secret value, resolved when it is sent. A record stores its keyed fingerprint.

@@ -15,9 +15,21 @@ _TIME = re.compile(
 )
 
 
+# Ids stand in paths and in commands that people paste: what a shell or a path would read otherwise is none.
+ID = r"[A-Za-z0-9][A-Za-z0-9._~-]{0,254}"
+_ID = re.compile(ID)
+
+
+def is_id(text: str) -> bool:
+    """Whether `text` may be the id of an object."""
+    return _ID.fullmatch(text) is not None
+
+
 class Wire(BaseModel):
     """`shape`: the name by which saved plans and the journal call an answer of one such object, for models
     that a `Read` asks for. Never change one. An answer of several is called so with an `s` behind it.
+
+    `ids`: its fields that hold ids which we use.
 
     `one_at`, `many_at`: the field of the answer that holds the object, or the objects ("": the whole answer).
     `may_be_empty`: an answer without a body is one without fields.
@@ -26,6 +38,7 @@ class Wire(BaseModel):
     shape: ClassVar[str] = ""
     one_at: ClassVar[str] = ""
     many_at: ClassVar[str] = ""
+    ids: ClassVar[tuple[str, ...]] = ("id",)
     may_be_empty: ClassVar[bool] = False
 
     model_config = ConfigDict(extra="allow", populate_by_name=True, coerce_numbers_to_str=True)
@@ -34,6 +47,15 @@ class Wire(BaseModel):
     def present(self) -> bool:
         """Whether the object still exists; an unknown state counts as existing."""
         return True
+
+    @property
+    def bad_id(self) -> str:
+        """The field that holds something else than an id; "" where all are well."""
+        for name in self.ids:
+            value = getattr(self, name) if name in type(self).model_fields else None
+            if isinstance(value, str) and not is_id(value) and (value or name == "id"):
+                return name
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

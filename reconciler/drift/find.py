@@ -27,6 +27,7 @@ from reconciler.moves.records import follow_moves
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible, recorded_twice
+from reconciler.planning.ids import bad_object, bad_records
 from reconciler.planning.ignores import in_force
 
 
@@ -71,9 +72,10 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
         problems += expired
     by_read: dict[Read, list[StateRecord]] = {}
     unseen: Counter[Kind] = Counter()
+    bad = bad_records(kinds, records, wanted)
     for record in records.values():
         kind = kinds.get(record.address.kind)
-        if kind is None or record.address not in wanted:
+        if kind is None or record.address not in wanted or record.address in bad:
             continue
         read = located(kind, record.address, record.id, project.capabilities, record=record)
         if read is not None:
@@ -108,6 +110,9 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
                 continue
             if live is None:
                 missing.append(record)
+            elif (unusable := bad_object(resource, live)) is not None:
+                problems.append(unusable)
+                continue
             found = Drifted(resource, record, live)
             if live is not None and live.present:
                 if (aside := unmanaged_change(kind, record, resource, live)) is not None:
@@ -141,6 +146,7 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             *followed.refused.values(),
             *followed.diagnostics,
             *recorded_twice(kinds, records),
+            *(problem for address, problem in bad.items() if address in wanted),
             *problems,
             *(_unrecorded(project, wanted, records) if state.lineage else ()),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order

@@ -12,7 +12,6 @@ from reconciler.core.model import Address, Path
 from reconciler.importing.ownership import DISAGREEMENT, Known, Live, Skipped
 from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
-from reconciler.kinds.manifest import ID_PATTERN, ManifestKind
 from reconciler.kinds.roles import holds_secrets
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -82,9 +81,7 @@ def _unusable(live: Live, declared: Declared) -> str:
     except ValidationError as failure:
         name = failure.errors(include_url=False, include_input=False)[0]["loc"][0]
         return f"no manifest can have its `{name}`"
-    if live.kind.id_path != ManifestKind.id_path or re.fullmatch(ID_PATTERN, live.id):
-        return ""
-    return "no manifest can have its id"
+    return "no manifest can have its id" if live.item.bad_id else ""
 
 
 def _overruled(live: Live, declared: Declared, given: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Finding live objects by what a person named: apps, organizations, ids. Sends nothing but GET."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,7 +12,6 @@ from reconciler.core.model import Address, Observation
 from reconciler.core.steps import Read
 from reconciler.importing.ownership import Live
 from reconciler.kinds import find_kinds
-from reconciler.kinds.manifest import ID_PATTERN
 from reconciler.kinds.roles import Importable
 from reconciler.pipeline.project import Project, read_all
 
@@ -164,7 +164,7 @@ class _Search:
             yield from self._objects(kind, slug, read, f"{kind.name}s of `{slug}`")
 
     def details(self, live: Live) -> Iterator[Read]:
-        if re.fullmatch(ID_PATTERN, live.id):  # others cannot be imported, and no path may hold some
+        if not live.item.bad_id:  # others cannot be imported, and no path may hold some
             yield from (read for kind, read in self._singles(live.id) if kind is live.kind)
 
     def detailed(self, live: Live) -> Iterator[Live]:
@@ -202,11 +202,12 @@ class _Search:
         is_app = any(read in self._answers for read in lists)
         is_alone = any(self._answers.get(read) for _, read in self._singles(word))
         if is_app and is_alone:
+            quoted = shlex.quote(word)
             return self.refused(
                 error(
                     "import-ambiguous",
                     f"`{word}` is an app, and the id of an object outside apps",
-                    help=f"write `--app {word}` or `--cluster {word}` for the one that you mean",
+                    help=f"write `--app {quoted}` or `--cluster {quoted}` for the one that you mean",
                 )
             )
         if not is_app and not is_alone and all(read in self._answers for _, read in self._singles(word)):

@@ -12,8 +12,6 @@ from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Re
 
 R = TypeVar("R")
 
-# An id that a manifest may give: one segment of a path that `services.machines.paths.check` lets pass.
-ID_PATTERN = r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*"
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"  # one line, for what goes into addresses and bodies
 
 

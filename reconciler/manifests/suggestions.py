@@ -18,8 +18,8 @@ _PATTERNS = {
     r"[A-Za-z_][A-Za-z0-9_]*": "letters, digits and `_`, the first one no digit",
     r"[^\[\x00-\x1f\x7f]+": "write dots between keys, or a list of keys, such as [database, password]",
     r"[^\x00-\x1f\x7f]*": "it holds no line breaks and no other control characters",
-    r"([^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*)?": (
-        "an id holds no spaces, slashes or control characters, and begins with no `.`"
+    r"([A-Za-z0-9][A-Za-z0-9._~-]{0,254})?": (
+        "an id has at most 255 letters, digits, `.`, `_`, `~`, `-`, and begins with a letter or digit"
     ),
     r"https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?": (
         "write https://, a host and perhaps a path: no user, password, query or fragment"

@@ -158,6 +158,11 @@ async def _must_be_possible(
             raise ReconcilerError(
                 f"{id} is recorded as `{owner}`", help="one object has one address; look for another id"
             )
+    if intent.creates:
+        made = intent.record(address, id, opened.at, inferred=False)
+        elsewhere = (await project.siblings()).recorded_as(find_kinds(), made)
+        if elsewhere:
+            raise ReconcilerError(f"{id} is recorded {elsewhere}", help="look for another id")
     if id in intent.baseline:
         raise ReconcilerError(f"{id} was there before the call was sent", help="look for another id")
     read = intent.find or find_kinds()[address.kind].read(address, id, project.capabilities)
@@ -195,6 +200,8 @@ async def _read_one(project: Project, read: Read | None, id: str) -> Any:
         raise ReconcilerError(f"cannot check that {id} exists: {failure.message}") from failure
     for item in observation.objects:
         if item.id == id and getattr(item, "present", True):
+            if item.bad_id:
+                raise ReconcilerError(f"the `{item.bad_id}` of {id} is not an id that can be used")
             return item
     raise ReconcilerError(f"there is no {id} on the platform", help="check the id")
 

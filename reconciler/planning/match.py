@@ -13,6 +13,7 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import claim_of
+from reconciler.planning.ids import bad_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,9 @@ def _assign(
     An object that may match, or may not, is neither taken nor passed over: a person has to say.
     """
     candidates, perhaps = matching(match, free), possible(match, free)
+    bad = next((item for item in perhaps if item.bad_id), None)
+    if bad is not None:
+        return {resource.address: Matched(problem=bad_object(resource, bad)) for resource in resources}
     manifests = {resource.address._replace(ordinal=0) for resource in resources}
     if len(perhaps) > len(candidates) or (
         candidates and (len(manifests) > 1 or len(candidates) > len(resources))
@@ -108,7 +112,7 @@ def _ambiguous(resource: Resource, ids: str) -> Diagnostic:
 def _recorded(kind: Kind, resource: Resource, record: StateRecord, by_id: Mapping[str, Any]) -> Matched:
     named = ".".join(map(str, kind.id_path))
     if resource.adopt_id in (None, record.id):
-        return Matched(by_id.get(record.id))
+        return _shown(resource, by_id.get(record.id))
     forget = command("state", "forget", resource.address)
     return Matched(
         problem=error(
@@ -121,6 +125,11 @@ def _recorded(kind: Kind, resource: Resource, record: StateRecord, by_id: Mappin
     )
 
 
+def _shown(resource: Resource, live: Any) -> Matched:
+    problem = bad_object(resource, live) if live is not None else None
+    return Matched(problem=problem) if problem is not None else Matched(live)
+
+
 def _adopt_by_id(
     kind: Kind, resource: Resource, by_id: Mapping[str, Any], owned: Mapping[str, Address]
 ) -> Matched:
@@ -129,7 +138,7 @@ def _adopt_by_id(
         return Matched(problem=problem)
     live = by_id.get(resource.adopt_id or "")
     if live is not None and live.present:
-        return Matched(live)
+        return _shown(resource, live)
     named = ".".join(map(str, kind.id_path))
     return Matched(
         problem=error(

@@ -26,7 +26,7 @@ class Planner:
     def __init__(self, request: PlanRequest) -> None:
         subjects = Subjects(request)
         self._deciding = Deciding(subjects)
-        self._reading = Reading(subjects, self._deciding.refused)
+        self._reading = Reading(subjects, self._deciding.refused, self._deciding.bad)
         for seen in self._reading.without_answer():
             self._deciding.take(seen)
 

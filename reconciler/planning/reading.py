@@ -22,7 +22,7 @@ class Seen:
     """A subject with all that could be read of it.
 
     `matched`: None where no manifest names it any more. `read`: the GET that shows its object; None where
-    no GET does. `candidates`: where no object was found, a digest of those that could be taken for it.
+    no GET does. `candidates`: where no present object was found, a digest of those that could be it.
     """
 
     kind: Kind
@@ -68,8 +68,12 @@ class _Waiting:
 class Reading:
     """Groups subjects by the read that shows them, and hands each on when its answers are there."""
 
-    def __init__(self, subjects: Subjects, refused: Collection[Address]) -> None:
-        """`refused`: addresses that need no read, because nothing will be done about them."""
+    def __init__(
+        self, subjects: Subjects, refused: Collection[Address], unusable: Collection[Address] = ()
+    ) -> None:
+        """`refused`: resources that need no read, because nothing will be done about them. `unusable`:
+        records that cannot be read.
+        """
         self._subjects = subjects
         self._groups: dict[Read, _Group] = {}
         self._unlisted: list[Resource] = []
@@ -85,6 +89,8 @@ class Reading:
         if subjects.request.focus is not None:
             self._add_companions()
         for record in subjects.left:
+            if record.address in unusable:
+                continue
             # A retained object needs no look at the platform.
             deletes = record.lifecycle.deletion is Deletion.DELETE
             read = subjects.read_of_left(record) if deletes else None
@@ -143,14 +149,14 @@ class Reading:
             if not waiting.open:
                 continue  # another of its reads had no answer
             seen = waiting.seen
-            if not observation.complete and read not in waiting.hints:
+            problem = _bad_id(observation) if observation.complete else observation.problem
+            if problem and read not in waiting.hints:
                 waiting.open.clear()
-                problem = f"cannot read {read.path}: {observation.problem}"
-                yield Unreadable(seen.subject, seen.read, problem)
+                yield Unreadable(seen.subject, seen.read, f"cannot read {read.path}: {problem}")
                 continue
             waiting.open.discard(read)
             if read != waiting.alone:
-                if observation.complete:
+                if not problem:
                     waiting.answers[read.shape] = observation.objects
             elif observation.objects:
                 subject = replace(seen.subject, live=observation.objects[0], now=observation.at)
@@ -188,9 +194,11 @@ class Reading:
                 matched = matches[resource.address]
                 subject = subjects.subject(resource.address, matched.live, observation.at)
                 candidates = ""
-                if matched.live is None and subjects.in_focus(resource.address):
+                there = matched.live is not None and matched.live.present
+                if not there and subjects.in_focus(resource.address):
                     match = kind.match(resource.spec, resource.address)
                     candidates = "" if match is None else digest_absence(match, objects)
+                    subject = replace(subject, beside=objects)
                 yield Seen(kind, subject, matched, read, candidates)
 
     def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:
@@ -205,3 +213,9 @@ class Reading:
         if live is None or read is None or not read.shape.many or not self._planned_or_needed(address):
             return None
         return self._subjects.read_alone(address, live)
+
+
+def _bad_id(observation: Observation) -> str:
+    """Why an answer about one subject only cannot be used; "" where it can."""
+    bad = next((item for item in observation.objects if item.bad_id), None)
+    return f"an `{bad.bad_id}` in it is not an id that can be used" if bad is not None else ""

@@ -32,7 +32,7 @@ def _lines(acceptance: Acceptance, paths: Sequence[str], run: RunOptions) -> Ite
         refused, others = _named({each.address for each in acceptance.refused}), acceptance.others
         yield f"Not accepted: {refused}; no file was changed."
         if others:
-            alone = command("drift", "--accept", *paths, *others)
+            alone = command("drift", "--accept", *map(_no_option, paths), *others)
             yield f"The others alone: {alone.with_options(run)}"
         return
     for each in acceptance.accepted:
@@ -44,6 +44,11 @@ def _lines(acceptance: Acceptance, paths: Sequence[str], run: RunOptions) -> Ite
         yield f"Accepted: {counted(objects, 'object')} in {counted(files, 'file')}; {_still(acceptance)}"
     elif not acceptance.quiet:
         yield "Nothing to accept."
+
+
+def _no_option(path: str) -> str:
+    """`path` so that no command takes it for an option."""
+    return f"./{path}" if path.startswith("-") and path != "-" else path
 
 
 def _still(acceptance: Acceptance) -> str:

@@ -1,6 +1,7 @@
 """From a `SecretRef` to its value: where each source is read, decrypted or run, once a run."""
 
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping
@@ -212,7 +213,8 @@ class Sources:
         else:
             return as_value(output, f"the value in `{ref.name}`")
         raise SecretUnavailable(
-            sops.explain(code, ref.name), help=f"`sops --decrypt {ref.name}` says more, and prints its values"
+            sops.explain(code, ref.name),
+            help=f"`sops --decrypt {shlex.quote(ref.name)}` says more, and prints its values",
         )
 
     def _from_exec(self, ref: SecretRef, programs: Programs) -> str:

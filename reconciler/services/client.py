@@ -110,7 +110,9 @@ class Client:
             objects = read_shape(read.shape, self.service.content(read, answer.body))
         except ValidationError as error:
             # `from None`: the validation error quotes the answer.
-            raise self._unreadable(read, answer, error) from None
+            raise self._unreadable(read, answer, first_difference(error)) from None
+        if not read.shape.many and (name := objects[0].bad_id):
+            raise self._unreadable(read, answer, f"its `{name}` is not an id that can be used")
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
     def action(self, call: Call) -> str:
@@ -118,14 +120,19 @@ class Client:
         return self._action(call.method, _plain(call.path))
 
     async def turn(
-        self, call: Call, *, first: bool = False, ready: Callable[[], Awaitable[None]] | None = None
+        self,
+        call: Call,
+        *,
+        first: bool = False,
+        ready: Callable[[], Awaitable[None]] | None = None,
+        tell: Callable[[float], None] = lambda left_s: None,
     ) -> None:
         """Wait until the service's rate limit lets this mutation pass; `send` then goes out at once.
 
         Apart from `send`, so that an intent is recorded when its call is due, not when it queues.
-        `first` and `ready`: see `RateLimit.wait`.
+        `first`, `ready` and `tell`: see `RateLimit.wait`.
         """
-        await self._rate.wait(self.action(call), first=first, ready=ready)
+        await self._rate.wait(self.action(call), first=first, ready=ready, tell=tell)
 
     def refused(self, call: Call, for_s: float) -> None:
         """`call` was answered 429: nothing of its action is sent for `for_s` seconds."""
@@ -256,9 +263,9 @@ class Client:
             return PlatformError(message, help=help, **details)
         return PlatformError(message, **details)
 
-    def _unreadable(self, read: Read, answer: Answer, error: ValidationError) -> Unreadable:
+    def _unreadable(self, read: Read, answer: Answer, difference: str) -> Unreadable:
         """Where the answer differs from the API document, without quoting it."""
-        problem = "an HTML page" if is_html(answer) else first_difference(error)
+        problem = "an HTML page" if is_html(answer) else difference
         of = f" of {self.service.label}" if self.service.label else ""
         return Unreadable(
             f"the answer{of} to GET {read.path} is not what the API document promises ({problem})",

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from reconciler.core.errors import NotSent, TransportError
+from reconciler.core.wire import is_id
 from reconciler.services.answers import NOT_JSON, at_path, error_text, is_html, parsed, request_id
 from reconciler.services.refusals import Refusal, Row, recognise
 from reconciler.services.transport import Answer
@@ -92,7 +93,7 @@ def _accepted(answer: Answer, reply: Any, id_path: str | None) -> Outcome:
     elif reply is NOT_JSON and answer.body.strip():
         problem = "the answer is not JSON"
     elif id_path is not None:
-        problem = f"the answer holds no id at `{id_path}`"
+        problem = f"the answer holds no id at `{id_path}`, or none that can be used"
     else:
         problem = ""
     return Outcome(
@@ -109,7 +110,8 @@ def _id_at(reply: Any, id_path: str) -> str | None:
     id = at_path(reply, id_path)
     if isinstance(id, bool) or not isinstance(id, str | int):
         return None
-    return str(id).strip() or None
+    text = str(id).strip()
+    return text if is_id(text) else None
 
 
 def _verdict_of_error(

@@ -17,7 +17,7 @@ from reconciler.pipeline.project import Desired
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer
-from tests.execution.stage import Stage, Time, loaded, outcomes
+from tests.execution.stage import Stage, Time, loaded, outcomes, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ class Acme:
         """Nothing is open."""
 
 
-async def applied_with(stage: Stage, acme: Acme) -> Applied:
+async def applied_with(stage: Stage, acme: Acme, manifests: str = MANIFESTS) -> Applied:
     nonces = count()
     client = provider_client(
         "acme",
@@ -77,7 +77,7 @@ async def applied_with(stage: Stage, acme: Acme) -> Applied:
         jitter=lambda: 1.0,
     )
     project = replace(stage.project(), providers={"acme": client})
-    return await apply(project, Desired(loaded(stage, MANIFESTS)), approve=lambda plan: True)
+    return await apply(project, Desired(loaded(stage, manifests)), approve=lambda plan: True)
 
 
 async def test_it_is_looked_at_every_two_seconds(stage: Stage) -> None:
@@ -135,3 +135,18 @@ async def test_a_lost_secret_is_in_doubt_until_it_is_set_again(stage: Stage) -> 
     assert outcomes(applied)["Extension/shop/db#secrets"] == "pending"
     assert (await stage.record("Extension/shop/db")).applied["secrets"] == "pending"
     assert outcomes(await applied_with(stage, acme))["Extension/shop/db#secrets"] == "done"
+
+
+@pytest.mark.parametrize("id", ["../../v1?x#y", "res_1$(touch pwn)", "", "x" * 256])
+async def test_an_answer_with_an_id_that_no_path_may_hold_stops_nobody_else(stage: Stage, id: str) -> None:
+    acme = Acme(stage.time, ids=[id])
+    manifests = f"{MANIFESTS}---\n{volume()}"
+    first = await applied_with(stage, acme, manifests)
+    assert outcomes(first)[PROVISION] == "pending"
+    assert (await stage.record("Volume/shop/data")).id.startswith("vol_")
+    acme.ids = ["res_1"]
+    again = await applied_with(stage, acme, manifests)
+    assert outcomes(again)[PROVISION] == "done"
+    record = await stage.record("Extension/shop/db")
+    assert (record.id, record.applied["secrets"]) == ("res_1", "set")
+    assert acme.posted[0]["id"] == acme.posted[1]["id"]

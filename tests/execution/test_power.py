@@ -61,10 +61,20 @@ async def test_a_machine_is_suspended_waited_for_and_left_alone_by_the_next_run(
     assert states(stage) == {"m1": "suspended"}
     assert sent(stage, "wait") > 1  # the platform was asked again after a 408
     record = await stage.record(ADDRESS)
-    assert (record.id, record.applied, record.inferred) == ("m1", {"power": "suspended"}, False)
+    assert (record.id, record.applied["power"], record.inferred) == ("m1", "suspended", False)
     again = await stage.apply(machine("suspended"))
     assert (again.plan.steps, again.plan.changes, again.results) == ((), (), ())
     assert stage.line.mutations == ["POST"]
+
+
+async def test_the_plan_says_of_which_apply_the_last_thing_known_of_a_machine_is(stage: Stage) -> None:
+    make_machine(stage)
+    began_at = f"{stage.time.now():%Y-%m-%dT%H:%M:%SZ}"
+    await stage.apply(machine("suspended"))
+    stage.call("POST", "/_sandbox/machines/m1/destroy", {})
+    await stage.time.sleep(3600)
+    (again,) = (await plan(stage, machine("suspended"))).diagnostics
+    assert f"in the apply of {began_at}, left it suspended" in again.message
 
 
 @each_view
@@ -94,9 +104,9 @@ async def test_a_suspend_that_takes_too_long_is_pending_and_the_next_run_only_wa
     assert result.error.startswith("still not there (deadline_exceeded: ")
     assert "currently suspending" in result.error
     assert 15 < stage.time.elapsed_s <= 20
-    assert (await stage.record(ADDRESS)).applied == {"power": "suspending"}
+    assert (await stage.record(ADDRESS)).applied["power"] == "suspending"
     assert outcomes(await stage.apply(machine("suspended"))) == {WAIT: "done"}
-    assert (await stage.record(ADDRESS)).applied == {"power": "suspended"}
+    assert (await stage.record(ADDRESS)).applied["power"] == "suspended"
     assert (await stage.apply(machine("suspended"))).plan.steps == ()
     assert stage.line.mutations == ["POST"]
 
@@ -106,7 +116,7 @@ async def test_a_start_whose_wait_is_not_over_is_pending_and_the_next_run_only_w
     soon = machine("started", rest="lifecycle: {timeout_s: 20}\n")
     stage.fault(method="GET", path="/v1/apps/shop/machines/m1/wait", action="status", status=408, times=100)
     assert outcomes(await stage.apply(soon)) == {START: "pending"}
-    assert (await stage.record(ADDRESS)).applied == {"power": "starting"}
+    assert (await stage.record(ADDRESS)).applied["power"] == "starting"
     stage.call("DELETE", "/_sandbox/faults", None)
     assert outcomes(await stage.apply(soon)) == {WAIT: "done"}
     assert (await stage.apply(soon)).plan.steps == ()
@@ -120,7 +130,7 @@ async def test_a_suspend_that_somebody_undid_is_made_again_after_one_vain_wait(s
     assert outcomes(await stage.apply(soon)) == {SUSPEND: "pending"}
     make_machine(stage, state="started")
     assert outcomes(await stage.apply(soon)) == {WAIT: "pending"}
-    assert (await stage.record(ADDRESS)).applied == {}
+    assert "power" not in (await stage.record(ADDRESS)).applied
     assert outcomes(await stage.apply(machine("suspended"))) == {SUSPEND: "done"}
     assert states(stage) == {"m1": "suspended"}
 

@@ -360,8 +360,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a suspend is not waited for",
         MACHINE,
-        '        applied={"power": "suspending"},\n        wait=wait,\n',
-        '        applied={"power": "suspended"},\n',
+        '        applied={"power": "suspending", _CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
+        '        applied={"power": "suspended", _CALLED_AT: RUN_BEGAN},\n',
     ),
     _mutant(
         "a slice of a wait that is over counts as the end of it",

@@ -3,9 +3,13 @@
 import ast
 import json
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.core.advice import Command, RunOptions, command, pieces, spell
 from reconciler.core.diagnostics import error
@@ -21,6 +25,38 @@ def test_a_command_is_quoted_for_a_shell_and_not_in_its_words() -> None:
     adopt = command("resolve", "Volume/shop/data[1]", "--adopt", "vol_1$(touch pwn)")
     assert str(adopt) == "reconcile resolve 'Volume/shop/data[1]' --adopt 'vol_1$(touch pwn)'"
     assert adopt.argv[2:] == ("Volume/shop/data[1]", "--adopt", "vol_1$(touch pwn)")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "vol_1$(touch pwn)",
+        "vol 1",
+        "a'b\"c",
+        "`id`",
+        "x; rm x",
+        "*",
+        "~",
+        "",
+        "-x",
+        "--force",
+        "a\nb",
+        "$HOME",
+        "!!",
+    ],
+)
+def test_a_shell_gives_each_word_as_it_was(word: str, tmp_path: Path) -> None:
+    line = str(command("state", "forget", "--unclaimed", word).with_options(RunOptions(state=word)))
+    as_printed = f"printf '%s\\0' {line}"
+    got = subprocess.run(["sh", "-c", as_printed], capture_output=True, check=True, cwd=tmp_path).stdout
+    state = ["--state", word] if word else []
+    assert got.decode().split("\0")[:-1] == ["reconcile", "state", "forget", *state, "--unclaimed", word]
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=4))
+def test_any_words_come_back_from_the_line(words: list[str]) -> None:
+    assert shlex.split(str(command("resolve", *words))) == ["reconcile", "resolve", *words]
 
 
 def test_options_follow_the_verb() -> None:

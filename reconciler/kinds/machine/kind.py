@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Action, Address, Effect, FieldChange, Impact, Path, Resource, StateRecord
-from reconciler.core.steps import Already, Call, Condition, Read, Step, Wait
+from reconciler.core.steps import RUN_BEGAN, Already, Call, Condition, Read, Step, Wait
 from reconciler.core.wire import many, one, parse_time
 from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Power, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
@@ -157,7 +157,9 @@ class MachineKind(KeepsPower, Importable, Kind):
         if last == _COMING[want]:
             wait = _reached(subject, want, {"power": want})
             return Moves(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
-        why = f"our last call left it {_recorded(subject)}; what it is now, only machine.get tells"
+        when = subject.record.applied.get(_CALLED_AT) if subject.record is not None else None
+        call = f"our last call, in the apply of {when}," if when else "our last call"
+        why = f"{call} left it {last}; what it is now, or whether it still exists, only machine.get tells"
         remark = Diagnostic(
             "power-unknown", Severity.INFO, f"`{subject.address}`: {why}", subject.span("spec", "power")
         )
@@ -166,6 +168,8 @@ class MachineKind(KeepsPower, Importable, Kind):
     def remove(self, subject: Subject) -> Moves:
         return Moves(Action.FORGET, reason="left the manifests; the machine is left as it is")
 
+
+_CALLED_AT = "power_at"  # the field of a record: when the apply began that sent the last call
 
 # By what is wanted, what the record holds until it is reached.
 _COMING = {"suspended": "suspending", "started": "starting"}
@@ -266,7 +270,7 @@ def _suspend_step(subject: Subject) -> Step:
         "suspend",
         Call("POST", f"{_path(subject.address, subject.spec.id)}/suspend"),
         known_id=subject.spec.id,
-        applied={"power": "suspending"},
+        applied={"power": "suspending", _CALLED_AT: RUN_BEGAN},
         wait=wait,
         guard=Already(_soon(wait)),
         lane="suspend",  # many at once are advised against. Source: platform API, 8
@@ -282,7 +286,7 @@ def _start_step(subject: Subject) -> Step:
         "start",
         Call("POST", f"{_path(subject.address, subject.spec.id)}/start"),
         known_id=subject.spec.id,
-        applied={"power": "started" if seen else "starting"},
+        applied={"power": "started" if seen else "starting", _CALLED_AT: RUN_BEGAN},
         wait=wait,
         guard=Already(_soon(wait)),
         note=f"{STALE}. Whether its memory was kept, nothing tells",

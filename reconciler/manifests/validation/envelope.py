@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from reconciler.core.model import Deletion, Lifecycle
-from reconciler.kinds.manifest import ID_PATTERN, ManifestKind, Spec
+from reconciler.core.wire import ID
+from reconciler.kinds.manifest import ManifestKind, Spec
 from reconciler.manifests.validation.ignores import Ignored
 
 API_VERSION = "reconciler/v1"
@@ -60,7 +61,7 @@ def manifest_model(kind: ManifestKind) -> type[BaseModel]:
         str,
         Field(
             min_length=1,
-            pattern=f"^({ID_PATTERN})?$",
+            pattern=f"^({ID})?$",
             description="Adopt exactly this existing object.",
             examples=["vol_123"],
         ),

@@ -31,6 +31,7 @@ class Secret(Wire):
     """Capability `secrets.list`."""
 
     shape: ClassVar = "secret"
+    ids: ClassVar = ()  # a name: what manifests may name is checked there
     many_at: ClassVar = "secrets"
 
     name: str

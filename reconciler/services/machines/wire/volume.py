@@ -21,6 +21,7 @@ GONE_STATES = frozenset(
 
 class Volume(Wire):
     shape: ClassVar = "volume"
+    ids: ClassVar = ("id", "attached_machine_id")
 
     id: str
     name: str | None = None
