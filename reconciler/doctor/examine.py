@@ -89,11 +89,18 @@ async def _state(
 async def _whole_state(
     config: ProjectSettings, store: Spooling, url: str | None, remarks: Sequence[str], *, sandbox: bool
 ) -> tuple[State | None, Check]:
-    place, pin = shown_state(url or config.settings.state_url), config.settings.state.lineage
-    state = None
+    settings, state = config.settings, None
     try:
         state = await store.load()
-        return state, await check_state(store, state, place, pin, remarks, sandbox=sandbox)
+        return state, await check_state(
+            store,
+            state,
+            shown_state(url or settings.state_url),
+            remarks,
+            pin=settings.state.lineage,
+            address=settings.platform.base_url,
+            sandbox=sandbox,
+        )
     except ReconcilerError as failure:
         return state, unread(failure)
 

@@ -9,7 +9,7 @@ from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
 from reconciler.core.model import owed_work
 from reconciler.core.plural import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
-from reconciler.pipeline.identity import refuse_other_state, state_missing
+from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state, state_missing
 from reconciler.state import maintenance_of
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Backups, JournalEntry, State
@@ -26,11 +26,24 @@ def unread(failure: ReconcilerError) -> Check:
 
 
 async def check_state(
-    store: Spooling, state: State, place: str, pin: str | None, remarks: Sequence[str], *, sandbox: bool
+    store: Spooling,
+    state: State,
+    place: str,
+    remarks: Sequence[str],
+    *,
+    pin: str | None,
+    address: str | None,
+    sandbox: bool,
 ) -> Check:
-    """`pin`: the lineage that the settings want. `remarks`: what opening the state told."""
+    """Raises ReconcilerError for what every run refuses.
+
+    `remarks`: what opening the state told. `pin`: the lineage that the settings want; `address`: the platform
+    that they name.
+    """
     if pin is not None:
         refuse_other_state(state, pin, place)
+    if address is not None and not sandbox:
+        refuse_other_platform(state, address, place)
     if not state.lineage and sandbox:
         return suspicious("state", f"there is no state at {place} yet", "the first plan or apply makes it")
     if not state.lineage:

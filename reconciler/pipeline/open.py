@@ -25,9 +25,11 @@ from reconciler.pipeline.embedded import (
     embedded_sandbox,
     furnish,
 )
-from reconciler.pipeline.identity import refuse_other_state
+from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
+from reconciler.pipeline.siblings import read_siblings
+from reconciler.planning.siblings import Siblings
 from reconciler.policies import find_policies
 from reconciler.policies.provider import ExtensionProviderSpec
 from reconciler.secrets.sensitive import Sensitive
@@ -62,7 +64,7 @@ async def open_project(
     """`resources`: what the embedded sandbox must have apps, organizations and machines for.
 
     `policies`: among them the providers that calls may go to. With the embedded sandbox the state is its
-    own, and made where there is none yet.
+    own, and made where there is none yet. Raises Refused for a state that is about another platform.
     """
     if options.sandbox:
         if options.state_url is not None:
@@ -75,7 +77,10 @@ async def open_project(
         open_platform(config, options) as (platform, transport),
         open_state(config, options.state_url, tell=reporter.note) as store,
     ):
-        if options.sandbox:
+        place = shown_state(options.state_url or settings.state_url)
+        if not options.sandbox:
+            refuse_other_platform(await store.load(), platform.base_url, place)
+        else:
             await store.create()
             await furnish(transport, platform.base_url, resources, reporter)
         yield Project(
@@ -92,7 +97,8 @@ async def open_project(
             providers=providers,
             environment=config.env,
             address=EMBEDDED if options.sandbox else platform.base_url,
-            state_url=shown_state(options.state_url or settings.state_url),
+            state_url=place,
+            siblings=partial(_siblings, config, options),
         )
 
 
@@ -123,6 +129,11 @@ async def open_platform(
         finally:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
+
+
+async def _siblings(config: ProjectSettings, options: Options) -> Siblings:
+    """None in the embedded sandbox: each environment has a world of its own there."""
+    return Siblings() if options.sandbox else await read_siblings(config)
 
 
 def shown_state(url: str) -> str:

@@ -87,11 +87,11 @@ def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     shutil.rmtree(calm.root / ".reconcile")
     found = checks(calm, code=1)
     assert outcomes(found) == {"state": "problem"}
-    assert {"argv": ["reconcile", "state", "init"]} in found["state"]["advice"]
+    assert {"argv": ["reconcile", "state", "init", "--new"]} in found["state"]["advice"]
     assert not (calm.root / ".reconcile").exists()
     text = calm.run("doctor", code=1).out
     assert "problem  state: there is no state at sqlite:.reconcile/state.db" in text
-    assert "= help: for a project that begins, run `reconcile state init`" in text
+    assert "= help: for a project that begins, run `reconcile state init --new`" in text
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_an_address_where_nobody_answers(calm: Project) -> None:
     assert found["address"]["outcome"] == "problem"
     assert "http://127.0.0.1:1" in found["address"]["message"]
     assert {found[name]["outcome"] for name in ("token", "clock", "capabilities")} == {"warning"}
-    assert found["state"]["outcome"] == "ok"
+    assert "is about the platform at" in found["state"]["message"]
 
 
 def test_no_address_at_all(calm: Project) -> None:
@@ -192,6 +192,19 @@ def test_another_state_than_the_pinned_one(calm: Project) -> None:
     assert other in found["state"]["message"]
 
 
+def test_a_state_that_is_about_another_platform(calm: Project, real: Sandbox) -> None:
+    url = real.url.replace("127.0.0.1", "localhost")
+    found = checks(calm, code=1, env={"RECONCILE_BASE_URL": url})
+    assert outcomes(found) == {"state": "problem"}
+    assert {"argv": ["reconcile", "state", "set-platform", url]} in found["state"]["advice"]
+
+
+def test_where_environments_exist_one_must_be_said(calm: Project) -> None:
+    calm.write("{}", "overlays/prod/none.yaml")
+    calm.run("doctor", code=64)
+    assert calm.json("doctor", "--env", "base").json["context"]["environment"] == "base"
+
+
 def test_a_state_of_an_older_version_stays_as_it_is(calm: Project) -> None:
     shutil.rmtree(calm.root / ".reconcile")
     left_by(3, state_file(calm))
@@ -232,7 +245,7 @@ def test_a_call_without_an_outcome_is_a_problem(calm: Project, real: Sandbox) ->
 
 
 def test_backups_that_are_missing_or_damaged(calm: Project) -> None:
-    (made,) = backups.folder(state_file(calm)).glob("*.db")
+    made = backups.all_of(state_file(calm))[0].path
     made.write_bytes(made.read_bytes()[:5000])
     assert made.name in checks(calm, code=0)["backups"]["message"]
     shutil.rmtree(made.parent)
