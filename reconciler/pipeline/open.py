@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import anyio
 
@@ -26,8 +27,9 @@ from reconciler.pipeline.embedded import (
     furnish,
 )
 from reconciler.pipeline.identity import refuse_other_state
+from reconciler.pipeline.private import require_private
 from reconciler.pipeline.project import Project
-from reconciler.pipeline.settings import ProjectSettings
+from reconciler.pipeline.settings import PRIVATE, ProjectSettings
 from reconciler.policies import find_policies
 from reconciler.policies.provider import ExtensionProviderSpec
 from reconciler.secrets.sensitive import Sensitive
@@ -132,6 +134,7 @@ async def open_state(
     need not be `pinned`. `tell` gets what was done or went wrong beside the work that was asked for: a
     migration, a backup.
     """
+    _require_own_place(config, url or config.settings.state_url)
     pin = config.settings.state.lineage if pinned else None
     store = open_store(
         url or config.settings.state_url,
@@ -147,6 +150,13 @@ async def open_state(
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
+
+
+def _require_own_place(config: ProjectSettings, url: str) -> None:
+    """Raises ReconcilerError where a state lies in the project's own folder and that is not ours."""
+    path = Path(os.path.normpath(config.root / url.partition(":")[2]))
+    if path.is_relative_to(config.root / PRIVATE):
+        require_private(config.root, path.parent)
 
 
 @asynccontextmanager
@@ -244,6 +254,7 @@ def _token_source(config: ProjectSettings, options: Options) -> str:
 @contextmanager
 def _base_url(config: ProjectSettings, options: Options) -> Iterator[str]:
     if options.sandbox:
+        require_private(config.root, config.private)
         with embedded_sandbox(config.private / "sandbox.db") as url:
             yield url
         return
