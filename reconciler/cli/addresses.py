@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 
@@ -19,6 +20,7 @@ _DEFAULTS: dict[str, Any] = {
     "state": "sqlite:.reconcile/state.db",
     "overlays": "overlays",
     "environments": {},
+    "default_environment": "",
 }
 _MOST_REFS = 1000
 _GIT_S = 2.0
@@ -43,7 +45,8 @@ class AddressType(click.ParamType):  # type: ignore[type-arg] # older releases o
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        environment = ctx.params.get("env") or ""
+        environment = ctx.params.get("env") or _setting(_root(), "default_environment")
+        environment = "" if environment == BASE else environment
         found = {*_declared(environment), *_recorded(ctx.params.get("state_url"), environment)}
         texts = sorted(str(address) for address in found if self._kind in ("", address.kind))
         return [CompletionItem(text) for text in texts if text.startswith(incomplete)]
@@ -116,11 +119,11 @@ def other_kind(text: str) -> str:
 
 
 def complete_environment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Environments with an overlay, and those with settings of their own."""
+    """Environments with an overlay, and those with settings of their own; and the name for none of them."""
     root = _root()
     overlays = root / _setting(root, "overlays")
     folders = [each.name for each in overlays.iterdir() if each.is_dir()] if overlays.is_dir() else []
-    names = {*folders, *map(str, _setting(root, "environments"))}
+    names = {BASE, *folders, *map(str, _setting(root, "environments"))}
     return sorted(name for name in names if name.startswith(incomplete) and not name.startswith("."))
 
 

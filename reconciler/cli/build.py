@@ -33,7 +33,7 @@ def command(
 
     manifests = read_manifests(
         paths,
-        settings_here(env, ref=ref, untrusted=untrusted),
+        settings_here(env, ref=ref, untrusted=untrusted, manifests_only=True),
         texts_here(),
         ref=ref,
         changed_since=changed_since,

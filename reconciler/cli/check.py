@@ -165,7 +165,7 @@ def _section(name: str | None) -> "tuple[ProviderSection | None, ProjectSettings
 
     if name is None:
         return None, None
-    config = settings_here()
+    config = settings_here(manifests_only=True)
     if name not in config.settings.providers:
         raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{name}`")
     return config.settings.providers[name], config

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
+from reconciler.cli.main import USAGE
 from reconciler.cli.options import of_this_run, refuse_contradictions, refuse_empty_options
 from reconciler.cli.output import emit, lost
 from reconciler.cli.signals import Interrupted
 from reconciler.core.advice import spell
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
-from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
+from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
 from reconciler.reports.report import Failure
 from reconciler.reports.visible import visible_lines
 
@@ -21,7 +22,7 @@ FIRST_OF_SIGNALS = 129
 
 def first_of(*codes: int) -> int:
     """The exit code that wins when several apply. Source: DESIGN, section 3."""
-    return next((code for code in (LOCKED, DECIDE, FAILED, PENDING, CHANGES) if code in codes), DONE)
+    return next((code for code in (LOCKED, DECIDE, USAGE, FAILED, PENDING, CHANGES) if code in codes), DONE)
 
 
 def code_of(diagnostics: Sequence[Diagnostic], otherwise: int) -> int:
@@ -62,6 +63,8 @@ def report_failure(failure: ReconcilerError) -> int:
     echo_error(failure)
     if isinstance(failure, Locked):
         return LOCKED
+    if isinstance(failure, Misused):
+        return USAGE
     return code_of(diagnostics, FAILED)
 
 

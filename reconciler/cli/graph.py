@@ -59,7 +59,8 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: 
 
         if plan_file is not None:
             return plan_graph(unverified_plan(read_file(plan_file)))
-        desired = load_desired(paths, settings_here(env, untrusted=untrusted), texts_here(), make_reporter())
+        config = settings_here(env, untrusted=untrusted, manifests_only=True)
+        desired = load_desired(paths, config, texts_here(), make_reporter())
         echo_diagnostics(desired.diagnostics)
         return resource_graph(desired.resources, desired.policies)
 

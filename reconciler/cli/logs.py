@@ -38,7 +38,7 @@ class LogReporter(Reporter):
     def loading(self, files: int) -> None:
         self._log.info("manifests.loaded", files=files)
 
-    def observing(self, done: int, total: int) -> None:
+    def observing(self, done: int, total: int, waited_s: float) -> None:
         if done == total:
             self._log.info("platform.observed", reads=total)
 
@@ -54,5 +54,11 @@ class LogReporter(Reporter):
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
         self._log.info(f"step.{outcome}", step=step.id, elapsed_s=round(elapsed_s, 3), detail=detail)
 
+    def asked_to_wait(self, step: Step, wait_s: float) -> None:
+        self._log.info("step.rate_limited", step=step.id, wait_s=round(wait_s, 1))
+
+    def sent_again(self, step: Step, wait_s: float) -> None:
+        self._log.info("step.sent_again", step=step.id, wait_s=round(wait_s, 1))
+
     def settling(self, address: Address, wait_s: float) -> None:
-        self._log.info("outcome.settling", address=str(address), wait_s=wait_s)
+        self._log.info("outcome.settling", address=str(address), wait_s=round(wait_s, 1))

@@ -34,7 +34,7 @@ def command(kind: str, name: str, app: str, out: Path | None) -> int:
     ):
         if not re.fullmatch(pattern, text):
             raise click.UsageError(f"{option} `{text}` is not a valid name: {pattern_help(pattern)}")
-    config = settings_here()
+    config = settings_here(manifests_only=True)
     likely = config.root / next(iter(config.settings.manifests), ".") / "new.yaml"
     text = f"# {modeline((out or likely).parent, config.root)}\n" + skeleton(chosen, name=name, app=app)
     if out is not None:

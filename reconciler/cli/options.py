@@ -116,7 +116,7 @@ environment = click.option(
     envvar="RECONCILE_ENV",
     default="",
     shell_complete=_environments,
-    help="Environment: overlays/NAME is laid over the manifests, and the state is its own.",
+    help="Environment: overlays/NAME is laid over the manifests, and the state is its own; base for none.",
 )
 
 

@@ -3,10 +3,14 @@
 import logging
 import os
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.core.clock import TELL_EVERY_S
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Step
@@ -14,12 +18,12 @@ from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _MARKS = {"done": "✓", "pending": "…", "unknown": "?", "failed": "✗", "skipped": "-"}
 _PLAIN_MARKS = {outcome: f"{outcome}:" for outcome in _MARKS}
 _COLOURS = {"done": "green", "pending": "yellow", "unknown": "magenta", "failed": "red", "skipped": "yellow"}
 _SPINNER = "⠋"  # one of those that rich turns
-_WAITING_EVERY_S = 10.0  # how often a plain log repeats that something is still being waited for
 
 
 def make_reporter() -> Reporter:
@@ -52,6 +56,14 @@ class PlainReporter(Reporter):
 
     def __init__(self) -> None:
         self._last_waited: dict[str, float] = {}
+        self._last_read_s = 0.0
+
+    def observing(self, done: int, total: int, waited_s: float) -> None:
+        if waited_s < self._last_read_s:
+            self._last_read_s = 0.0  # other reads
+        if waited_s - self._last_read_s >= TELL_EVERY_S:
+            self._last_read_s = waited_s
+            self._line(f"reading the platform: {done} of {total} after {waited_s:.0f} s")
 
     def note(self, message: str) -> None:
         self._line(message)
@@ -60,7 +72,7 @@ class PlainReporter(Reporter):
         self._line(f"{step.id}: {step.call.method} {step.call.path}")
 
     def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
-        if waited_s - self._last_waited.get(step.id, 0.0) >= _WAITING_EVERY_S:
+        if waited_s - self._last_waited.get(step.id, 0.0) >= TELL_EVERY_S:
             self._last_waited[step.id] = waited_s
             self._line(f"{step.id}: still {seen} after {waited_s:.0f} s")
 
@@ -71,17 +83,40 @@ class PlainReporter(Reporter):
     def asked_to_wait(self, step: Step, wait_s: float) -> None:
         self._line(f"{step.id}: refused with 429, tried again in {wait_s:.0f} s")
 
+    def sent_again(self, step: Step, wait_s: float) -> None:
+        self._line(f"{step.id}: its answer was lost, sent again in {wait_s:.0f} s")
+
     def settling(self, address: Address, wait_s: float) -> None:
-        self._line(f"{address}: the outcome of a call is unknown; looking for evidence for {wait_s:.0f} s")
+        if wait_s:
+            what = "the outcome of a call is unknown; looking for evidence"
+            self._line(f"{address}: {what} for {wait_s:.0f} s")
 
     def _line(self, text: str) -> None:
         click.echo(visible(text), err=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """What is waited for, with seconds that go on by themselves from `from_s`, which was so at `at_s`."""
+
+    before: str
+    after: str
+    from_s: float
+    at_s: float
+    down: bool = False
+
+    def at(self, now_s: float) -> str:
+        passed_s = now_s - self.at_s
+        seconds = max(0.0, self.from_s - passed_s) if self.down else self.from_s + passed_s
+        return f"{self.before}{seconds:.0f} s{self.after}"
+
+
 class LiveReporter(Reporter):
     """Finished steps scroll by; one last line shows what is under way."""
 
-    def __init__(self, console: "Console | None" = None) -> None:
+    def __init__(
+        self, console: "Console | None" = None, *, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         from rich.console import Console
         from rich.status import Status
 
@@ -96,51 +131,68 @@ class LiveReporter(Reporter):
         self._marks = _MARKS if _can_show(self._console.encoding) else _PLAIN_MARKS
         spinner = "dots" if self._marks is _MARKS else "line"
         self._status = Status("", console=self._console, spinner=spinner)
-        self._running: dict[str, str] = {}
+        self._now_s = now_s
+        self._running: dict[str, _Count | None] = {}  # by what it is about
+        self._reading: _Count | None = None
 
-    def observing(self, done: int, total: int) -> None:
-        if done == total:
-            self._show("")
-        elif total > 1:
-            self._show(f"reading the platform: {done} of {total}")
+    def observing(self, done: int, total: int, waited_s: float) -> None:
+        text = f"reading the platform: {done} of {total} ("
+        self._reading = _Count(text, ")", waited_s, self._now_s()) if done < total and total > 1 else None
+        self._show()
 
     def note(self, message: str) -> None:
         self._console.print(visible(message), style="dim")
 
     def step_started(self, step: Step) -> None:
-        self._running[step.id] = ""
-        self._show_running()
+        self._running[step.id] = None
+        self._show()
 
     def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
-        self._running[step.id] = f" ({visible(seen)}, {waited_s:.0f} s)"
-        self._show_running()
+        self._running[step.id] = _Count(f" ({visible(seen)}, ", ")", waited_s, self._now_s())
+        self._show()
 
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
-        self._running.pop(step.id, None)
         said = f"  {detail}" if _says_more(detail, step) else ""
         text = f"{self._marks[outcome]} {step.id} {elapsed_s:.1f} s{said}"
         self._console.print(visible(text), style=_COLOURS[outcome])
-        self._show_running()
+        self._running.pop(step.id, None)
+        self._show()
 
     def asked_to_wait(self, step: Step, wait_s: float) -> None:
-        self._running[step.id] = f" (429, again in {wait_s:.0f} s)"
-        self._show_running()
+        self._count_down(step.id, "refused with 429, again in", wait_s)
+
+    def sent_again(self, step: Step, wait_s: float) -> None:
+        self._count_down(step.id, "its answer was lost, sent again in", wait_s)
 
     def settling(self, address: Address, wait_s: float) -> None:
-        self._console.print(f"? {address}: looking for evidence for {wait_s:.0f} s", style="magenta")
+        if wait_s:
+            self._count_down(str(address), "its outcome is unknown, looking for evidence for", wait_s)
+        else:
+            self._running.pop(str(address), None)
+            self._show()
 
-    def _show_running(self) -> None:
-        first = next(iter(self._running.items()), None)
-        more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
-        self._show(f"{first[0]}{first[1]}{more}" if first else "")
+    def _count_down(self, about: str, why: str, wait_s: float) -> None:
+        self._running.pop(about, None)
+        count = _Count(f" ({why} ", ")", wait_s, self._now_s(), down=True)
+        self._running = {about: count, **self._running}  # what stands still is shown first
+        self._show()
 
-    def _show(self, text: str) -> None:
-        from rich.padding import Padding
+    def __rich__(self) -> "Text":
+        """The last line as it is now: rich draws it several times a second, in a thread of its own."""
         from rich.text import Text
 
-        if text:
+        now_s, running = self._now_s(), list(self._running.items())
+        lines = [about + (count.at(now_s) if count else "") for about, count in running]
+        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+        text = f"{lines[0]}{more}" if lines else self._reading.at(now_s) if self._reading else ""
+        return Text(text, no_wrap=False, overflow="fold")
+
+    def _show(self) -> None:
+        from rich.padding import Padding
+
+        if self._running or self._reading:
             # A bare Text would be joined with the spinner's, losing what says that it wraps.
-            self._status.update(Padding(Text(text, no_wrap=False, overflow="fold"), 0))
+            self._status.update(Padding(self, 0))
             self._status.start()
         else:
             self._status.stop()

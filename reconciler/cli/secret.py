@@ -72,7 +72,7 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
 
     if context.args:  # click would repeat them
         raise click.UsageError(_NO_ARGUMENT, context)
-    chosen = list(recipients) or settings_here().settings.secrets.age_recipients
+    chosen = list(recipients) or settings_here(manifests_only=True).settings.secrets.age_recipients
     if not chosen:
         raise ReconcilerError(
             "nobody to encrypt to: no recipient is given", help=_NO_RECIPIENTS, advice=(_KEYGEN,)

@@ -17,11 +17,17 @@ if TYPE_CHECKING:  # models take long to import, and `--help` and completion nee
 
 
 def settings_here(
-    env: str = "", *, ref: str | None = None, untrusted: str | None = None, sandbox: bool = False
+    env: str = "",
+    *,
+    ref: str | None = None,
+    untrusted: str | None = None,
+    sandbox: bool = False,
+    manifests_only: bool = False,
 ) -> "ProjectSettings":
     """The settings of the project around the working directory, for the environment `env`.
 
-    `sandbox`: with the state of the embedded sandbox.
+    `sandbox`: with the state of the embedded sandbox. `manifests_only`: neither a platform nor a state is
+    touched; else somebody must have said which environment is meant, where there are any (Misused).
 
     `untrusted`: they are those of this revision (`--untrusted`). Raises ReconcilerError when there is no such
     environment; at a git revision `ref` there may be others. Also for a verb without that option, while the
@@ -41,6 +47,8 @@ def settings_here(
     config = find_settings(here, os.environ, env, trusted=untrusted)
     if ref is None or untrusted is not None:
         config.refuse_unknown_environment()
+    if not manifests_only:
+        config.refuse_forgotten_environment()
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[ROOT] = config.root

@@ -1,7 +1,6 @@
 """`reconcile validate`: manifests alone, no platform, no state."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import click
 
@@ -24,31 +23,28 @@ def command(
 ) -> int:
     """Check manifests: files, directories, or - for stdin. Exit 0 when they hold no error, else 1.
 
+    Without --env, they are checked as they are without an overlay, and as each environment has them.
+
     With --changed-since, all of them are checked, and what differs is listed.
     """
     from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.pipeline.desired import read_manifests
-    from reconciler.pipeline.missing_sources import missing_sources
+    from reconciler.core.context import BASE
+    from reconciler.pipeline.desired import environments_at
+    from reconciler.pipeline.validate import validate
     from reconciler.reports.report import ValidationReport
 
-    config = settings_here(env, ref=ref, untrusted=untrusted)
-    manifests = read_manifests(
-        paths,
-        config,
-        texts_here(),
-        ref=ref,
-        changed_since=changed_since,
-    )
-    loaded, changed = manifests.loaded, manifests.changed
-    if not has_errors(loaded.diagnostics):
-        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *missing_sources(manifests, config)))
+    config = settings_here(env or BASE, ref=ref, untrusted=untrusted, manifests_only=True)
+    names = [env or BASE] if env else [BASE, *environments_at(config, ref)]
+    found = validate(paths, [config.of(name) for name in names], texts_here(), ref, changed_since)
+    differs = changed_since is not None
     emit(
         ValidationReport(
-            resources=len(loaded.resources),
-            files=len(loaded.files),
-            changed=tuple(sorted(map(str, changed.differ))) if changed is not None else None,
-            dependants=tuple(sorted(map(str, changed.dependants))) if changed is not None else (),
-            diagnostics=tuple(loaded.diagnostics),
+            resources=len(found.addresses),
+            files=len(found.files),
+            environments=tuple(names) if len(names) > 1 else (),
+            changed=tuple(sorted(map(str, found.differ))) if differs else None,
+            dependants=tuple(sorted(map(str, found.dependants))),
+            diagnostics=found.diagnostics,
         )
     )
-    return FAILED if has_errors(loaded.diagnostics) else DONE
+    return FAILED if has_errors(found.diagnostics) else DONE

@@ -1,10 +1,13 @@
 """Time as an argument: the real clock, and the seam that lets a whole apply run in simulated time."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
 import anyio
+
+TELL_EVERY_S = 30.0  # how often a person is told that something is still being waited for
 
 
 class Clock(Protocol):
@@ -26,3 +29,12 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
+
+
+async def sleep_telling(clock: Clock, seconds: float, tell: Callable[[float], None]) -> None:
+    """Sleep for `seconds`, and `tell` each `TELL_EVERY_S` how many are left."""
+    while seconds > TELL_EVERY_S:
+        await clock.sleep(TELL_EVERY_S)
+        seconds -= TELL_EVERY_S
+        tell(seconds)
+    await clock.sleep(seconds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-BASE = "base"  # the environment where none is chosen: the manifests without an overlay
+BASE = "base"  # a name that no environment can have: the manifests without an overlay, and their state
 EMBEDDED = "sandbox"  # the platform of --sandbox, whose address is another one each time
 
 

@@ -3,7 +3,8 @@
     ReconcilerError
     ├── Diagnosed          carries diagnostics
     │   ├── ManifestError  the manifests (or the settings) hold errors
-    │   └── Refused        a plan or a request that this program will not carry out
+    │   ├── Refused        a plan or a request that this program will not carry out
+    │   └── Misused        a request that leaves out what is needed, or names what is not there
     ├── PlatformError      a read of the platform failed
     │   ├── NotFound       404: the object or its app is not there (for this token)
     │   │   └── AppMissing the app itself is not there (yet): proves nothing about its objects
@@ -64,6 +65,10 @@ class ManifestError(Diagnosed):
 
 
 class Refused(Diagnosed):
+    pass
+
+
+class Misused(Diagnosed):
     pass
 
 

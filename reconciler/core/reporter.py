@@ -10,8 +10,8 @@ class Reporter:
     def loading(self, files: int) -> None:
         """Manifests are being read."""
 
-    def observing(self, done: int, total: int) -> None:
-        """`done` of `total` platform reads are answered."""
+    def observing(self, done: int, total: int, waited_s: float) -> None:
+        """`done` of `total` platform reads are answered, after `waited_s` seconds."""
 
     def note(self, message: str) -> None:
         """A fact worth a line that no other event carries."""
@@ -23,10 +23,16 @@ class Reporter:
         """The call is done; its wait last saw `seen`."""
 
     def asked_to_wait(self, step: Step, wait_s: float) -> None:
-        """The call of `step` was refused as one too many (429), and is tried again in `wait_s` seconds."""
+        """The call of `step` was refused as one too many (429), and is tried again in `wait_s` seconds.
+
+        Said again each `clock.TELL_EVERY_S`, with the seconds that are left.
+        """
+
+    def sent_again(self, step: Step, wait_s: float) -> None:
+        """The answer to the call of `step` was lost; it is sent again in `wait_s` seconds. Said again."""
 
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
         """`outcome` is done, pending, unknown, failed or skipped; `detail` an id or an error text."""
 
     def settling(self, address: Address, wait_s: float) -> None:
-        """An unknown outcome is being settled from evidence, for up to `wait_s` seconds."""
+        """An unknown outcome is settled from evidence in `wait_s` seconds; 0: it is over. Said again."""

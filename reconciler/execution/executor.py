@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import anyio
 
-from reconciler.core.clock import Clock
+from reconciler.core.clock import Clock, sleep_telling
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import (
     AppMissing,
@@ -204,6 +204,7 @@ class Executor:
                 creates=not isinstance(step.recovery, Repeat),
                 again=limited.since_s is not None,
                 prepare=partial(self._list_before, step, listed, fresh=lost > 0),
+                tell=partial(self._reporter.asked_to_wait, step) if limited.since_s is not None else _quiet,
             )
             try:
                 async with turn:
@@ -443,12 +444,18 @@ class Executor:
             return Settlement("landed")
         least_s = min(outcome.retry_after_s or 0.0, RATE_LIMIT_S)
         if isinstance(step.recovery, Repeat):
-            left_s = left_of_window(sent_at, self._clock, self._limits.repeat_after_s)
-            await self._clock.sleep(max(left_s, least_s))
+            left_s = max(left_of_window(sent_at, self._clock, self._limits.repeat_after_s), least_s)
+            tell = partial(self._reporter.sent_again, step)
+            tell(left_s)
+            await sleep_telling(self._clock, left_s, tell)
             return Settlement("not_landed")
-        if isinstance(step.recovery, Find):
-            self._reporter.settling(step.address, self._limits.settle_s)
-        return await self._evidence.settle(intent, sent_at, self._reader(step), least_s=least_s)
+        return await self._evidence.settle(
+            intent,
+            sent_at,
+            self._reader(step),
+            least_s=least_s,
+            tell=partial(self._reporter.settling, step.address),
+        )
 
     async def _holds_already(self, step: Step, outcome: Outcome, *, repeated: bool) -> bool:
         """Whether a call was refused because what it asks for is there.
@@ -551,6 +558,10 @@ class Executor:
             return self.result(step, "failed", f"ended as {waited.seen}; its id is kept")
         await self._recorder.pending(step, waited.seen, timed_out=not self.stopping)
         return self.result(step, "pending", f"still {waited.seen}; run again to go on waiting")
+
+
+def _quiet(left_s: float) -> None:
+    """For a wait that nobody asked for: it is short."""
 
 
 def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 import anyio
 
@@ -89,9 +90,8 @@ async def _settlements(
             found[number] = None
             return
         assert opened.address is not None
-        if intent.if_unknown == "find":
-            reporter.settling(opened.address, limits.settle_s)
-        found[number] = await evidence.settle(intent, opened.at, services)
+        tell = partial(reporter.settling, opened.address)
+        found[number] = await evidence.settle(intent, opened.at, services, tell=tell)
 
     async with anyio.create_task_group() as group:
         for number, opened in enumerate(state.open_intents):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import anyio
 from anyio.lowlevel import checkpoint
 
-from reconciler.core.clock import Clock
+from reconciler.core.clock import Clock, sleep_telling
 from reconciler.core.errors import PlatformError
 from reconciler.core.model import Observation
 from reconciler.core.steps import FOUND_ID, Read
@@ -116,15 +116,31 @@ class Evidence:
         self._reading: dict[Read, anyio.Lock] = defaultdict(anyio.Lock)
 
     async def settle(
-        self, intent: Intent, sent_at: datetime, services: Reader, *, least_s: float = 0.0
+        self,
+        intent: Intent,
+        sent_at: datetime,
+        services: Reader,
+        *,
+        tell: Callable[[float], None],
+        least_s: float = 0.0,
     ) -> Settlement:
         """What became of a call whose reply was lost, once the settle window and `least_s` have passed.
 
-        An object that it names is nobody else's from then on.
+        An object that it names is nobody else's from then on. `tell`: how many seconds are left of them, at
+        once and each `TELL_EVERY_S`; 0 once all is known.
         """
         if intent.if_unknown != "find" or intent.find is None:
             return Settlement("undecided", why="the platform documents no way to find out")
-        await self._clock.sleep(max(left_of_window(sent_at, self._clock, self._limits.settle_s), least_s))
+        left_s = max(left_of_window(sent_at, self._clock, self._limits.settle_s), least_s)
+        tell(left_s)
+        try:
+            await sleep_telling(self._clock, left_s, tell)
+            return await self._judged(intent, services)
+        finally:
+            tell(0.0)
+
+    async def _judged(self, intent: Intent, services: Reader) -> Settlement:
+        """What lists show from now on: one after another, until one is clear."""
         settlement = Settlement("not_landed")
         for _ in range(LISTS_WITHOUT_A_TRACE):
             await self._clock.sleep(self._until_the_next_moment())

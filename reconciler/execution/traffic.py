@@ -86,11 +86,12 @@ class Traffic:
         creates: bool,
         again: bool,
         prepare: Callable[[], Awaitable[None]],
+        tell: Callable[[float], None],
     ) -> AsyncIterator[None]:
         """Hold a slot, once it is the turn of `call`. Raises Unsent when it may not be sent any more.
 
         `creates`: made twice, there would be two. `again`: it was refused with 429 before. `prepare`: what
-        has to be done just before, and needs no slot.
+        has to be done just before, and needs no slot. `tell`: how long it still waits for its turn.
         """
         known = self._creates[client.name]
 
@@ -106,7 +107,7 @@ class Traffic:
                     return
                 self._slots.release()
 
-        await client.turn(call, first=again, ready=ready)
+        await client.turn(call, first=again, ready=ready, tell=tell)
         known.under_way += creates
         try:
             yield

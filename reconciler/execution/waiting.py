@@ -58,14 +58,16 @@ async def wait_for(
         except NotFound as missing:
             if wait.or_gone and not isinstance(missing, AppMissing):
                 return Waited("done", "gone")
-            seen = missing.message
+            seen = f"not seen ({missing.message})"
+            on_seen(seen, clock.monotonic() - started)
             continue
         except NotYet as waited:
             seen = f"not there ({waited.message})"
             on_seen(seen, clock.monotonic() - started)
             continue
         except PlatformError as failure:
-            seen = failure.message
+            seen = f"not seen ({failure.message})"
+            on_seen(seen, clock.monotonic() - started)
             continue
         found = _candidates(wait, outputs, observation.objects, baseline)
         if wait.or_gone and not found:

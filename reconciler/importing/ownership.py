@@ -9,9 +9,10 @@ from reconciler.core.advice import Command, command
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
-from reconciler.kinds.roles import Importable, secret_names
+from reconciler.kinds.roles import Importable, object_of, secret_names
 from reconciler.moves.records import former_addresses
 from reconciler.planning.match import possible
+from reconciler.planning.siblings import Siblings
 from reconciler.policies import find_policies
 from reconciler.policies.base import GivesValues
 
@@ -62,7 +63,7 @@ class Skipped:
 class Known:
     """What the manifests declare and the state records. `policies` give defaults and tell what moved.
 
-    `records`: as they are once those moves are carried out.
+    `records`: as they are once those moves are carried out. `siblings`: what other environments record.
     """
 
     resources: Sequence[Resource]
@@ -71,6 +72,7 @@ class Known:
     kinds: Mapping[str, Kind]
     skeletons: frozenset[str] = frozenset()  # addresses that stand in the manifests as comments
     elsewhere: frozenset[Address] = frozenset()  # addresses that other environments' manifests have
+    siblings: Siblings = field(default_factory=Siblings)
     _declared: dict[Address, Resource] = field(init=False)
     _adopted: dict[tuple[str, str], Address] = field(init=False)
     _recorded: dict[tuple[str, str], Address] = field(init=False)
@@ -127,6 +129,11 @@ class Known:
             why = f"it is recorded as `{owner}`, which has no manifest here: `{plan}` tells if one "
             why += "was renamed; if none was, write that one again"
             return Skipped(live, "recorded", why, (plan,))
+        there = self.siblings.owners.get(
+            object_of(kind, Address(kind.name, live.id, app), live.id, None, None)
+        )
+        if there is not None:
+            return Skipped(live, "recorded", f"environment `{there[0]}` has recorded it as `{there[1]}`")
         for resource in self._unbound.get((kind.name, app), ()):
             if any(possible(match, [live.item]) for match in self._matches(kind, resource)):
                 why = f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"

@@ -75,6 +75,7 @@ async def find_unmanaged(
         kinds,
         _skeletons(root, loaded) if "secrets.list" in project.capabilities else frozenset(),
         elsewhere,
+        await project.siblings(),
     )
     found = await find_live(project, wanted, known_apps=known.apps(), is_new=known.is_new)
     doubtful, open_calls = _doubtful(found.live, state)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, Severity, warning
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.load import Loaded
@@ -50,7 +51,7 @@ def _paths_in(data: bytes) -> Settings | None:
     paths = {name: value[name] for name in ("manifests", "overlays") if name in value}
     sections = value.get("environments")
     names = [name for name in sections if isinstance(name, str)] if isinstance(sections, dict) else []
-    paths["environments"] = {name: {} for name in names if ENVIRONMENT.fullmatch(name)}
+    paths["environments"] = {name: {} for name in names if ENVIRONMENT.fullmatch(name) and name != BASE}
     try:
         return Settings.model_validate(paths)
     except ValidationError:

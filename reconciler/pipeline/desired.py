@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.core.context import Origin
+from reconciler.core.context import BASE, Origin
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address, Resource, StateRecord
@@ -23,7 +23,7 @@ from reconciler.manifests.revisions.working_tree import WorkingTree, settings_as
 from reconciler.manifests.validation.loader import Effective
 from reconciler.pipeline.own_credentials import own_credentials
 from reconciler.pipeline.project import Desired, Trusted
-from reconciler.pipeline.settings import ProjectSettings, refuse_unknown_environment
+from reconciler.pipeline.settings import ENVIRONMENT, ProjectSettings, refuse_unknown_environment
 from reconciler.pipeline.source_texts import SourceTexts
 from reconciler.policies.moved import MovedSpec
 
@@ -212,7 +212,7 @@ def _read_manifests(
         else None
     )
     if at is not None and config.env:
-        known = sorted({*at.folders(config.settings.overlays), *config.settings.environments})
+        known = _environments_at(at, config)
         refuse_unknown_environment(config.env, known, config.settings.overlays, f" at {ref}")
     loaded = _load(given, config, at, texts.stdin, whole=not paths, reporter=reporter, keep=keep, read=read)
     loaded = _checked(loaded, config, None if at is not None else paths)
@@ -230,6 +230,22 @@ def _read_manifests(
     loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *problems, *unseen_before(before, base)))
     files = SourceFiles(git, config.root, base, at)
     return Manifests(loaded, selected, _Elsewhere(config, at), changed(before, loaded, files.differ), at)
+
+
+def environments_at(config: ProjectSettings, ref: str | None) -> list[str]:
+    """The environments that there are at a git revision; None for the working tree."""
+    if ref is None:
+        return config.environments()
+    from reconciler.manifests.revisions.git import find_repository
+    from reconciler.manifests.revisions.revision import revision
+
+    git = find_repository(config.root, config.variables)
+    return _environments_at(revision(git, ref, confined=config.trusted is not None), config)
+
+
+def _environments_at(at: "Revision", config: ProjectSettings) -> list[str]:
+    folders = filter(ENVIRONMENT.fullmatch, at.folders(config.settings.overlays))
+    return sorted({*folders, *config.settings.environments} - {BASE})
 
 
 def overlay_path(config: ProjectSettings) -> str:

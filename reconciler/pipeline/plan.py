@@ -17,11 +17,13 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.approval import creates_to_approve, with_reasons
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
+from reconciler.planning.siblings import Siblings
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
@@ -56,6 +58,10 @@ async def make_plan(
     )
     followed = follow_moves(find_kinds(), desired.policies, desired.resources, records, questions)
     records = followed.records
+    wanted = desired.resources
+    if desired.focus is not None:
+        wanted = [resource for resource in wanted if resource.address in desired.focus]
+    takes_over = any(resource.address not in records for resource in wanted)
     planner = Planner(
         PlanRequest(
             id=project.new_id(),
@@ -67,13 +73,11 @@ async def make_plan(
             undecided={**questions, **followed.refused},
             focus=desired.focus,
             elsewhere=look_elsewhere(desired, records),
+            siblings=await project.siblings() if takes_over else Siblings(),
         )
     )
     await read_all(project, planner.reads(), planner.answer, planner.about)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
-    wanted = desired.resources
-    if desired.focus is not None:
-        wanted = [resource for resource in wanted if resource.address in desired.focus]
     fingerprints, problems = dict[Address, str](), list[Diagnostic]()
     if desired.trusted is not None:
         fingerprints = dict.fromkeys(desired.trusted.unchecked, UNCHECKED_VALUE)
@@ -82,6 +86,7 @@ async def make_plan(
             project, wanted, records, planner.live, need_secrets=undecided is not None
         )
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
+    plan = with_reasons(plan, await creates_to_approve(project, plan, state, desired.by_address))
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
     first = () if state.lineage else (state_missing(project.state_url, NOTHING_KNOWN, refused=False),)

@@ -15,6 +15,7 @@ from reconciler.kinds.roles import owner_of
 from reconciler.pipeline.plan import PROVIDE_HELP
 from reconciler.pipeline.project import Project
 from reconciler.planning.fingerprint import digest_now
+from reconciler.planning.siblings import Siblings
 from reconciler.services.registry import providers_of
 from reconciler.state.store import State
 
@@ -57,8 +58,16 @@ def refuse_while_unknown(plan: Plan, state: State) -> None:
         raise Refused("a call's outcome is unknown; nothing was changed", unknown)
 
 
-def refuse_recorded_elsewhere(plan: Plan, state: State) -> None:
-    """One object has one address: another run may have recorded it since, also in another scope."""
+def takes_over(plan: Plan, state: State) -> bool:
+    """Whether the plan takes an object that no record has."""
+    return any(each.id is not None and each.address not in state.records for each in plan.bindings)
+
+
+def refuse_recorded_elsewhere(plan: Plan, state: State, siblings: Siblings) -> None:
+    """One object has one address: another run may have recorded it since, also in another scope.
+
+    Or in another environment (`siblings`).
+    """
     kinds = find_kinds()
     recorded: dict[str, list[StateRecord]] = defaultdict(list)
     for known in state.records.values():
@@ -70,13 +79,14 @@ def refuse_recorded_elsewhere(plan: Plan, state: State) -> None:
             binding.address, binding.id, binding.scope, binding.applied, binding.lifecycle, plan.context.at
         )
         owner = owner_of(kinds, record, recorded[record.id])
-        if owner is not None:
+        where = f"as `{owner}`" if owner is not None else siblings.recorded_as(kinds, record)
+        if where:
             raise Moved(
                 "the plan is stale: an object was recorded since it was made",
                 [
                     error(
                         "moved",
-                        f"`{binding.address}` would adopt {binding.id}, which is recorded as `{owner}` now",
+                        f"`{binding.address}` would adopt {binding.id}, which is recorded {where} now",
                         help="make a new plan and look at it again",
                     )
                 ],

@@ -1,6 +1,6 @@
 """What every verb works with: the doors to the outside, and the loaded manifests."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.core.clock import Clock
@@ -11,6 +11,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, ManifestSet, Read
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.context import make_context
+from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Client
 from reconciler.services.observe import observe
@@ -18,12 +19,17 @@ from reconciler.services.registry import Services
 from reconciler.state.spooling import Spooling
 
 
+async def _no_siblings() -> Siblings:
+    return Siblings()
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
     """What a verb needs from outside. `new_id`: ids of plans and runs; `holder`: this process, for people.
 
-    `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for none.
-    `address`, `state_url`: of the platform and the state, as reports name them.
+    `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for the base.
+    `address`, `state_url`: of the platform and the state, as reports name them. `siblings`: reads what the
+    project's other environments have recorded.
     """
 
     store: Spooling
@@ -40,6 +46,7 @@ class Project:
     environment: str = ""
     address: str = ""
     state_url: str = ""
+    siblings: Callable[[], Awaitable[Siblings]] = _no_siblings
 
     @property
     def services(self) -> Services:

@@ -158,6 +158,11 @@ async def _must_be_possible(
             raise ReconcilerError(
                 f"{id} is recorded as `{owner}`", help="one object has one address; look for another id"
             )
+    if intent.creates:
+        made = intent.record(address, id, opened.at, inferred=False)
+        elsewhere = (await project.siblings()).recorded_as(find_kinds(), made)
+        if elsewhere:
+            raise ReconcilerError(f"{id} is recorded {elsewhere}", help="look for another id")
     if id in intent.baseline:
         raise ReconcilerError(f"{id} was there before the call was sent", help="look for another id")
     read = intent.find or find_kinds()[address.kind].read(address, id, project.capabilities)

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -16,10 +17,11 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import PydanticKnownError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
-from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.core.context import BASE
+from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.errors import ManifestError, Misused, ReconcilerError
 from reconciler.core.model import unpack_span
 from reconciler.core.nearest import did_you_mean
 from reconciler.core.steps import SecretRef
@@ -46,7 +48,17 @@ PRIVATE = ".reconcile"
 EXTENDED = "extended"  # stands for all capabilities
 
 ENVIRONMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+RESERVED = "reserved-environment"
+
+
+def _not_reserved(name: str) -> str:
+    if name == BASE:
+        raise PydanticCustomError(RESERVED, "the name is reserved")
+    return name
+
+
 EnvironmentName = Annotated[str, StringConstraints(pattern=f"^{ENVIRONMENT.pattern}$")]
+NewEnvironment = Annotated[EnvironmentName, AfterValidator(_not_reserved)]
 # A folder below the project's root, written plainly: it is compared with the names of files.
 _LINEAGE = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _URL = r"^https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?$"
@@ -189,7 +201,10 @@ class Settings(_Section):
     overlays: str = Field("overlays", pattern=_BELOW, description="Folder of the environments' overlays.")
     execution: ExecutionSettings = ExecutionSettings()
     secrets: SecretsSettings = SecretsSettings()
-    environments: dict[EnvironmentName, EnvironmentSection] = Field(default_factory=dict)
+    environments: dict[NewEnvironment, EnvironmentSection] = Field(default_factory=dict)
+    default_environment: EnvironmentName | None = Field(
+        None, description="The environment that is meant without --env; `base` for none of them."
+    )
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -205,8 +220,9 @@ class Settings(_Section):
 class ProjectSettings:
     """The settings and the project's root: where `reconcile.yaml` stands, or else the working directory.
 
-    `env`: the environment that the settings are for; "" for none. `secret_variables`: the variables that
-    the file names, for any environment, as holding a token, an identity or a provider's secret of ours.
+    `env`: the environment that the settings are for; "" for the base, without an overlay. `chosen`: whether
+    somebody said so. `written`: what the file says, of all environments. `secret_variables`: the variables
+    that the file names, for any environment, as holding a token, an identity or a provider's secret of ours.
     `own_variables`: those that hold our own credentials, which are nobody's secret value.
     `variables`: the environment variables of the run, secret ones among them.
     `trusted`: the revision that the settings are those of, where the files are somebody else's (--untrusted).
@@ -215,6 +231,8 @@ class ProjectSettings:
     settings: Settings
     root: Path
     env: str = ""
+    chosen: bool = False
+    written: Settings = field(default_factory=Settings)
     secret_variables: frozenset[str] = frozenset()
     own_variables: frozenset[str] = OWN_VARIABLES
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -244,11 +262,29 @@ class ProjectSettings:
             folders = _folders_in(self.root / self.settings.overlays)
         return sorted({*filter(ENVIRONMENT.fullmatch, folders), *self.settings.environments})
 
+    def of(self, environment: str) -> "ProjectSettings":
+        """Those of another environment (`base`: of none), from the same file and variables."""
+        name = "" if environment == BASE else environment
+        settings = _of_environment(self.written, name) if name else self.written
+        effective = _with_environment(settings, self.variables, name)
+        return replace(self, settings=effective, env=name, chosen=True)
+
     def refuse_unknown_environment(self) -> None:
         """Raises ReconcilerError when the chosen environment does not exist."""
         if self.env:
             where = f" at {self.trusted.ref}" if self.trusted is not None else ""
             refuse_unknown_environment(self.env, self.environments(), self.settings.overlays, where)
+
+    def refuse_forgotten_environment(self) -> None:
+        """Raises Misused where there are environments, and nobody said which one is meant."""
+        names = [] if self.chosen else self.environments()
+        if names:
+            problem = error(
+                "environment-not-chosen",
+                f"which environment is meant? There are {', '.join(names)}, and `{BASE}` without an overlay",
+                help=f"pass --env NAME, or set `default_environment: NAME` in {FILE_NAME}",
+            )
+            raise Misused("no environment is chosen; nothing was changed", [problem])
 
 
 def _folders_in(folder: Path) -> list[str]:
@@ -274,11 +310,12 @@ def project_root(start: Path) -> Path:
 def find_settings(
     start: Path, env: Mapping[str, str], environment: str = "", *, trusted: str | None = None
 ) -> ProjectSettings:
-    """The settings for `environment`, which need not exist ("": for none).
+    """The settings for `environment`, which need not exist. `base` is none of them; "": the default one.
 
     `trusted`: the git revision that they are read from instead of the working tree.
 
-    Raises ManifestError for a bad file, ReconcilerError for a bad environment variable or name.
+    Raises ManifestError for a bad file and a reserved name, ReconcilerError for a bad environment variable
+    or name.
     """
     if environment and not ENVIRONMENT.fullmatch(environment):
         raise ReconcilerError(
@@ -292,11 +329,31 @@ def find_settings(
         at = trusted_revision(start, env, trusted)
     root = project_root(start) if at is None else at.git.folder
     settings = _read(root / FILE_NAME) if at is None else _parse(at.read(FILE_NAME))
-    secret, own = _secret_variables(settings), OWN_VARIABLES | _credentials(settings)
-    if environment:
-        settings = _of_environment(settings, environment)
-    effective = _with_environment(settings, env, environment)
-    return ProjectSettings(effective, root, environment, secret, own, env, at)
+    found = ProjectSettings(
+        settings,
+        root,
+        written=settings,
+        secret_variables=_secret_variables(settings),
+        own_variables=OWN_VARIABLES | _credentials(settings),
+        variables=env,
+        trusted=at,
+    )
+    _refuse_reserved(found)
+    named = environment or settings.default_environment
+    return replace(found.of(named or BASE), chosen=bool(named))
+
+
+def _refuse_reserved(config: ProjectSettings) -> None:
+    """Raises ManifestError where a folder of overlays has the name that none can have."""
+    if BASE in config.environments():
+        folder = f"{config.settings.overlays}/{BASE}"
+        problem = error(
+            RESERVED,
+            f"an environment cannot be called `{BASE}`: that is the manifests without an overlay",
+            Span(folder, 1, 1, 1),
+            help="give the folder another name",
+        )
+        raise ManifestError(f"`{folder}` is not an environment", [problem])
 
 
 def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, where: str = "") -> None:
@@ -395,7 +452,7 @@ _ALLOWED = {  # by pattern, in words
     _URL: "an address such as https://api.example.com, without a user or password",
     _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
     VARIABLE: "the name of a variable: letters, digits and `_`, the first one no digit",
-    _LINEAGE: "the lineage that `reconcile state init` prints, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
+    _LINEAGE: "a lineage as `state init` prints it, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
     _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
     "the first one a letter or digit",
@@ -408,6 +465,9 @@ def _explain(problem: Any, place: Place) -> Diagnostic:
     setting = ".".join(map(str, path)) or FILE_NAME
     names_key = problem["loc"][-1:] == ("[key]",)
     kind, help, span = problem["type"], "", place.key(path) if names_key else place.value(path)
+    if kind == RESERVED:
+        message = f"an environment cannot be called `{BASE}`: that is the manifests without an overlay"
+        return error(RESERVED, message, span, help="give it another name")
     if kind == "extra_forbidden":
         span = place.key(path)
         message = f"there is no setting `{named(path)}`"
@@ -451,6 +511,12 @@ def _with_environment(settings: Settings, env: Mapping[str, str], environment: s
     if env.get("RECONCILE_STATE"):
         state = state.model_copy(update={"url": _beside(env["RECONCILE_STATE"], environment)})
     return settings.model_copy(update={"platform": platform, "execution": execution, "state": state})
+
+
+def check_address(url: str) -> None:
+    """Raises ReconcilerError for what is not the address of a platform."""
+    if not re.match(_URL, url):
+        raise ReconcilerError(f"this is not the address of a platform: expected {_ALLOWED[_URL]}")
 
 
 def _seconds(env: Mapping[str, str], name: str) -> float:

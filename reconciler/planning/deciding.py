@@ -8,7 +8,7 @@ from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, 
 from reconciler.core.model import Action, Address, Deletion, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
-from reconciler.kinds.roles import holds_secrets, is_remade, object_of
+from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
 from reconciler.moves.detect import find_renames
 from reconciler.planning.builder import PlanBuilder
 from reconciler.planning.conflicts import taken_secrets
@@ -25,6 +25,7 @@ from reconciler.planning.decide import (
 from reconciler.planning.ids import bad_records
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.planning.reading import Seen, Unreadable
+from reconciler.planning.siblings import recorded_elsewhere, unread_siblings
 from reconciler.planning.subjects import Subjects
 from reconciler.planning.substitute import fill_known
 
@@ -43,6 +44,7 @@ class Deciding:
         self._builder = PlanBuilder()
         self._unplanned: dict[Address, str] = {}  # needed, not of this plan, and without a value: why
         self._missing: list[StateRecord] = []
+        self._takes_over = False  # whether the plan takes an object that no record of ours has
         self._last: dict[Address, Seen] = {}  # resources that are decided in `finish`
         self.live: dict[Address, Any] = {}
         self._sources: dict[Address, Read] = {}
@@ -157,7 +159,25 @@ class Deciding:
 
     def _decide(self, seen: Seen) -> Moves:
         assert seen.matched is not None
+        taken = self._recorded_elsewhere(seen)
+        if taken is not None:
+            return Moves(Action.REFUSED, diagnostics=(taken,), reason=taken.message)
         return decide(seen.kind, seen.subject, seen.matched, listed=seen.listed, now=self._request.context.at)
+
+    def _recorded_elsewhere(self, seen: Seen) -> Diagnostic | None:
+        """What to say of an object that another environment has recorded; None where it may be taken."""
+        resource, live = seen.subject.resource, seen.subject.live
+        if resource is None or seen.subject.record is not None:
+            return None
+        ids = [id for id in (resource.adopt_id, live.id if live is not None else None) if id]
+        self._takes_over |= bool(ids)
+        if holds_secrets(seen.kind):  # set anew, it is another environment's that changes
+            ids += secret_names(seen.kind, resource, None)
+        for id in ids:
+            owner = self._request.siblings.owner(seen.kind, resource, id)
+            if owner is not None:
+                return recorded_elsewhere(seen.kind, resource, id, owner)
+        return None
 
     def _decide_left(self, seen: Seen) -> Moves:
         record = seen.subject.record
@@ -255,6 +275,8 @@ class Deciding:
             yield wave
         yield from recorded_twice(request.kinds, request.records)
         yield from self._adopted_twice()
+        if self._takes_over and request.siblings.unread:
+            yield unread_siblings(request.siblings)
         for address, resource in self._subjects.resources.items():
             if not self._subjects.in_focus(address):
                 continue

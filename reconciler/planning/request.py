@@ -8,6 +8,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.moves.elsewhere import Elsewhere
+from reconciler.planning.siblings import Siblings
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class PlanRequest:
     which records are dated. `records`: as they are once Moved manifests are followed.
     `undecided`: addresses about which nothing may be decided, and why, such as a call of unknown outcome.
     `focus`: the only addresses that the plan is about; None for all. What they refer to is read as well.
+    `siblings`: what other environments have recorded, where the plan may take anything over.
     """
 
     id: str
@@ -29,3 +31,4 @@ class PlanRequest:
     undecided: Mapping[Address, Diagnostic] = field(default_factory=dict)
     focus: Collection[Address] | None = None
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    siblings: Siblings = field(default_factory=Siblings)

@@ -108,11 +108,15 @@ class ApplyReport(Report):
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationReport(Report):
-    """How many resources and files there are; with a revision to compare with, which addresses differ."""
+    """How many resources and files there are; with a revision to compare with, which addresses differ.
+
+    `environments`: all that were checked, where those are several.
+    """
 
     kind = "validate"
     resources: int
     files: int
+    environments: tuple[str, ...] = ()
     changed: tuple[str, ...] | None = None
     dependants: tuple[str, ...] = ()
 

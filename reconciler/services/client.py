@@ -120,14 +120,19 @@ class Client:
         return self._action(call.method, _plain(call.path))
 
     async def turn(
-        self, call: Call, *, first: bool = False, ready: Callable[[], Awaitable[None]] | None = None
+        self,
+        call: Call,
+        *,
+        first: bool = False,
+        ready: Callable[[], Awaitable[None]] | None = None,
+        tell: Callable[[float], None] = lambda left_s: None,
     ) -> None:
         """Wait until the service's rate limit lets this mutation pass; `send` then goes out at once.
 
         Apart from `send`, so that an intent is recorded when its call is due, not when it queues.
-        `first` and `ready`: see `RateLimit.wait`.
+        `first`, `ready` and `tell`: see `RateLimit.wait`.
         """
-        await self._rate.wait(self.action(call), first=first, ready=ready)
+        await self._rate.wait(self.action(call), first=first, ready=ready, tell=tell)
 
     def refused(self, call: Call, for_s: float) -> None:
         """`call` was answered 429: nothing of its action is sent for `for_s` seconds."""

@@ -48,6 +48,7 @@ async def observe(
     waiting = iter(_by_turn(services, reads))
     slots = anyio.CapacityLimiter(AT_ONCE)
     done = 0
+    began_s = clock.monotonic()
     unanswered = dict.fromkeys(reads)
     fatal: ReconcilerError | None = None
 
@@ -63,7 +64,7 @@ async def observe(
             unanswered.pop(read, None)
             on_answer(read, observation)
             done += 1
-            reporter.observing(done, len(reads))
+            reporter.observing(done, len(reads), clock.monotonic() - began_s)
 
     async with anyio.create_task_group() as group:
         for _ in range(min(WAITING, len(reads))):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from reconciler.core.clock import Clock
+from reconciler.core.clock import Clock, sleep_telling
 
 DOCUMENTED_PER_SECOND = 1.0  # once a service said 429. Source: platform notes, "Errors, limits, headers"
 
@@ -26,19 +26,24 @@ class RateLimit:
         self._lines: dict[str, _Line] = {}
 
     async def wait(
-        self, action: str, *, first: bool = False, ready: Callable[[], Awaitable[None]] | None = None
+        self,
+        action: str,
+        *,
+        first: bool = False,
+        ready: Callable[[], Awaitable[None]] | None = None,
+        tell: Callable[[float], None] = lambda left_s: None,
     ) -> None:
         """Return when a request of `action` may be sent.
 
         `ready`: what else must be there, such as a slot: who is next in line waits for it, and the others
-        wait behind. `first`: before all others, for a request that was refused.
+        wait behind. `first`: before all others, for a request that was refused. `tell`: see `sleep_telling`.
         """
         if ready is None and not self._interval_s and action not in self._lines:
             return
         line = self._lines.setdefault(action, _Line(self._interval_s, self._burst))
         async with line.place(first=first):
             while (pause_s := line.next_s - self._clock.monotonic()) > 0:
-                await self._clock.sleep(pause_s)
+                await sleep_telling(self._clock, pause_s, tell)
             if ready is not None:
                 await ready()
             line.take(self._clock.monotonic())

@@ -1,6 +1,6 @@
 """Whose state it is: the environment that made it, in a row of `meta` that older programs pass over.
 
-A state without that row belongs to no environment. The row carries a digest of its own.
+A state without that row belongs to the base. The row carries a digest of its own.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import sqlite3
 from pathlib import Path
 
 from reconciler.core.advice import command
+from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
 from reconciler.state.sqlite.database import Damaged
 
@@ -16,7 +17,7 @@ _KEY = "environment"
 
 
 def read(connection: sqlite3.Connection, lineage: str) -> str:
-    """The environment; "" for none. Raises Damaged when the row is not what was written."""
+    """The environment; "" for the base. Raises Damaged when the row is not what was written."""
     found = connection.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
     if found is None:
         return ""
@@ -38,9 +39,9 @@ def write(connection: sqlite3.Connection, lineage: str, name: str) -> None:
 
 
 def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: str, heir: str = "") -> str:
-    """The environment that the state belongs to. Raises StoreError when that is not `wanted` ("": none).
+    """The environment that the state belongs to. Raises StoreError when that is not `wanted` ("": the base).
 
-    `heir`: the environment that takes the state of none over; one that is already its own is right, too.
+    `heir`: the environment that takes the base's state over; one that is already its own is right, too.
     """
     owner = read(connection, lineage)
     if owner == wanted or (heir and owner == heir):
@@ -49,14 +50,13 @@ def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: st
     if not owner:
         take_over = command("state", "init", "--take-over")
         raise StoreError(
-            f"the state {path} is not assigned to an environment; `{wanted}` was requested",
-            help="leave out --env, or name another state; if it is to become the state of "
+            f"the state {path} belongs to `{BASE}`, and not to `{wanted}`",
+            help=f"pass --env {BASE}, or name another state; if it is to become the state of "
             f"`{wanted}` for good, run `{take_over}`",
             advice=(take_over,),
         )
-    asked = f"and not to `{wanted}`" if wanted else "and --env was not given"
     raise StoreError(
-        f"the state {path} belongs to environment `{owner}`, {asked}",
+        f"the state {path} belongs to environment `{owner}`, and not to `{wanted or BASE}`",
         help=f"pass --env {owner}, or name another state",
     )
 

@@ -298,7 +298,7 @@ def test_environments_and_what_they_have_are_completed(
     _record(tmp_path, "Volume", "gone", "shop")
     monkeypatch.setenv("RECONCILE_STATE", "sqlite:x/state.db")
     _record(tmp_path, "Volume", "left", "shop", env="prod", state="sqlite:x/prod/state.db")
-    assert completed("plan", "--env", "") == ["preview", "prod", "staging"]
+    assert completed("plan", "--env", "") == ["base", "preview", "prod", "staging"]
     assert completed("graph", "--env", "pro") == ["prod"]
     assert completed("show", "") == ["Volume/shop/data"]
     assert completed("show", "--env", "prod", "") == [

@@ -84,11 +84,11 @@ def test_an_environment_is_named(repository: Project, app: str) -> None:
     assert (found["environment"], found["dirty"]) == ("prod", False)
     assert found["state"] == "sqlite:.reconcile/prod/state.db"
     for verb in (["plan"], ["state", "list"]):
-        assert context_of(repository, *verb)["dirty"] is False
+        assert context_of(repository, *verb, "--env", "base")["dirty"] is False
         assert context_of(repository, *verb, "--env", "prod")["dirty"] is False
     repository.write(f"Volume/{app}/data: {{spec: {{size_gb: 30}}}}\n", "overlays/prod/all.yaml")
     for verb in (["plan"], ["state", "list"]):
-        assert context_of(repository, *verb)["dirty"] is False  # of another environment
+        assert context_of(repository, *verb, "--env", "base")["dirty"] is False  # of another environment
         assert context_of(repository, *verb, "--env", "prod")["dirty"] is True
 
 

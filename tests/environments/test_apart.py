@@ -66,21 +66,22 @@ def test_the_state_of_one_environment_is_refused_to_another(reconcile: Command) 
         "belongs to environment `prod`, and not to `test`"
         in reconcile(f"state list --env test {mine}", code=1).err
     )
-    told = reconcile(f"state list {mine}", code=1).err
-    assert "belongs to environment `prod`, and --env was not given" in told
+    told = reconcile(f"state list --env base {mine}", code=1).err
+    assert "belongs to environment `prod`, and not to `base`" in told
     assert "help: pass --env prod" in told
     reconcile(f"state list --env prod {mine}")
 
 
-def test_the_state_of_no_environment_becomes_that_of_one_only_on_demand(reconcile: Command) -> None:
+def test_the_state_of_the_base_becomes_that_of_an_environment_only_on_demand(reconcile: Command) -> None:
     for name in ("prod", "test"):
         reconcile.write(f"overlays/{name}/a.yaml", "# nothing differs\n")
-    reconcile("state init")
+    reconcile("state init --env base")
     ours = "--state sqlite:.reconcile/state.db"
     told = reconcile(f"state init --env prod {ours}", code=1).err
-    assert "is not assigned to an environment; `prod` was requested" in told
+    assert "belongs to `base`, and not to `prod`" in told
     assert f"state init --env prod {ours} --take-over" in told
-    reconcile(f"state init --take-over {ours}", code=64)
+    for options in ("", "--env base"):
+        reconcile(f"state init --take-over {ours} {options}", code=64)
     told = reconcile(f"state init --take-over --env prod {ours}").out
     assert told.startswith("sqlite:.reconcile/state.db: is from now on the state of environment prod\n")
     told = reconcile(f"state init --take-over --env prod {ours}").out
@@ -88,7 +89,7 @@ def test_the_state_of_no_environment_becomes_that_of_one_only_on_demand(reconcil
     again = json.loads(reconcile(f"state init --take-over --env prod {ours} -o json").out)
     assert (again["created"], again["taken_over"]) == (False, False)
     reconcile(f"state list --env prod {ours}")
-    reconcile("state list", code=1)
+    reconcile("state list --env base", code=1)
     told = reconcile(f"state init --take-over --env test {ours}", code=1).err
     assert "belongs to environment `prod`, and not to `test`" in told
     told = reconcile("state init --take-over --env test", code=1).err
@@ -100,7 +101,7 @@ def test_the_name_in_a_state_survives_a_backup(reconcile: Command) -> None:
     reconcile.write("overlays/prod/a.yaml", "# nothing differs\n")
     reconcile("state init --env prod")
     reconcile("state backup copy.db --env prod")
-    told = reconcile("state list --state sqlite:copy.db", code=1).err
+    told = reconcile("state list --env base --state sqlite:copy.db", code=1).err
     assert "belongs to environment `prod`" in told
 
 

@@ -162,4 +162,4 @@ def test_what_is_built_for_an_environment_holds_no_move_to_what_it_takes_out(rec
     reconcile.write("manifests/a.yaml", manifests + volume("kept") + entries)
     reconcile.write("overlays/prod/p.yaml", overlay)
     reconcile.write("built/a.yaml", reconcile("build --env prod").out)
-    assert reconcile("validate built").out == "Valid: 1 resource in 1 file.\n"
+    assert reconcile("validate built --env base").out == "Valid: 1 resource in 1 file.\n"

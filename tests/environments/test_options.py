@@ -94,9 +94,9 @@ def test_a_printed_command_acts_on_the_environment_of_the_run(reconcile: Command
     manifest = reconcile.write("manifests/all.yaml", volume("data") + volume("logs"))
     overlay = f"'*/shop/*': {{metadata: {{app: {prod}}}}}\nVolume/shop/logs: {{spec: {{size_gb: 12}}}}\n"
     reconcile.write("overlays/prod/a.yaml", overlay)
-    reconcile("state init")
+    reconcile("state init --env base")
     reconcile("state init --env prod")
-    reconcile("apply --auto-approve")
+    reconcile("apply --env base --auto-approve")
     reconcile("apply --env prod --auto-approve")
     for where, size_gb in ((app, 33), (prod, 77)):
         for live in sandbox.volumes(where):
@@ -124,9 +124,9 @@ def test_the_command_that_runs_a_saved_plan_names_its_environment(
     reconcile.variables |= {"RECONCILE_BASE_URL": sandbox.url, "RECONCILE_TOKEN": TOKEN}
     reconcile.write("manifests/all.yaml", volume("data", app="other"))
     reconcile.write("overlays/prod/a.yaml", "# nothing differs\n")
-    reconcile("state init")
+    reconcile("state init --env base")
     reconcile("state init --env prod")
     told = reconcile("plan --env prod --out 'a plan'").err
     assert "Saved the plan: reconcile apply --env prod --plan 'a plan'" in told
-    told = reconcile("plan --out saved.plan").err
-    assert "Saved the plan: reconcile apply --plan saved.plan" in told
+    told = reconcile("plan --env base --out saved.plan").err
+    assert "Saved the plan: reconcile apply --env base --plan saved.plan" in told

@@ -13,7 +13,7 @@ from tests.inprocess import Command, secret, volume
 def test_overlays_are_no_manifests_where_the_whole_project_is_given(reconcile: Command) -> None:
     reconcile.write("data.yaml", volume())
     reconcile.write("overlays/prod/a.yaml", "Volume/shop/data: {spec: {size_gb: 20}}\n")
-    assert reconcile("validate .").out == "Valid: 1 resource in 1 file.\n"
+    assert reconcile("validate . --env base").out == "Valid: 1 resource in 1 file.\n"
     assert "size_gb: 20" in reconcile("build . --env prod").out
 
 
@@ -139,7 +139,7 @@ def test_an_unknown_environment_names_those_there_are(reconcile: Command) -> Non
     told = reconcile("validate --env prd", code=1).err
     assert "error: there is no environment `prd`" in told
     assert "did you mean `prod`? environments are prod, test; one is a folder such as of/prd" in told
-    assert reconcile("validate --env test").out == reconcile("validate").out
+    assert reconcile("validate --env test").out == reconcile("validate --env base").out
 
 
 def test_the_environment_is_also_taken_from_a_variable(reconcile: Command) -> None:

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.errors import Misused
 from reconciler.core.model import Address
 from reconciler.manifests.load import load
 from reconciler.pipeline.desired import read_manifests
@@ -20,6 +21,7 @@ from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import find_settings
 from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.planning.siblings import Siblings
 from tests.drift.stage import Stage
 from tests.environments.case import load_prod
 from tests.importing.scene import Scene, cluster, volume, volumes
@@ -60,6 +62,36 @@ def missing_files(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         patch.chdir(folder)
         config = find_settings(folder, {})
         return [*missing_sources(read_manifests((), config, SourceTexts(folder)), config)]
+
+
+# --- environments ---
+
+
+def of_forgotten_environment(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What is said in a project with two environments where none is chosen."""
+    for name in ("prod", "test"):
+        (folder / "overlays" / name).mkdir(parents=True)
+    with pytest.raises(Misused) as refused:
+        find_settings(folder, {}).refuse_forgotten_environment()
+    return refused.value.diagnostics
+
+
+def of_siblings(siblings: Siblings) -> Act:
+    """What a plan says that adopts a volume, by what the other environments have recorded."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+        loaded = load([str(folder / MANIFEST)], root=folder)
+        live = {volumes("shop"): [volume("vol_1")]}
+        platform = LivePlatform(live, datetime.fromisoformat(NOW))
+
+        async def known() -> Siblings:
+            return siblings
+
+        project = replace(project_of({"live": live}, folder, (), platform), siblings=known)
+        return anyio.run(make_plan, project, Desired(loaded.resources)).diagnostics
+
+    return act
 
 
 # --- git ---
@@ -215,6 +247,8 @@ ACTS: dict[str, Act] = {
     "base-has-none": of_repository(begin_on_a_branch, changed_since="main"),
     "cannot-accept": of_accepted({"Volume/shop/data": {"size_gb": 20}}),
     "duplicate-patch": of_overlay(VOLUME % "data"),
+    "environment-not-chosen": of_forgotten_environment,
+    "environment-not-read": of_siblings(Siblings(unread=("prod",))),
     "git-submodule": of_repository(add_submodule, ref="main"),
     "import-ambiguous": of_import(
         {volumes(WORD): [], f"/v1/postgres/{WORD}": {"data": cluster()}}, either=[WORD]
@@ -232,6 +266,9 @@ ACTS: dict[str, Act] = {
     "overlay-removes-nothing": of_overlay(VOLUME % "data"),
     "outside-root": of_untrusted(shared_link),
     "own-credential": of_project,
+    "recorded-elsewhere": of_siblings(
+        Siblings({("Volume", None, "vol_1"): ("prod", Address("Volume", "data", "shop"))})
+    ),
     "shared-value": of_accepted(
         {"Volume/shop/data": {"size_gb": 40}}, "Volume/shop/data: {spec: {snapshot_retention: 30}}\n"
     ),

@@ -136,7 +136,7 @@ def test_the_same_path_beside_another_manifest_is_another_file(reconcile: Comman
     git(reconcile.root, "checkout", "-q", ".")
     (reconcile.root / "manifests/two/pw.yaml").unlink()
     reconcile.write("overlays/prod/a.yaml", "Secret/shop/PW: {spec: {value_from: {file: pw.txt}}}\n")
-    assert differing(reconcile) == ([], [])
+    assert differing(reconcile, "--changed-since main --env base") == ([], [])
     assert differing(reconcile, "--changed-since main --env prod") == (["Secret/shop/PW"], [])
 
 
@@ -161,7 +161,7 @@ def test_manifests_of_another_folder_by_then_are_found_by_the_settings_of_then(r
     (reconcile.root / "deploy/logs.yaml").unlink()
     reconcile.write("stages/prod/a.yaml", "Volume/shop/data: {spec: {size_gb: 50}}\n")
     reconcile.write("reconcile.yaml", "manifests: [deploy]\noverlays: stages\n")
-    assert differing(reconcile) == (["Volume/shop/logs"], [])
+    assert differing(reconcile, "--changed-since main --env base") == (["Volume/shop/logs"], [])
     assert differing(reconcile, "--changed-since main --env prod")[0] == [
         "Volume/shop/data",
         "Volume/shop/logs",

@@ -192,7 +192,7 @@ def test_refusals_of_an_environment_point_into_its_overlay(applied: Command, san
     applied("state init --env prod")
     applied("apply --env prod --auto-approve")
     assert [each["size_gb"] for each in sandbox.volumes(prod) if each["name"] == "data"] == [20]
-    assert actions(applied, "") == {}
+    assert actions(applied, "--env base") == {}
     applied.write("overlays/prod/a.yaml", overlay.replace("20", "15"))
     told = applied("plan --env prod", code=1).err
     assert "error[volume-shrink]" in told
@@ -206,11 +206,11 @@ def test_a_plan_of_one_environment_is_not_run_in_another(applied: Command, sandb
         applied.write(f"overlays/{name}/a.yaml", f'"*/{app}/*":\n  metadata: {{app: {prod}}}\n')
         applied(f"state init --env {name}")
     applied("plan --env prod --out saved.plan")
-    for options in ("--env test", ""):
+    for options in ("--env test", "--env base"):
         told = applied(f"apply --plan saved.plan --auto-approve {options}", code=1).err
         assert "the saved plan is not signed with the key of this state" in told
     assert sandbox.volumes(prod) == []
     applied("apply --plan saved.plan --auto-approve --env prod")
-    applied("plan --out saved.plan")
+    applied("plan --env base --out saved.plan")
     told = applied("apply --plan saved.plan --auto-approve --env prod", code=1).err
     assert "the saved plan is not signed with the key of this state" in told

@@ -49,6 +49,8 @@ def document(report: Report) -> dict[str, Any]:
             return apply_document(report.plan, report.results, report.owed, diagnostics=report.diagnostics)
         case ValidationReport():
             problems: dict[str, Any] = {"diagnostics": diagnostic_documents(report.diagnostics)}
+            if report.environments:
+                problems |= {"environments": list(report.environments)}
             if report.changed is None:
                 return problems
             return problems | {"changed": list(report.changed), "dependants": list(report.dependants)}

@@ -290,7 +290,8 @@ def _render_validation(report: ValidationReport) -> str:
     if has_errors(report.diagnostics):
         return ""
     resources, files = counted(report.resources, "resource"), counted(report.files, "file")
-    lines = [f"Valid: {resources} in {files}."]
+    of = f", in {', '.join(report.environments)}" if report.environments else ""
+    lines = [f"Valid: {resources} in {files}{of}."]
     lines += [f"  changed: {address}" for address in report.changed or ()]
     lines += [f"  depends on it: {address}" for address in report.dependants]
     return _joined(map(visible, lines))

@@ -1,0 +1,56 @@
+"""The states of the project's other environments, as far as they can be read here."""
+
+from collections.abc import Iterable
+
+from reconciler.core.clock import SystemClock
+from reconciler.core.context import BASE
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, StateRecord
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import object_of
+from reconciler.pipeline.settings import ProjectSettings
+from reconciler.planning.siblings import Siblings
+from reconciler.state import open_store
+
+
+async def read_siblings(config: ProjectSettings) -> Siblings:
+    """What environments on the same platform have recorded. Changes no file there, makes none, takes no lock.
+
+    Ids of another platform are other objects'.
+    """
+    kinds, environments = find_kinds(), config.environments()
+    owners: dict[tuple[str, str | None, str], tuple[str, Address]] = {}
+    unread = []
+    for name in (BASE, *environments) if environments else ():
+        other = config.of(name)
+        same_platform = other.settings.platform.base_url == config.settings.platform.base_url
+        if other.env == config.env or not same_platform:
+            continue
+        records = await _records(other)
+        if records is None:
+            unread.append(name)
+            continue
+        for record in records:
+            if record.id and record.address.kind in kinds:
+                key = object_of(kinds[record.address.kind], record.address, record.id, None, record)
+                owners.setdefault(key, (name, record.address))
+    return Siblings(owners, tuple(unread))
+
+
+async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
+    """None where there is no state, or none that can be read: it may be on another machine."""
+    try:
+        store = open_store(
+            config.settings.state_url,
+            root=config.root,
+            clock=SystemClock(),
+            environment=config.env,
+            read_only=True,
+        )
+        try:
+            state = await store.load()
+        finally:
+            await store.close()
+    except StoreError:
+        return None
+    return state.records.values() if state.lineage else None

@@ -1,0 +1,117 @@
+"""What a person is told while a run waits: a line each 30 s in a log, a count on a terminal."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from reconciler.cli.progress import LiveReporter, PlainReporter
+from reconciler.core.model import Address
+from reconciler.core.steps import Call, Step
+from tests.execution.stage import Stage, cluster, volume
+
+pytestmark = pytest.mark.anyio
+
+VOLUMES = "/v1/apps/shop/volumes"
+CREATE = "Volume/shop/data#create"
+
+
+async def lines_of(stage: Stage, capsys: pytest.CaptureFixture[str], manifests: str) -> list[str]:
+    """What the log says while `manifests` are applied."""
+    stage.reporter = PlainReporter()
+    capsys.readouterr()
+    await stage.apply(manifests)
+    return capsys.readouterr().err.splitlines()
+
+
+async def test_a_settle_window_is_counted_down_in_a_log(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.limit(settle_s=100)
+    stage.fault(method="POST", path=VOLUMES, action="drop_after")
+    told = [line for line in await lines_of(stage, capsys, volume()) if "evidence" in line]
+    what = "Volume/shop/data: the outcome of a call is unknown; looking for evidence for"
+    assert told == [f"{what} {left_s} s" for left_s in (100, 70, 40, 10)]
+
+
+async def test_what_an_earlier_run_left_open_is_counted_down_too(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.limit(settle_s=1, adopt_inferred=False)
+    stage.fault(method="POST", path=VOLUMES, action="drop_after")
+    await stage.apply(volume())
+    stage.limit(settle_s=100, adopt_inferred=True)
+    told = [line for line in await lines_of(stage, capsys, volume()) if "evidence" in line]
+    assert len(told) == 4
+
+
+async def test_a_lost_absolute_call_says_when_it_is_sent_again(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await stage.apply(volume())
+    stage.limit(deadline_s=70, settle_s=100)
+    stage.fault(method="PUT", path="*", action="drop_before")
+    told = await lines_of(stage, capsys, volume(spec="region: ams, size_gb: 20"))
+    again = [line for line in told if "again in" in line]
+    what = "Volume/shop/data#extend: its answer was lost, sent again in"
+    assert again == [f"{what} {left_s} s" for left_s in (70, 40, 10)]
+
+
+async def test_the_time_that_a_429_asks_for_is_counted_down(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="status", status=429, headers={"retry-after": "50"})
+    told = [line for line in await lines_of(stage, capsys, volume()) if "429" in line]
+    assert told == [f"{CREATE}: refused with 429, tried again in {left_s} s" for left_s in (50, 20)]
+
+
+async def test_a_cluster_that_is_being_made_is_told_about_each_30_s(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = await lines_of(stage, capsys, cluster("lifecycle: {timeout_s: 100}\n"))
+    seconds = [int(found[1]) for line in lines if (found := re.search(r"still \w+ after (\d+) s", line))]
+    assert len(seconds) == 3
+    assert all(30 * number <= told < 30 * number + 6 for number, told in enumerate(seconds, 1))
+
+
+async def test_a_wait_that_reads_nothing_but_errors_says_which(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.fault(method="GET", path="/v1/postgres/*", action="status", status=503, times=100)
+    lines = await lines_of(stage, capsys, cluster("lifecycle: {timeout_s: 100}\n"))
+    assert any("still not seen (GET /v1/postgres/" in line and "503" in line for line in lines)
+
+
+def test_reading_is_told_about_each_30_s(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = PlainReporter()
+    for done in range(1, 101):
+        reporter.observing(done, 100, done)
+    assert capsys.readouterr().err.splitlines() == [
+        f"reading the platform: {done} of 100 after {done} s" for done in (30, 60, 90)
+    ]
+
+
+def test_a_terminal_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    seconds = [100.0]
+    console = Console(file=io.StringIO(), force_terminal=True, soft_wrap=True, width=120)
+    reporter = LiveReporter(console, now_s=lambda: seconds[0])
+
+    def shown() -> str:
+        return str(reporter.__rich__())
+
+    step = Step(CREATE, Address("Volume", "data", "shop"), Call("POST", VOLUMES))
+    reporter.step_started(step)
+    reporter.step_waiting(step, "creating", 12)
+    seconds[0] += 4
+    assert f"{CREATE} (creating, 16 s)" in shown()
+    reporter.asked_to_wait(step, 50)
+    seconds[0] += 20
+    assert f"{CREATE} (refused with 429, again in 30 s)" in shown()
+    reporter.settling(step.address, 180)
+    seconds[0] += 200
+    assert "looking for evidence for 0 s" in shown()
+    reporter.settling(step.address, 0)
+    assert "evidence" not in shown()
+    reporter.step_finished(step, "done", 250, "vol_1")
