@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import anyio
 
@@ -27,9 +26,9 @@ from reconciler.pipeline.embedded import (
     furnish,
 )
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
-from reconciler.pipeline.private import require_private
+from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
-from reconciler.pipeline.settings import PRIVATE, ProjectSettings
+from reconciler.pipeline.settings import ProjectSettings
 from reconciler.pipeline.siblings import read_siblings
 from reconciler.planning.siblings import Siblings
 from reconciler.policies import find_policies
@@ -145,7 +144,7 @@ async def open_state(
     need not be `pinned`. `tell` gets what was done or went wrong beside the work that was asked for: a
     migration, a backup.
     """
-    _require_own_place(config, url or config.settings.state_url)
+    require_own_place(config, url or config.settings.state_url)
     pin = config.settings.state.lineage if pinned else None
     store = open_store(
         url or config.settings.state_url,
@@ -161,13 +160,6 @@ async def open_state(
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
-
-
-def _require_own_place(config: ProjectSettings, url: str) -> None:
-    """Raises ReconcilerError where a state lies in the project's own folder and that is not ours."""
-    path = Path(os.path.normpath(config.root / url.partition(":")[2]))
-    if path.is_relative_to(config.root / PRIVATE):
-        require_private(config.root, path.parent)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.pipeline.settings import PRIVATE, ProjectSettings
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -13,7 +14,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def require_private(root: Path, folder: Path) -> None:
     """Raises ReconcilerError unless each folder from below `root` down to `folder`, if it is there, is ours.
 
-    It is no link, holds none, and is nobody else's, nor is what it holds; other users' rights are taken away.
+    It is not a link and holds none, and nobody else owns it or what it holds. Rights of others are taken away.
     Root may use what belongs to the owner of `root`: jobs in containers run so.
     """
     owners = {os.geteuid()}
@@ -34,6 +35,13 @@ def require_private(root: Path, folder: Path) -> None:
             raise ReconcilerError(f"cannot make {at} private: {failure.strerror}") from failure
         finally:
             os.close(descriptor)
+
+
+def require_own_place(config: ProjectSettings, url: str) -> None:
+    """Raises ReconcilerError where the state at `url` lies in a folder of the project that is not ours."""
+    path = Path(os.path.normpath(config.root / url.partition(":")[2]))
+    if path.is_relative_to(config.root / PRIVATE):
+        require_private(config.root, path.parent)
 
 
 def _check(at: Path, descriptor: int, owners: Collection[int]) -> None:
