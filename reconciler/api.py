@@ -21,8 +21,8 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.drift.find import Drift, look_for_drift
 from reconciler.pipeline import apply as applying
+from reconciler.pipeline import identity, saved
 from reconciler.pipeline import open as opening
-from reconciler.pipeline import saved
 from reconciler.pipeline.apply import Applied
 from reconciler.pipeline.desired import load_desired
 from reconciler.pipeline.plan import make_plan
@@ -105,12 +105,15 @@ def _settings(path: str | Path, variables: Mapping[str, str], env: str) -> Proje
     return config
 
 
-async def create_state(project: OpenProject) -> bool:
-    """Make the state that `apply` needs, for a project that begins; False where there is one already.
+async def create_state(project: OpenProject, *, new: bool = False) -> bool:
+    """Make the state that `apply` needs; False where there is one already.
 
-    Raises StoreError where traces of an older state are visible.
+    `new`: for a project that begins with it, so that nothing can have been made before, and no create needs
+    approval. Raises StoreError where traces of an older state are visible, Refused for `new` where something
+    is recorded already.
     """
-    return await project.project.store.create()
+    inner = project.project
+    return await identity.create_state(inner.store, inner.clock, inner.holder, new=new)
 
 
 async def plan(project: OpenProject, *, with_exec: bool = False) -> Plan:
@@ -125,30 +128,45 @@ async def plan(project: OpenProject, *, with_exec: bool = False) -> Plan:
 
 
 async def apply(
-    project: OpenProject, *, approve: Callable[[Plan], bool], approved_deletes: Collection[str] = ()
+    project: OpenProject,
+    *,
+    approve: Callable[[Plan], bool],
+    approved_deletes: Collection[str] = (),
+    approved_creates: Collection[str] = (),
 ) -> Applied:
     """Settle what earlier runs left open, plan, ask `approve`, and carry the plan out.
 
     `approve` gets the plan when there is anything to send or to adopt; its False ends the apply with
     `Applied.declined`. `approved_deletes`: the addresses that may be deleted, such as Volume/shop/old.
+    `approved_creates`: those that may be created although nothing shows whether they are there already.
 
     Raises Refused, before any call, when there is no state (`create_state`), when the plan holds errors or
-    deletes what is not approved, or is not true any more; Locked when somebody else applies. What became of
+    lacks an approval, or is not true any more; Locked when somebody else applies. What became of
     each call stands in `Applied.results`.
     """
     return await applying.apply(
-        project.project, project.desired, approve=approve, approved_deletes=approved_deletes
+        project.project,
+        project.desired,
+        approve=approve,
+        approved_deletes=approved_deletes,
+        approved_creates=approved_creates,
     )
 
 
-async def apply_saved(project: OpenProject, plan: Plan, *, approved_deletes: Collection[str] = ()) -> Applied:
+async def apply_saved(
+    project: OpenProject,
+    plan: Plan,
+    *,
+    approved_deletes: Collection[str] = (),
+    approved_creates: Collection[str] = (),
+) -> Applied:
     """Carry out exactly `plan`, which was reviewed, as `apply --plan` does. A plan runs once.
 
     `dump_plan` and `load_plan` keep it between processes. Raises Refused, before any call, when anything
     that the plan is about moved since it was made, or the manifests of `project` ask for something else;
     otherwise as `apply`.
     """
-    return await saved.run_saved(project.project, project.desired, plan, approved_deletes)
+    return await saved.run_saved(project.project, project.desired, plan, approved_deletes, approved_creates)
 
 
 async def dump_plan(project: OpenProject, plan: Plan) -> bytes:

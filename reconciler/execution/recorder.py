@@ -138,7 +138,12 @@ class Recorder:
             found = inferred and not known_id  # a known id needs no evidence
             record = intent.record(step.address, id or known_id, self._clock.now(), inferred=found)
         elif id and id != record.id:
-            record = replace(record, id=id)  # what was posted again goes by another id from now on
+            if intent.creates and intent.if_unknown != "repeat":
+                # Another object, in the place of one that is gone: nothing of that one holds.
+                made = intent.record(step.address, id, self._clock.now(), inferred=inferred)
+                record = replace(made, serial=record.serial)
+            else:
+                record = replace(record, id=id)  # what was posted again goes by another id from now on
         if owed is not None:
             record = owing(record, owed)
         put = [replace(record, applied={**record.applied, **applied})]

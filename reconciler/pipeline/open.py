@@ -25,7 +25,7 @@ from reconciler.pipeline.embedded import (
     embedded_sandbox,
     furnish,
 )
-from reconciler.pipeline.identity import refuse_other_state
+from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.pipeline.siblings import read_siblings
@@ -64,7 +64,7 @@ async def open_project(
     """`resources`: what the embedded sandbox must have apps, organizations and machines for.
 
     `policies`: among them the providers that calls may go to. With the embedded sandbox the state is its
-    own, and made where there is none yet.
+    own, and made where there is none yet. Raises Refused for a state that is about another platform.
     """
     if options.sandbox:
         if options.state_url is not None:
@@ -80,7 +80,10 @@ async def open_project(
             transport = HttpxTransport(base_url)
             try:
                 async with open_state(config, options.state_url, tell=reporter.note) as store:
-                    if options.sandbox:
+                    place = shown_state(options.state_url or settings.state_url)
+                    if not options.sandbox:
+                        refuse_other_platform(await store.load(), base_url, place)
+                    else:
                         await store.create()
                         await furnish(transport, base_url, resources, reporter)
                     yield Project(
@@ -106,7 +109,7 @@ async def open_project(
                         providers=providers,
                         environment=config.env,
                         address=EMBEDDED if options.sandbox else base_url,
-                        state_url=shown_state(options.state_url or settings.state_url),
+                        state_url=place,
                         siblings=partial(_siblings, config, options),
                     )
             finally:

@@ -187,7 +187,10 @@ class Deciding:
         return decide_left(seen.kind, seen.subject, listed=seen.listed)
 
     def _add(self, seen: Seen, moves: Moves) -> None:
-        self._builder.add(seen.kind, seen.subject, moves, seen.read, seen.candidates)
+        subject = seen.subject
+        if moves.action is Action.RESTORE:  # of what was destroyed, if anything, only the record counts
+            subject = replace(subject, live=None)
+        self._builder.add(seen.kind, subject, moves, seen.read, seen.candidates)
 
     def _take_unplanned(self, seen: Seen) -> None:
         """Whether values of an object that this plan leaves alone can be had."""

@@ -95,6 +95,9 @@ class SqliteStore:
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return (await self._in_thread(self._load)).of(scopes)
 
+    async def knows(self, kind: str) -> bool:
+        return await self._in_thread(lambda: self._knows(kind))
+
     async def create(self) -> bool:
         return await self._in_thread(self._create)
 
@@ -211,6 +214,12 @@ class SqliteStore:
         self._verify_key(current)
         return self._loaded
 
+    def _knows(self, kind: str) -> bool:
+        if any(address.kind == kind for address in self._load().records):
+            return True
+        connection = self._readable()
+        return connection is not None and journal.knows(connection, kind)
+
     def _read(self, connection: sqlite3.Connection, current: Checks) -> State:
         """All of it, checked. In the caller's transaction."""
         try:
@@ -230,6 +239,7 @@ class SqliteStore:
                     serials=begun | {scope: head.serial for scope, head in ends.items()},
                     version=current.heads,
                     platform=journal.platform(connection),
+                    new=journal.is_new(connection),
                 )
             )
         except (KeyError, TypeError, ValueError) as error:
