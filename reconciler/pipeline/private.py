@@ -14,7 +14,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def require_private(root: Path, folder: Path) -> None:
     """Raises ReconcilerError unless each folder from below `root` down to `folder`, if it is there, is ours.
 
-    It is not a link and holds none, and nobody else owns it or what it holds. Rights of others are taken away.
+    It is not a link and holds none, and nobody else owns it or what it holds. Others lose their rights.
     Root may use what belongs to the owner of `root`: jobs in containers run so.
     """
     owners = {os.geteuid()}
