@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.durations import since
 from reconciler.core.model import (
     Action,
     Address,
@@ -19,9 +20,10 @@ from reconciler.core.model import (
     Reference,
     Resource,
     StateRecord,
+    made_at,
 )
 from reconciler.core.steps import FOUND_ID, Ask, Call, Condition, Find, OutputRef, Read, Step, Wait
-from reconciler.core.wire import many, one
+from reconciler.core.wire import many, one, parse_time
 from reconciler.kinds.alternatives import is_patched, point_at_patch
 from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields, path_of, segment
 from reconciler.kinds.cluster.backups import backups_read, left_after_delete
@@ -308,7 +310,9 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
         reason = f"still {status}" if status else "its status is not known"
-        return Moves(Action.NOOP, (self.settled(subject),), reason=reason)
+        began = (made_at(subject.record) if subject.record else None) or parse_time(subject.live.created_at)
+        told = f", {since(began, subject.now, subject.others_s)}" if began is not None else ""
+        return Moves(Action.NOOP, (self.settled(subject),), reason=reason + told)
 
     def settled(self, subject: Subject) -> Step:
         return wait_only(subject, _ready(subject, reply_path=None))
@@ -361,6 +365,7 @@ def _ready(subject: Subject, reply_path: str | None = "data") -> Wait:
         Condition("status", any_of=("ready",), fails=(*FAILED_STATUSES, "deleting", "deleted")),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
+        timed=True,
     )
 
 
