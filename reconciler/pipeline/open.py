@@ -26,6 +26,7 @@ from reconciler.pipeline.embedded import (
     furnish,
 )
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
+from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.pipeline.siblings import read_siblings
@@ -158,6 +159,7 @@ async def open_state(
     need not be `pinned`. `read_only`: no file is changed or made. `tell` gets what was done or went wrong
     beside the work that was asked for: a migration, a backup.
     """
+    require_own_place(config, url or config.settings.state_url)
     pin = config.settings.state.lineage if pinned else None
     store = open_store(
         url or config.settings.state_url,
@@ -271,6 +273,7 @@ def _token_source(config: ProjectSettings, options: Options) -> str:
 @contextmanager
 def _base_url(config: ProjectSettings, options: Options) -> Iterator[str]:
     if options.sandbox:
+        require_private(config.root, config.private)
         with embedded_sandbox(config.private / "sandbox.db") as url:
             yield url
         return
