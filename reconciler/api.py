@@ -20,12 +20,14 @@ from reconciler.core.errors import Locked, ManifestError, Misused, ReconcilerErr
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
+from reconciler.doctor import examine
+from reconciler.doctor.examine import Examination
 from reconciler.drift.find import Drift, look_for_drift
 from reconciler.pipeline import apply as applying
+from reconciler.pipeline import identity, saved
 from reconciler.pipeline import open as opening
-from reconciler.pipeline import saved
 from reconciler.pipeline.apply import Applied
-from reconciler.pipeline.desired import load_desired
+from reconciler.pipeline.desired import load_desired, origin_here
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings, find_settings
@@ -35,6 +37,7 @@ from reconciler.pipeline.targets import with_targets
 __all__ = [
     "Applied",
     "Drift",
+    "Examination",
     "Locked",
     "ManifestError",
     "Misused",
@@ -46,6 +49,7 @@ __all__ = [
     "apply",
     "apply_saved",
     "create_state",
+    "doctor",
     "drift",
     "dump_plan",
     "load_plan",
@@ -107,12 +111,15 @@ def _settings(path: str | Path, variables: Mapping[str, str], env: str) -> Proje
     return config
 
 
-async def create_state(project: OpenProject) -> bool:
-    """Make the state that `apply` needs, for a project that begins; False where there is one already.
+async def create_state(project: OpenProject, *, new: bool = False) -> bool:
+    """Make the state that `apply` needs; False where there is one already.
 
-    Raises StoreError where traces of an older state are visible.
+    `new`: for a project that begins with it, so that nothing can have been made before, and no create needs
+    approval. Raises StoreError where traces of an older state are visible, Refused for `new` where something
+    is recorded already.
     """
-    return await project.project.store.create()
+    inner = project.project
+    return await identity.create_state(inner.store, inner.clock, inner.holder, new=new)
 
 
 async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collection[str] = ()) -> Plan:
@@ -138,31 +145,43 @@ async def apply(
     *,
     approve: Callable[[Plan], bool],
     approved_deletes: Collection[str] = (),
+    approved_creates: Collection[str] = (),
     targets: Collection[str] = (),
 ) -> Applied:
     """Settle what earlier runs left open, plan, ask `approve`, and carry the plan out.
 
     `approve` gets the plan when there is anything to send or to adopt; its False ends the apply with
     `Applied.declined`. `approved_deletes`: the addresses that may be deleted, such as Volume/shop/old.
+    `approved_creates`: those that may be created although nothing shows whether they are there already.
     `targets`: as in `plan`; nothing else is changed or deleted.
 
     Raises Refused, before any call, when there is no state (`create_state`), when the plan holds errors or
-    deletes what is not approved, or is not true any more; Locked when somebody else applies. What became of
+    lacks an approval, or is not true any more; Locked when somebody else applies. What became of
     each call stands in `Applied.results`.
     """
     return await applying.apply(
-        project.project, _about(project, targets), approve=approve, approved_deletes=approved_deletes
+        project.project,
+        _about(project, targets),
+        approve=approve,
+        approved_deletes=approved_deletes,
+        approved_creates=approved_creates,
     )
 
 
-async def apply_saved(project: OpenProject, plan: Plan, *, approved_deletes: Collection[str] = ()) -> Applied:
+async def apply_saved(
+    project: OpenProject,
+    plan: Plan,
+    *,
+    approved_deletes: Collection[str] = (),
+    approved_creates: Collection[str] = (),
+) -> Applied:
     """Carry out exactly `plan`, which was reviewed, as `apply --plan` does. A plan runs once.
 
     `dump_plan` and `load_plan` keep it between processes. Raises Refused, before any call, when anything
     that the plan is about moved since it was made, or the manifests of `project` ask for something else;
     otherwise as `apply`.
     """
-    return await saved.run_saved(project.project, project.desired, plan, approved_deletes)
+    return await saved.run_saved(project.project, project.desired, plan, approved_deletes, approved_creates)
 
 
 async def dump_plan(project: OpenProject, plan: Plan) -> bytes:
@@ -184,3 +203,24 @@ async def drift(project: OpenProject, *, targets: Collection[str] = ()) -> Drift
     `targets`: as in `plan`.
     """
     return await look_for_drift(project.project, _about(project, targets))
+
+
+async def doctor(
+    path: str | Path = ".",
+    *,
+    env: str = "",
+    sandbox: bool = False,
+    state: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Examination:
+    """Whether all that a run relies on is as it should be, also where `open_project` would raise.
+
+    Arguments are as those of `open_project`. Writes nothing, takes no lock, and sends nothing but GET. What
+    is wrong stands in `Examination.checks`. Raises ReconcilerError for settings that cannot be read.
+    """
+    config = _settings(path, os.environ if variables is None else variables, env)
+
+    def load() -> Desired:
+        return load_desired((), config, SourceTexts(config.root), Reporter())
+
+    return await examine.examine(config, load, origin_here(config), sandbox=sandbox, state_url=state)

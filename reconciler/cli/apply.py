@@ -54,6 +54,14 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
     type=ADDRESS,
     help="Allow the deletion of exactly this resource; may be repeated.",
 )
+@click.option(
+    "--approve-create",
+    "approved_creates",
+    multiple=True,
+    metavar="ADDRESS",
+    type=ADDRESS,
+    help="Allow this resource to be created although nothing shows whether it exists; may be repeated.",
+)
 @options.lock_timeout
 @options.show_all
 @options.state
@@ -65,6 +73,7 @@ def command(
     plan_file: Path | None,
     auto_approve: bool,
     approved_deletes: Sequence[Address],
+    approved_creates: Sequence[Address],
     lock_timeout: float,
     env: str,
     show_all: bool,
@@ -86,7 +95,7 @@ def command(
         raise click.UsageError(f"--plan runs a saved plan; it takes no {'PATH' if paths else '--target'}")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
-    approved = [str(address) for address in approved_deletes]
+    deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
     found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
     saved = _load_saved(plan_file, found, state_url) if plan_file is not None else None
     if saved is None:
@@ -107,12 +116,15 @@ def command(
             if not auto_approve and saved is None and not (await project.store.load()).lineage:
                 await _offer_state(project)
             if saved is not None:
-                return await run_saved(project, desired, saved, approved, on_executor=watch.follow, tell=show)
+                return await run_saved(
+                    project, desired, saved, deletes, creates, on_executor=watch.follow, tell=show
+                )
             return await apply(
                 project,
                 desired,
                 approve=_approver(show, auto_approve=auto_approve),
-                approved_deletes=approved,
+                approved_deletes=deletes,
+                approved_creates=creates,
                 on_executor=watch.follow,
                 tell=show,
             )
@@ -176,12 +188,13 @@ def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[
 async def _offer_state(project: "Project") -> None:
     """Make the state that is missing, if the person at the terminal says so."""
     from reconciler.cli.signals import prompting
+    from reconciler.pipeline.identity import create_state
 
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
     with prompting():
         begins = click.confirm("Does this project begin here? Then make the state", err=True)
     if begins:
-        await project.store.create()
+        await create_state(project.store, project.clock, project.holder, new=True)
 
 
 def _confirmed() -> bool:

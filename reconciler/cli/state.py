@@ -44,19 +44,28 @@ def command() -> None:
     is_flag=True,
     help="With --env: the state is from now on that environment's, and no longer that of base.",
 )
+@click.option(
+    "--new",
+    is_flag=True,
+    help="The project begins here: nothing was ever made for it, and no create needs --approve-create.",
+)
 @output()
 @options.state
 @reports_failures
-def init(take_over: bool, env: str, state_url: str | None, sandbox: bool) -> int:
+def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: bool) -> int:
     """Make the state that apply needs. Harmless when it exists."""
 
     from reconciler.cli.sources import settings_here
+    from reconciler.core.clock import SystemClock
+    from reconciler.pipeline.identity import create_state
     from reconciler.pipeline.open import holder
 
     environment, taken = settings_here(env).env, False
     if take_over:
         if not environment:
             raise click.UsageError("--take-over: say with --env whose it becomes")
+        if new:
+            raise click.UsageError("--take-over: a state that exists is not --new")
         taken = _with_store(
             Which(env, state_url, sandbox),
             lambda store: maintenance_of(store).take_over(environment, by=holder()),
@@ -65,7 +74,7 @@ def init(take_over: bool, env: str, state_url: str | None, sandbox: bool) -> int
         )
 
     async def work(store: Store) -> tuple[bool, str]:
-        created = await store.create()
+        created = await create_state(store, SystemClock(), holder(), new=new)
         return created, (await store.load()).lineage
 
     created, lineage = _with_store(Which(env, state_url, sandbox), work, existing=False)
@@ -90,6 +99,7 @@ def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
     """One line a record: address, id, what is owed."""
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
+    from reconciler.core.context import EMBEDDED
     from reconciler.pipeline.context import make_context
     from reconciler.pipeline.desired import origin_here
 
@@ -97,13 +107,13 @@ def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
     state, config = _load(which), settings_here(env, sandbox=sandbox)
     context = make_context(
         config.env,
-        config.settings.platform.base_url,
+        EMBEDDED if sandbox else state.platform or config.settings.platform.base_url,
         _place(which),
         origin_here(config),
         state.lineage,
         SystemClock().now(),
     )
-    page = records_page(state.records, state.unclaimed, options.of_this_run())
+    page = records_page(state, options.of_this_run())
     emit(replace(page, context=context))
     return DONE
 
@@ -186,6 +196,28 @@ def forget(
     click.echo(f"forgotten: {address} (the object itself is left alone)")
     for owed in owed_work({address: record}) if record is not None else ():
         click.echo(visible(f"  with it: {owed.work} owed ({owed.certainty}), because {owed.because}"))
+    return DONE
+
+
+@command.command("set-platform")
+@click.argument("url")
+@output()
+@options.state
+@options.lock_timeout
+@reports_failures
+def set_platform(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+    """Say that the platform, with all the objects that are recorded, is at URL from now on."""
+    from reconciler.pipeline.identity import set_platform as record_platform
+    from reconciler.pipeline.settings import check_address
+
+    if sandbox:
+        raise click.UsageError("--sandbox: its state is about the sandbox, whatever its address is")
+    check_address(url)
+    which = Which(env, state_url, sandbox)
+    before: str = _with_store(which, lambda store: record_platform(store, url, *_actor(), lock_timeout))
+    was = f" (was {before})" if before not in ("", url) else ""
+    text = f"{_place(which)}: about the platform at {url}{was}\n"
+    emit(Page(document={"platform": url, "before": before or None}, text=text))
     return DONE
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from reconciler.core.model import Action, Address, FieldChange, Path, Relocation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read, SecretRef, Step
-from reconciler.kinds.base import Kind, Power, Subject
+from reconciler.kinds.base import Kind, Moves, Power, Subject
 from reconciler.kinds.declared import Declared
 from reconciler.kinds.manifest import Field, ManifestKind
 
@@ -120,6 +120,21 @@ class Resumable(ABC):
     @abstractmethod
     def is_open(self, subject: Subject) -> bool:
         """Whether not all is known to be done that making the recorded object means."""
+
+
+class ComesBack(ABC):
+    """An object that others destroyed can be made again with its data, at the same address."""
+
+    @abstractmethod
+    def again(self, subject: Subject) -> Moves | None:
+        """What makes it from the copy that the manifest names; None: that names no copy of this object.
+
+        Only a copy that was made of the destroyed object counts: it says that a person has decided.
+        """
+
+    @abstractmethod
+    def how_again(self, subject: Subject) -> str:
+        """What to write into the manifest, so that the next apply brings the data back; "": nobody knows."""
 
 
 class RecordsAnswers(ABC):

@@ -22,7 +22,8 @@ from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
-from reconciler.pipeline.identity import require_state
+from reconciler.pipeline.approval import creates_to_approve, unapproved
+from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
@@ -66,6 +67,7 @@ async def apply(
     *,
     approve: Callable[[Plan], bool],
     approved_deletes: Collection[str] = (),
+    approved_creates: Collection[str] = (),
     on_executor: Callable[[Executor], None] = lambda executor: None,
     tell: Callable[[Plan], None] = lambda plan: None,
 ) -> Applied:
@@ -81,6 +83,7 @@ async def apply(
                 desired,
                 approve=approve,
                 approved_deletes=approved_deletes,
+                approved_creates=approved_creates,
                 on_executor=on_executor,
                 tell=tell,
             )
@@ -97,6 +100,7 @@ async def _plan_and_run(
     *,
     approve: Callable[[Plan], bool],
     approved_deletes: Collection[str],
+    approved_creates: Collection[str],
     on_executor: Callable[[Executor], None],
     tell: Callable[[Plan], None],
 ) -> Applied:
@@ -113,7 +117,7 @@ async def _plan_and_run(
         concerned=partial(concerned_scopes, desired),
     )
     plan = await make_plan(project, desired, undecided=undecided)
-    refuse_unless_runnable(plan, approved_deletes)
+    await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -134,18 +138,31 @@ async def _plan_and_run(
     )
 
 
-def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> None:
-    """All or nothing: a plan with a refused change or an unapproved delete sends no call at all.
+async def refuse_unless_runnable(
+    project: Project,
+    desired: Desired,
+    plan: Plan,
+    approved_deletes: Collection[str],
+    approved_creates: Collection[str],
+) -> None:
+    """All or nothing: a plan with a refused change, or without an approval it needs, sends no call at all.
 
-    Raises TypeError for `approved_deletes` that is one text: any part of it would approve.
+    Raises TypeError for approvals that are one text: any part of it would approve.
     """
+    creates = await creates_to_approve(project, plan, await project.store.load(), desired.by_address)
+    missing = [*_unapproved_deletes(plan, approved_deletes), *unapproved(creates, approved_creates)]
+    if missing or has_errors(plan.diagnostics):
+        raise PlanRefused(plan, (*plan.diagnostics, *missing))
+
+
+def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[Diagnostic]:
     if isinstance(approved_deletes, str):
         raise TypeError("`approved_deletes` must be a collection of addresses, not one text")
     planned = {change.address: change for change in plan.changes}
     deleting = [change.address for change in plan.changes if change.action is Action.DELETE]
     # What a call does decides, not what its change says.
     deleting += [each.address for each in plan.steps if each.call.method == "DELETE" or each.effect.removes]
-    unapproved = [
+    return [
         error(
             "delete-not-approved",
             f"`{address}` ({planned[address].id}) would be deleted: {planned[address].reason}"
@@ -156,8 +173,6 @@ def refuse_unless_runnable(plan: Plan, approved_deletes: Collection[str]) -> Non
         for address in dict.fromkeys(deleting)
         if str(address) not in approved_deletes
     ]
-    if unapproved or has_errors(plan.diagnostics):
-        raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
 
 
 class PlanRefused(Refused):
@@ -256,6 +271,7 @@ async def _run_under(
             secrets[ref] = project.sources.value(ref, output)
         return secrets[ref]
 
+    await remember_platform(project, lease)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded)
     await recorder.start(plan)
     executor = Executor(

@@ -1,18 +1,28 @@
-"""Whether there is a state, and whether it is the one that is meant.
+"""Whether there is a state, and whether it is the one that is meant, of the platform that is meant.
 
-A state that is lost, or another one by mistake, knows nothing: under it everything would be made again.
+A state that is lost, or another one by mistake, knows nothing: under it everything would be made again. And
+the ids of one platform mean nothing on another.
 """
 
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
 from reconciler.core.advice import command
+from reconciler.core.clock import Clock
+from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import Refused
+from reconciler.execution.leasing import leased
 from reconciler.pipeline.project import Project
-from reconciler.state.store import State
+from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
+
+_NOTE_S = 10.0  # others hold the whole state for a moment only
 
 
 def state_missing(place: str, because: str = "", *, refused: bool = True) -> Diagnostic:
     """What to say where there is no state at `place`. `because`: what follows from it."""
-    init, restore = command("state", "init"), command("state", "restore", "FILE")
+    init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
     report = error if refused else warning
     return report(
         "state-missing",
@@ -21,6 +31,26 @@ def state_missing(place: str, because: str = "", *, refused: bool = True) -> Dia
         f"RECONCILE_STATE, or bring it back with `{restore}`",
         advice=(init, restore),
     )
+
+
+async def create_state(store: Store, clock: Clock, holder: str, *, new: bool) -> bool:
+    """Make the state; False where there is one already. `new`: for a project that begins with it.
+
+    That is recorded, and it can be said later as well, while nothing else is recorded. Raises Refused when it
+    is too late, StoreError where traces of an older state are visible.
+    """
+    created = await store.create()
+    state = await store.load()
+    if not new or state.new:
+        return created
+    if state.records or state.plans_run or state.open_intents:
+        raise Refused(
+            "the project did not begin with this state: something is recorded in it; nothing was changed",
+            help="leave out --new; `apply` says what it must not create without approval",
+        )
+    async with leased(store, {WHOLE_STATE}, holder, timeout_s=_NOTE_S) as lease:
+        await store.commit(lease, [_decided(clock, holder, {"new": True})])
+    return created
 
 
 def refuse_other_state(state: State, pin: str, place: str) -> None:
@@ -40,6 +70,69 @@ def refuse_other_state(state: State, pin: str, place: str) -> None:
         advice=() if state.lineage else (restore,),
     )
     raise Refused("this is not the state of this project; nothing was changed", [problem])
+
+
+def refuse_other_platform(state: State, address: str, place: str) -> None:
+    """Raises Refused where `state`, which is at `place`, is about another platform than that at `address`."""
+    if not state.platform or _same(state.platform, address):
+        return
+    move = command("state", "set-platform", address)
+    problem = error(
+        "other-platform",
+        f"the state at {place} is about the platform at {state.platform}, not the one at {address}",
+        help="check RECONCILE_BASE_URL, --env and `platform.base_url` in reconcile.yaml; if the platform has "
+        f"moved there, with all its objects, run `{move}`",
+        advice=(move,),
+    )
+    raise Refused("the state is about another platform; nothing was changed", [problem])
+
+
+async def remember_platform(project: Project, held: Lease) -> None:
+    """From the first run on that writes, the state is about the platform of this run. `held`: its lease.
+
+    Not so the sandbox's own: it has another address each time. Raises Refused where another run has just
+    recorded another one.
+    """
+    if project.address in ("", EMBEDDED) or WHOLE_STATE in held.scopes:
+        return
+    if (await project.store.load()).platform:
+        return
+    async with leased(
+        project.store,
+        {WHOLE_STATE},
+        project.holder,
+        timeout_s=max(project.lock_timeout_s, _NOTE_S),
+        reporter=project.reporter,
+    ) as lease:
+        state = await project.store.load()
+        refuse_other_platform(state, project.address, project.state_url)
+        if not state.platform:
+            await project.store.commit(
+                lease, [_decided(project.clock, project.holder, {"platform": project.address})]
+            )
+
+
+async def set_platform(store: Store, url: str, clock: Clock, holder: str, run: str, timeout_s: float) -> str:
+    """The state is about the platform at `url` from now on; returns the address that it was about before."""
+    async with leased(store, {WHOLE_STATE}, holder, timeout_s=timeout_s) as lease:
+        before = (await store.load()).platform
+        if before != url:
+            await store.commit(lease, [_decided(clock, holder, {"platform": url}, run)])
+        return before
+
+
+def _decided(clock: Clock, holder: str, data: Mapping[str, Any], run: str = "") -> JournalEntry:
+    return JournalEntry(run, Event.DECIDED, clock.now(), data={**data, "by": holder})
+
+
+def _same(one: str, other: str) -> bool:
+    return _plain(one) == _plain(other)
+
+
+def _plain(url: str) -> str:
+    """Without what does not matter in an address."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.lower(), path=parts.path.rstrip("/")).geturl()
 
 
 async def require_state(project: Project) -> State:

@@ -17,6 +17,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.approval import creates_to_approve, with_reasons
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
@@ -86,6 +87,7 @@ async def make_plan(
             project, wanted, records, planner.live, need_secrets=undecided is not None
         )
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
+    plan = with_reasons(plan, await creates_to_approve(project, plan, state, desired.by_address))
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
     first = () if state.lineage else (state_missing(project.state_url, NOTHING_KNOWN, refused=False),)

@@ -33,6 +33,7 @@ async def run_saved(
     desired: Desired,
     plan: Plan,
     approved_deletes: Collection[str],
+    approved_creates: Collection[str] = (),
     *,
     on_executor: Callable[[Executor], None] = lambda executor: None,
     tell: Callable[[Plan], None] = lambda plan: None,
@@ -49,7 +50,7 @@ async def run_saved(
     state = await require_state(project)
     refuse_unless_current(plan, state)
     plan = replace(plan, context=project.context(desired.origin, state.lineage))
-    refuse_unless_runnable(plan, approved_deletes)
+    await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
     tell(plan)
     return await run_plan(
         project,
@@ -118,10 +119,10 @@ def _refuse_other_addresses(project: Project, plan: Plan) -> None:
 
 async def _key(store: Store, what: str) -> bytes:
     if not (await store.load()).lineage:
-        init = command("state", "init")
+        init = command("state", "init", "--new")
         raise ReconcilerError(
             f"there is no state, and {what} only with one: its key signs the plan",
-            help=f"check --state, or make a state with `{init}`",
+            help=f"check --state, or, for a project that begins, make one with `{init}`",
             advice=(init,),
         )
     return plan_key(await store.fingerprint_key())

@@ -452,7 +452,7 @@ _ALLOWED = {  # by pattern, in words
     _URL: "an address such as https://api.example.com, without a user or password",
     _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
     VARIABLE: "the name of a variable: letters, digits and `_`, the first one no digit",
-    _LINEAGE: "the lineage that `reconcile state init` prints, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
+    _LINEAGE: "a lineage as `state init` prints it, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
     _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
     "the first one a letter or digit",
@@ -511,6 +511,12 @@ def _with_environment(settings: Settings, env: Mapping[str, str], environment: s
     if env.get("RECONCILE_STATE"):
         state = state.model_copy(update={"url": _beside(env["RECONCILE_STATE"], environment)})
     return settings.model_copy(update={"platform": platform, "execution": execution, "state": state})
+
+
+def check_address(url: str) -> None:
+    """Raises ReconcilerError for what is not the address of a platform."""
+    if not re.match(_URL, url):
+        raise ReconcilerError(f"this is not the address of a platform: expected {_ALLOWED[_URL]}")
 
 
 def _seconds(env: Mapping[str, str], name: str) -> float:

@@ -22,7 +22,7 @@ class Seen:
     """A subject with all that could be read of it.
 
     `matched`: None where no manifest names it any more. `read`: the GET that shows its object; None where
-    no GET does. `candidates`: where no object was found, a digest of those that could be taken for it.
+    no GET does. `candidates`: where no present object was found, a digest of those that could be it.
     """
 
     kind: Kind
@@ -194,9 +194,11 @@ class Reading:
                 matched = matches[resource.address]
                 subject = subjects.subject(resource.address, matched.live, observation.at)
                 candidates = ""
-                if matched.live is None and subjects.in_focus(resource.address):
+                there = matched.live is not None and matched.live.present
+                if not there and subjects.in_focus(resource.address):
                     match = kind.match(resource.spec, resource.address)
                     candidates = "" if match is None else digest_absence(match, objects)
+                    subject = replace(subject, beside=objects)
                 yield Seen(kind, subject, matched, read, candidates)
 
     def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:

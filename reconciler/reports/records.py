@@ -9,7 +9,7 @@ from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible, visible_lines
-from reconciler.state.store import JournalEntry, Restored
+from reconciler.state.store import JournalEntry, Restored, State
 
 _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
 
@@ -37,20 +37,19 @@ def record_document(record: StateRecord) -> dict[str, Any]:
     }
 
 
-def records_page(
-    records: Mapping[Address, StateRecord], unclaimed: Sequence[JournalEntry], run: RunOptions
-) -> Page:
+def records_page(state: State, run: RunOptions) -> Page:
     """One line a record: address, id, what is owed."""
-    lines = []
+    records, lines = state.records, []
     for address, record in sorted(records.items(), key=lambda item: str(item[0])):
         owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
         lines.append(f"{address}  {record.id}{'  inferred' if record.inferred else ''}{owed}")
-    found = [_unclaimed(entry) for entry in unclaimed]
+    found = [_unclaimed(entry) for entry in state.unclaimed]
     notices = "" if records else "nothing is recorded yet\n"
     return Page(
         document={
             "records": [record_document(record) for record in records.values()],
             "unclaimed": found,
+            "platform": state.platform or None,
         },
         text=_lines(lines),
         notices=notices + "".join(_unclaimed_notice(item, run) for item in found),

@@ -78,8 +78,14 @@ class MemoryStore:
             serials=dict(known.serials),
             version=str(known.version),
             platform=known.view.platform,
+            new=known.view.new,
         )
         return rules.as_moved(state).of(scopes)
+
+    async def knows(self, kind: str) -> bool:
+        named = {entry.address for entries in self._state.journal.values() for entry in entries}
+        named.update((await self.load()).records)
+        return any(address is not None and address.kind == kind for address in named)
 
     async def create(self) -> bool:
         key = await self.fingerprint_key()

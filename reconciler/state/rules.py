@@ -1,4 +1,4 @@
-"""What a journal entry does to open intents, plans run and unclaimed objects: said here alone. Pure."""
+"""What a journal entry does to open intents, plans run and other lists and facts: said here alone. Pure."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ IntentKey = tuple[str, str, int]  # run, step, attempt
 # PENDING closes too: the call succeeded, and only its wait is not over.
 CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
 
-_DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform")
+_DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform", "new")
 
 Ref = TypeVar("Ref")
 
@@ -23,10 +23,11 @@ Ref = TypeVar("Ref")
 class Effect:
     """What one entry does.
 
-    `plan`: the id of one that is run from now on. `platform`: its address, from now on. `unclaimed`: the id
-    of an object that no record tracks; `claimed`: of one about which a person has decided. Of these two,
-    `claimed` comes second. `moved_from`: the address whose record is in another scope from now on, where this
-    entry put it; `moved_away`: the one that was removed in its own scope after that.
+    `plan`: the id of one that is run from now on. `platform`: its address, from now on. `new`: the project
+    began with this state. `unclaimed`: the id of an object that no record tracks; `claimed`: of one about
+    which a person has decided. Of these two, `claimed` comes second. `moved_from`: the address whose record
+    is in another scope from now on, where this entry put it; `moved_away`: the one that was removed in its
+    own scope after that.
     """
 
     opens: IntentKey | None = None
@@ -37,6 +38,7 @@ class Effect:
     moved_from: str = ""
     moved_away: str = ""
     platform: str = ""
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class View(Generic[Ref]):
     unclaimed: Mapping[str, Ref] = field(default_factory=dict)
     half_moved: Mapping[str, Ref] = field(default_factory=dict)
     platform: str = ""
+    new: bool = False
 
 
 def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
@@ -78,6 +81,8 @@ def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
         view = replace(view, half_moved=_without(view.half_moved, effect.moved_away))
     if effect.platform:
         view = replace(view, platform=effect.platform)
+    if effect.new:
+        view = replace(view, new=True)
     return view
 
 

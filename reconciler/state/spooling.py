@@ -41,6 +41,9 @@ class Spooling:
             return ingest.without_tracked(await self.inner.load(scopes))
         return ingest.overlay(await self.inner.load(), content, self._clock.now()).of(scopes)
 
+    async def knows(self, kind: str) -> bool:
+        return await self.inner.knows(kind)
+
     async def create(self) -> bool:
         return await self.inner.create()
 

@@ -43,7 +43,8 @@ class JournalEntry:
     `scope` and the ids listed before (`baseline`); for RUN_STARTED what `Run` says; for RUN_OBSERVED
     answers that the run planned with. A DECIDED entry may hold the id of an object that a call made and
     no record tracks under `unclaimed` (with its `scope`), and under `claimed` one about which a person
-    has decided since; and under `platform` the address of the platform that the state is about.
+    has decided since; under `platform` the address of the platform that the state is about; and `new`, where
+    it was made for a project that began with it.
     """
 
     run: str
@@ -111,7 +112,7 @@ class Lease:
 
 
 def no_state(place: object) -> StoreError:
-    init, restore = command("state", "init"), command("state", "restore", "FILE")
+    init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
     return StoreError(
         f"there is no state {place}",
         help=f"`{init}` makes one for a project that begins; if there was one, check --state and "
@@ -153,6 +154,7 @@ class State:
     `elsewhere`: the ids of the records in scopes that were not asked for.
     `serials`: by scope, the highest serial that a record of it ever had.
     `platform`: the address of the platform that this state is about; "" while none was recorded.
+    `new`: it was made for a project that began with it, so that nothing was made before.
     `version`: two states of one store with the same version are equal.
     """
 
@@ -167,6 +169,7 @@ class State:
     serials: Mapping[str, int] = field(default_factory=dict, compare=False)
     version: str = field(default="", compare=False)
     platform: str = ""
+    new: bool = False
 
     @property
     def ids(self) -> Mapping[Address, str]:
@@ -214,6 +217,14 @@ class Restored:
     key: Literal["kept", "restored", "new"]
 
 
+@dataclass(frozen=True, slots=True)
+class Backups:
+    """`newest`: when the newest good one was made; None: there is none. `bad`: those that are newer."""
+
+    newest: datetime | None
+    bad: tuple[Path, ...]
+
+
 LOST_ROWS = "lost-rows"  # stands in `State.unclaimed` for whatever a restore could not read
 
 
@@ -222,6 +233,10 @@ class Store(Protocol):
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         """What is known of `scopes`, or all of it. Costs next to nothing while nothing has changed."""
+        ...
+
+    async def knows(self, kind: str) -> bool:
+        """Whether anything of this kind was ever recorded: a journal entry or a record is about one."""
         ...
 
     async def create(self) -> bool:
@@ -315,6 +330,10 @@ class Maintenance(Protocol):
 
     async def backup(self, target: Path | None = None) -> Path:
         """A complete, verified copy in `target`, which must not exist, or among the kept ones."""
+        ...
+
+    async def backups(self) -> Backups:
+        """What there is to go back to. Reads files only, also where the state itself is damaged."""
         ...
 
     async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:

@@ -95,7 +95,7 @@ def test_each_environment_pins_its_own_state(pinned: Project, app: str) -> None:
     assert lines[2].startswith("    state: {url: sqlite:.reconcile/prod/state.db, lineage: ")
     settings.write_text(settings.read_text() + "\n".join(lines) + "\n", encoding="utf-8")
     pinned.run("state", "list", "--env", "prod")
-    pinned.run("state", "list")
+    pinned.run("state", "list", "--env", "base")
     lineage = lines[2].partition("lineage: ")[2].rstrip("}")
     alone = settings.read_text().replace("url: sqlite:.reconcile/prod/state.db, ", "")
     settings.write_text(alone, encoding="utf-8")

@@ -24,6 +24,7 @@ from reconciler.core.steps import ManifestSet, Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
+from reconciler.pipeline.identity import refuse_other_platform
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.saved import run_saved
@@ -95,6 +96,13 @@ def list_of_another_state(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         patch.chdir(folder)
         patch.delenv("RECONCILE_STATE", raising=False)
         return of_document(lambda: run(["state", "list", "--output", "json"]))
+
+
+def plan_of_another_platform(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    state = State("lineage-1", {}, (), frozenset(), platform="https://api.example.com")
+    with pytest.raises(Refused) as refused:
+        refuse_other_platform(state, "https://staging.example.com", DEFAULT_URL)
+    return refused.value.diagnostics
 
 
 def interrupted_apply(manifest: str, folder: Path) -> Sequence[Diagnostic]:
@@ -258,6 +266,7 @@ ACTS: dict[str, Act] = {
     **projects.ACTS,
     "bad-setting": settings,
     "control-character": of_bytes((VOLUME % "data\a").encode()),
+    "create-not-approved": apply_of("create-not-approved"),
     "delete-not-approved": apply_of("delete-not-approved"),
     "empty-file": of_bytes(b"# data.yaml: moved to volumes.yaml\n"),
     "failed": plan_without_settings,
@@ -277,6 +286,7 @@ ACTS: dict[str, Act] = {
     "no-manifests": of_path("manifests"),
     "not-utf8": of_bytes((VOLUME % "caf\xe9").encode("latin-1")),
     "other-state": list_of_another_state,
+    "other-platform": plan_of_another_platform,
     "plan-of-other-manifests": of_other_manifests,
     "platform-down": plan_while(action="status", status=503),
     "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),

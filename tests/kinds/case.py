@@ -10,6 +10,7 @@ A case is a YAML file. Everything but `manifests` and `expect` may be missing:
     files: {token.txt: canary}          # beside the manifests; also secret values
     literals: [canary]                  # parts of the manifests that no report may hold either
     records: {ADDRESS: {id, applied, lifecycle, created_at, source, obligations, inferred, value}}
+    new: true           # whether the project began with this state
     intents: [{address, method, path, …}]       # calls without an answer: `execution.intents.Intent`
     at_work: {SCOPE: HOLDER}            # whose processes are applying at this moment
     live: {/v1/PATH: body}              # JSON, or text sent as it stands, or {status: 404, body: …};
@@ -74,6 +75,7 @@ _KNOWN = {
         "files",
         "literals",
         "records",
+        "new",
         "intents",
         "at_work",
         "live",
@@ -226,6 +228,7 @@ def _state(case: Mapping[str, Any]) -> State:
         {record.address: record for record in records},
         tuple(map(_intent, case.get("intents", ()))),
         frozenset(),
+        new=case.get("new", True),
     )
 
 

@@ -8,6 +8,7 @@ import anyio
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.pipeline.identity import create_state
 from reconciler.state.memory import Holding, MemoryState, MemoryStore
 from reconciler.state.rules import View
 from reconciler.state.spooling import Spooling
@@ -16,17 +17,18 @@ from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 
 
 def made(clock: Clock, lease_s: float | None = None) -> MemoryStore:
-    """A store of an empty state that was made on purpose."""
-    return MemoryStore(MemoryState(clock, lease_s, lineage="lineage-1", key=bytes(range(32))))
+    """A store of an empty state that was made on purpose, for a project that begins."""
+    known = MemoryState(clock, lease_s, lineage="lineage-1", key=bytes(range(32)), view=View(new=True))
+    return MemoryStore(known)
 
 
 def make_state(root: Path, environment: str = "", file: str = "state.db") -> None:
-    """What `reconcile state init` does in the project `root`, for tests of what comes after it."""
+    """What `reconcile state init --new` does in the project `root`, for tests of what comes after it."""
 
     async def make() -> None:
         path = root / ".reconcile" / environment / file
         store = SqliteStore(path, SystemClock(), environment=environment)
-        await store.create()
+        await create_state(store, SystemClock(), "test", new=True)
         await store.close()
 
     anyio.run(make)
@@ -40,6 +42,7 @@ def holding(
         {(entry.run, entry.step, entry.attempt): entry for entry in state.open_intents},
         state.plans_run,
         {entry.data["unclaimed"]: entry for entry in state.unclaimed},
+        new=state.new,
     )
     known = MemoryState(clock, lineage=state.lineage, key=key, records=state.records, view=view)
     store = MemoryStore(known)
@@ -65,6 +68,9 @@ class Passing:
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return await self.inner.load(scopes)
+
+    async def knows(self, kind: str) -> bool:
+        return await self.inner.knows(kind)
 
     async def create(self) -> bool:
         return await self.inner.create()

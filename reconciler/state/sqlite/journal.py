@@ -78,6 +78,17 @@ def platform(connection: sqlite3.Connection) -> str:
     return found[0] if found is not None else ""
 
 
+def is_new(connection: sqlite3.Connection) -> bool:
+    """Whether the project began with this state."""
+    return connection.execute("SELECT value FROM facts WHERE name = 'new'").fetchone() is not None
+
+
+def knows(connection: sqlite3.Connection, kind: str) -> bool:
+    """Whether any entry is about an address of this kind. Reads the whole journal where none is."""
+    found = connection.execute("SELECT 1 FROM journal WHERE address GLOB ? LIMIT 1", (f"{kind}/*",))
+    return found.fetchone() is not None
+
+
 def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]) -> None:
     """Raises Damaged when the newest row of a chain was changed, is missing, or does not follow its head."""
     (newest,) = connection.execute("SELECT max(row) FROM journal").fetchone()
@@ -140,6 +151,8 @@ def _verify_lists(connection: sqlite3.Connection, view: View[int]) -> None:
         raise Damaged("the list of moves to another scope is not what the journal says")
     if view.platform != platform(connection):
         raise Damaged("the platform's address is not what the journal says")
+    if view.new != is_new(connection):
+        raise Damaged("whether the project began with it is not what the journal says")
 
 
 def _keep_up(connection: sqlite3.Connection, effect: Effect, row: int) -> None:
@@ -165,6 +178,8 @@ def _keep_up(connection: sqlite3.Connection, effect: Effect, row: int) -> None:
         connection.execute("DELETE FROM half_moved WHERE source = ?", (effect.moved_away,))
     if effect.platform:
         connection.execute("INSERT OR REPLACE INTO facts VALUES ('platform', ?)", (effect.platform,))
+    if effect.new:
+        connection.execute("INSERT OR REPLACE INTO facts VALUES ('new', 'yes')")
 
 
 def _listed(

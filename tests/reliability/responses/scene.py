@@ -15,6 +15,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import known_capabilities
 from reconciler.sandbox.core import Sandbox
@@ -174,7 +175,7 @@ async def make_templates(folder: Path) -> None:
     """`empty`, `converged`, `lost` and `lost-volumes` below `folder`."""
     (folder / "empty").mkdir()
     begun = open_scene(folder / "empty")
-    await begun.project.store.create()
+    await create_state(begun.project.store, begun.project.clock, "test", new=True)
     await leave(begun)
     shutil.copytree(folder / "empty", folder / "converged")
     scene = open_scene(folder / "converged")

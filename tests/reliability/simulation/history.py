@@ -22,6 +22,7 @@ from reconciler.core.model import Action, Address, Deletion, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.resolve import forget, resolve_unknown, settle_restarts
@@ -169,7 +170,7 @@ class History:
 
     async def _make_the_state(self) -> None:
         store = SqliteStore(self._root / "state.db", SystemClock(), random.Random("the state").randbytes)
-        await store.create()
+        await create_state(store, SystemClock(), "the state", new=True)
         await store.close()
 
     # --- rounds ---
