@@ -1,6 +1,5 @@
 """`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,6 +57,7 @@ def command(
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
+    from reconciler.pipeline.plan_files import write_plan_file
     from reconciler.pipeline.saved import dump_plan
     from reconciler.reports.report import PlanReport
 
@@ -80,7 +80,7 @@ def command(
     plan, text = run(work)
     savable = bool(text)
     if out is not None and savable:
-        _save(text, out)
+        write_plan_file(out, text)
     unchanged = unchanged_in(plan, desired) if show_all else None
     emit(PlanReport(plan=plan, unchanged=unchanged, diagnostics=plan.diagnostics), paged=True)
     if out is not None:
@@ -103,15 +103,3 @@ def exit_code(plan: Plan, *, detailed: bool) -> int:
         elif plan.steps or any(change.action is Action.NOOP for change in plan.changes):
             codes.append(PENDING)
     return first_of(*codes)
-
-
-def _save(text: bytes, out: Path) -> None:
-    from reconciler.core.errors import ReconcilerError
-
-    try:
-        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(text)
-    except OSError as failure:
-        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure
