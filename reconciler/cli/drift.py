@@ -160,7 +160,9 @@ def _accept(
 def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> int:
     """`part`: the manifests given, if those are not all."""
     from reconciler.drift.baseline import FILE_NAME, save_drift
+    from reconciler.pipeline.private import require_private
 
+    require_private(config.root, config.private)
     file = config.private / FILE_NAME
     known = save_drift(drift, file, list(part.by_address) if part is not None else None)
     saved_at = drift.plan.context.at.isoformat()
@@ -171,7 +173,9 @@ def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> in
 
 def _only_new(drift: "Drift", config: ProjectSettings) -> int:
     from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
+    from reconciler.pipeline.private import require_private
 
+    require_private(config.root, config.private)
     file = config.private / FILE_NAME
     baseline = load_baseline(file, drift.plan.context.lineage)
     if baseline is None:

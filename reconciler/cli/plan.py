@@ -15,6 +15,7 @@ from reconciler.cli.failures import (
     first_of,
     reports_failures,
 )
+from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
@@ -55,9 +56,9 @@ def command(
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
+    from reconciler.pipeline.files import write_output
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
-    from reconciler.pipeline.plan_files import write_plan_file
     from reconciler.pipeline.saved import dump_plan
     from reconciler.reports.report import PlanReport
 
@@ -66,6 +67,7 @@ def command(
     if untrusted is not None and with_exec:
         raise click.UsageError("--with-exec: no program runs for somebody else's change (--untrusted)")
     if out is not None:
+        refuse_output("--out", out)
         refuse_report_to(out)
     found, reporter = settings_here(env, ref=ref, untrusted=untrusted), make_reporter()
     desired = load_desired(paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since)
@@ -80,7 +82,7 @@ def command(
     plan, text = run(work)
     savable = bool(text)
     if out is not None and savable:
-        write_plan_file(out, text)
+        write_output(out, text, mode=0o600)
     unchanged = unchanged_in(plan, desired) if show_all else None
     emit(PlanReport(plan=plan, unchanged=unchanged, diagnostics=plan.diagnostics), paged=True)
     if out is not None:

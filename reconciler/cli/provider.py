@@ -14,7 +14,7 @@ from reconciler.core.extras import require_extra
 
 if TYPE_CHECKING:
     from reconciler.core.steps import SecretRef
-    from reconciler.pipeline.settings import SecretSource
+    from reconciler.pipeline.settings import ProjectSettings, SecretSource
 
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 
@@ -136,7 +136,7 @@ def serve(
     with bound(host, port) as (listener, url):
         settings = ProviderSettings(
             public_url=public_url or section.public_url or url,
-            store=db or config.private / f"provider-{name}.db",
+            store=db or _own_store(config, name),
             signing_secrets=signing_secrets,
             encoding="base64" if encoding == "base64" else "hex",
             webhook_url=webhook_url or section.webhook_url,
@@ -163,6 +163,13 @@ def serve(
             proxies,
         )
     return 128 + number
+
+
+def _own_store(config: "ProjectSettings", name: str) -> Path:
+    from reconciler.pipeline.private import require_private
+
+    require_private(config.root, config.private)
+    return config.private / f"provider-{name}.db"
 
 
 def _parse_source(source: str) -> "SecretRef":

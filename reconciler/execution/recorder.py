@@ -2,21 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
-from reconciler.core.model import Action, Address, Obligation, Owed, StateRecord, owed_work, owing
+from reconciler.core.model import LONG_AGO, Action, Address, Obligation, Owed, StateRecord, owed_work, owing
 from reconciler.core.steps import Binding, Plan, Step
 from reconciler.execution.intents import Intent
 from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
-
-# When others made an adopted object does not matter: it was there when we took it.
-LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:

@@ -50,6 +50,7 @@ class Subject:
     desired secret value: None when there is none or its source is not readable. `powers`: what is
     wanted of the app's machines, by id (see `roles.KeepsPower`). `sets`: who sets which of the app's
     secrets (see `roles.SetsSecrets`), itself included. `made`: of what it refers to, what this plan makes.
+    `others_s`: how many seconds others of its kind took to be ready.
     `beside`: where it is to be made, what the list shows in which it would stand.
     """
 
@@ -64,6 +65,7 @@ class Subject:
     powers: Mapping[str, Power] = field(default_factory=dict)
     sets: Mapping[str, Sequence[Address]] = field(default_factory=dict)
     made: frozenset[Address] = frozenset()
+    others_s: Sequence[float] = ()
     beside: Sequence[Any] = ()
 
     @property

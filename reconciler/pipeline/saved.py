@@ -11,9 +11,9 @@ from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan
+from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.open import open_state
-from reconciler.pipeline.plan_files import read_plan_file
 from reconciler.pipeline.preconditions import refuse_unless_current
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings
@@ -37,7 +37,7 @@ async def load_plan_file(file: Path, config: ProjectSettings, state_url: str | N
 
     Raises ReconcilerError.
     """
-    text = read_plan_file(file)
+    text = read_file(file)
     async with open_state(config, state_url) as store:
         return await load_plan(store, text)
 

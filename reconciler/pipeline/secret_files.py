@@ -1,10 +1,10 @@
 """Files of encrypted values and of age identities: none is overwritten that may be the only one."""
 
 import os
-import tempfile
 from pathlib import Path
 
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
+from reconciler.pipeline.files import write_output
 from reconciler.secrets import age
 from reconciler.secrets.sources import read_bytes
 
@@ -28,20 +28,8 @@ def refuse_other_files(out: Path) -> None:
 
 def write_encrypted(out: Path, armored: str) -> None:
     """All of it or nothing: a file that is there stays as it is until the new one is complete."""
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{out.name}.new-", dir=out.parent)  # mode 0600
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(armored)
-                file.flush()
-                os.fsync(descriptor)
-            refuse_other_files(out)
-            Path(name).replace(out)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as failure:
-        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure
+    refuse_other_files(out)  # meanwhile
+    write_output(out, armored.encode("ascii"), mode=0o600)
 
 
 def write_identity(file: Path, text: str) -> None:
