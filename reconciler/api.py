@@ -19,12 +19,14 @@ from pathlib import Path
 from reconciler.core.errors import Locked, ManifestError, Misused, ReconcilerError, Refused
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
+from reconciler.doctor import examine
+from reconciler.doctor.examine import Examination
 from reconciler.drift.find import Drift, look_for_drift
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline import identity, saved
 from reconciler.pipeline import open as opening
 from reconciler.pipeline.apply import Applied
-from reconciler.pipeline.desired import load_desired
+from reconciler.pipeline.desired import load_desired, origin_here
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings, find_settings
@@ -33,6 +35,7 @@ from reconciler.pipeline.source_texts import SourceTexts
 __all__ = [
     "Applied",
     "Drift",
+    "Examination",
     "Locked",
     "ManifestError",
     "Misused",
@@ -44,6 +47,7 @@ __all__ = [
     "apply",
     "apply_saved",
     "create_state",
+    "doctor",
     "drift",
     "dump_plan",
     "load_plan",
@@ -205,3 +209,24 @@ async def drift(project: OpenProject) -> Drift:
     """What changed on the platform since the last apply. Sends nothing but GET; `Drift.plan` has no steps."""
     _refuse_untrusted(project)
     return await look_for_drift(project.project, project.desired)
+
+
+async def doctor(
+    path: str | Path = ".",
+    *,
+    env: str = "",
+    sandbox: bool = False,
+    state: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Examination:
+    """Whether all that a run relies on is as it should be, also where `open_project` would raise.
+
+    Arguments are as those of `open_project`. Writes nothing, takes no lock, and sends nothing but GET. What
+    is wrong stands in `Examination.checks`. Raises ReconcilerError for settings that cannot be read.
+    """
+    config = _settings(path, os.environ if variables is None else variables, env)
+
+    def load() -> Desired:
+        return load_desired((), config, SourceTexts(config.root), Reporter())
+
+    return await examine.examine(config, load, origin_here(config), sandbox=sandbox, state_url=state)
