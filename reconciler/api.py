@@ -106,7 +106,7 @@ async def open_project(
 
 
 def _settings(
-    path: str | Path, variables: Mapping[str, str], env: str, untrusted: str | None
+    path: str | Path, variables: Mapping[str, str], env: str, untrusted: str | None = None
 ) -> ProjectSettings:
     config = find_settings(Path(path).absolute(), variables, env, trusted=untrusted)
     config.refuse_unknown_environment()
