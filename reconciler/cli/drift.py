@@ -167,7 +167,9 @@ def _accept(
 def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> int:
     """`part`: the manifests given, if those are not all: what is known of others stays known."""
     from reconciler.drift.baseline import FILE_NAME, load_baseline, save_baseline
+    from reconciler.pipeline.private import require_private
 
+    require_private(config.root, config.private)
     file, plan = config.private / FILE_NAME, drift.plan
     before = load_baseline(file, plan.context.lineage) if part is not None else None
     ours = [resource.address for resource in part.resources] if part is not None else []
@@ -179,7 +181,9 @@ def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> in
 
 def _only_new(drift: "Drift", config: ProjectSettings) -> int:
     from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
+    from reconciler.pipeline.private import require_private
 
+    require_private(config.root, config.private)
     file = config.private / FILE_NAME
     baseline = load_baseline(file, drift.plan.context.lineage)
     if baseline is None:

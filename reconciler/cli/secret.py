@@ -66,6 +66,7 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
     is not part of it. Recipients are those of `secrets.age_recipients` in reconcile.yaml, or of --to.
     A FILE that exists is replaced only if it is encrypted with age already.
     """
+    from reconciler.cli.files import write_output
     from reconciler.cli.sources import settings_here
     from reconciler.secrets import age
 
@@ -81,7 +82,8 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
         _refuse_other_files(out)
     armored = age.encrypt(_read_value(), chosen)
     if out is not None:
-        _write(out, armored)
+        _refuse_other_files(out)  # meanwhile
+        write_output(out, armored.encode("ascii"), mode=0o600)
     document = {"file": str(out) if out else None, "recipients": chosen}
     if out is not None:
         emit(Page(document=document, text=f"{out}: encrypted to {', '.join(chosen)}\n"))
@@ -214,23 +216,3 @@ def _refuse_other_files(out: Path) -> None:
     raise ReconcilerError(
         message, help="only an encrypted value is replaced, by the next one: give another FILE for --out"
     )
-
-
-def _write(out: Path, armored: str) -> None:
-    """All of it or nothing: a file that is there stays as it is until the new one is complete."""
-    import tempfile
-
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{out.name}.new-", dir=out.parent)  # mode 0600
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(armored)
-                file.flush()
-                os.fsync(descriptor)
-            _refuse_other_files(out)
-            Path(name).replace(out)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as failure:
-        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure

@@ -78,10 +78,14 @@ class Lifecycle:
 
 
 class Reference(NamedTuple):
-    """`span_path` is where in the manifest the reference to `address` stands."""
+    """`span_path` is where in the manifest the reference to `address` stands.
+
+    `once`: what `address` names is needed only to make the object, and may leave the manifests after that.
+    """
 
     address: Address
     span_path: Path
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import object_of
+from reconciler.pipeline.private import require_own_place
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.planning.siblings import Siblings
 from reconciler.state import open_store
@@ -39,6 +40,7 @@ async def read_siblings(config: ProjectSettings) -> Siblings:
 
 async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
     """None where there is no state, or none that can be read: it may be on another machine."""
+    require_own_place(config, config.settings.state_url)
     try:
         store = open_store(
             config.settings.state_url,

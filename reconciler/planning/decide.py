@@ -104,7 +104,7 @@ def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now:
     `listed`: whether a read shows objects of this kind; without one, the record stands for the object.
     """
     if matched.problem is not None:
-        return _refuse(matched.problem)
+        return refuse(matched.problem)
     if subject.record is None and subject.live is None:
         return kind.create(subject)
     if subject.record is None:
@@ -137,7 +137,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
             help=f"check that {record.id} is yours, then run `{adopt}`",
             advice=(adopt,),
         )
-        return _refuse(problem)
+        return refuse(problem)
     return kind.remove(subject)
 
 
@@ -148,7 +148,8 @@ def retained() -> Moves:
     )
 
 
-def _refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Moves:
+def refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Moves:
+    """Nothing is done, for these reasons."""
     return Moves(Action.REFUSED, fields=fields, diagnostics=problems, reason=problems[0].message)
 
 
@@ -170,7 +171,7 @@ def _compare(kind: Kind, subject: Subject) -> Moves:
     if fields:
         refused = [kind.refusal(subject, change) for change in fields if change.effect is Effect.REFUSED]
         if refused:
-            return _refuse(*refused, *remarks, fields=fields)
+            return refuse(*refused, *remarks, fields=fields)
     ignored = ignored_fields(subject.resource)
     if ignored and subject.resource is not None:
         resource = replace(subject.resource, spec=kind.as_found(subject, ignored))
@@ -196,7 +197,7 @@ def _destroyed(kind: Kind, subject: Subject, record: StateRecord) -> Moves:
         return again
     how = comes_back.how_again(subject) if comes_back is not None else ""
     forget = command("state", "forget", subject.address)
-    return _refuse(
+    return refuse(
         error(
             "object-destroyed",
             f"`{subject.address}` ({record.id}) was destroyed outside reconcile: "
@@ -220,7 +221,7 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
         return Moves(
             Action.NOOP, _until_visible(kind, subject), reason="created a moment ago, not visible yet"
         )
-    return _refuse(
+    return refuse(
         error(
             "object-missing",
             f"`{subject.address}` ({record.id}) is recorded but not on the platform",

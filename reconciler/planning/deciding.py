@@ -8,6 +8,7 @@ from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, 
 from reconciler.core.model import Action, Address, Deletion, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
+from reconciler.kinds.origins import absent_origins, unknown_origin
 from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
 from reconciler.moves.detect import find_renames
 from reconciler.planning.builder import PlanBuilder
@@ -19,6 +20,7 @@ from reconciler.planning.decide import (
     many_missing,
     may_be_invisible,
     recorded_twice,
+    refuse,
     retained,
     unprotected,
 )
@@ -169,7 +171,14 @@ class Deciding:
         taken = self._recorded_elsewhere(seen)
         if taken is not None:
             return Moves(Action.REFUSED, diagnostics=(taken,), reason=taken.message)
-        return decide(seen.kind, seen.subject, seen.matched, listed=seen.listed, now=self._request.context.at)
+        moves = decide(
+            seen.kind, seen.subject, seen.matched, listed=seen.listed, now=self._request.context.at
+        )
+        resource = seen.subject.resource
+        if moves.action in (Action.CREATE, Action.RESTORE) and resource is not None:
+            for origin in absent_origins(resource, self._subjects.resources):
+                return refuse(unknown_origin(resource, origin, self._request.records))
+        return moves
 
     def _recorded_elsewhere(self, seen: Seen) -> Diagnostic | None:
         """What to say of an object that another environment has recorded; None where it may be taken."""

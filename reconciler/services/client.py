@@ -116,6 +116,12 @@ class Client:
             raise self._unreadable(read, answer, f"its `{name}` is not an id that can be used")
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
+    async def ask(self, read: Read, deadline_s: float) -> Answer:
+        """The answer to one GET as it came, asked once. Raises TransportError where there is none."""
+        path = _plain(read.path)
+        paths.check("GET", path)
+        return await self._request("GET", path, None, deadline_s)
+
     def action(self, call: Call) -> str:
         """What the service's rate limit counts `call` as."""
         return self._action(call.method, _plain(call.path))

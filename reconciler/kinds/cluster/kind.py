@@ -5,6 +5,7 @@ Source: platform API, 2.1, 3.1 and 4.1; platform notes, "Postgres".
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from reconciler.core.advice import command
@@ -37,6 +38,8 @@ FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says 
 
 _ID_FORM = r"[a-z0-9]{16}"
 _PLATFORM_ID = re.compile(_ID_FORM)
+
+_SOURCE_ID = "restored_from"  # the field of a record: the platform id of what it was restored from
 
 # What a cluster has when its create says nothing else. Source: platform notes, "Postgres".
 _DEFAULTS = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False}
@@ -94,7 +97,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
     def references(self, spec: PostgresClusterSpec, address: Address) -> Iterable[Reference]:
         if spec.restore is not None and not _PLATFORM_ID.fullmatch(spec.restore.from_):
-            yield Reference(Address("PostgresCluster", spec.restore.from_), ("spec", "restore", "from"))
+            source = Address("PostgresCluster", spec.restore.from_)
+            yield Reference(source, ("spec", "restore", "from"), once=True)
 
     def check(self, spec: PostgresClusterSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
         written = spec.model_fields_set  # fields with an invalid value too
@@ -218,7 +222,10 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     # --- what apply holds every plan to ---
 
     def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        yield OwnCall("GET", "/v1/postgres")
+        slug = scope.removeprefix("org/")
+        # A restored cluster's organization may be known only from an answer about its source.
+        organization = re.escape(segment(slug)) if slug not in ("", "-") else "[^&]+"
+        yield OwnCall("GET", "/v1/postgres", query=f"org_slug={organization}")
         if subject.record is not None:
             path = f"/v1/postgres/{segment(subject.record.id)}"
             yield OwnCall("GET", path)
@@ -259,6 +266,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             if _PLATFORM_ID.fullmatch(restore.from_)
             else OutputRef(str(Address("PostgresCluster", restore.from_)), "id")
         )
+        source_id = restore.from_ if isinstance(source, str) else replace(source, or_kept=True)
         origin = restore.model_dump(by_alias=True, exclude_none=True)
         body = {name: value for name, value in origin.items() if name != "from"}
         body["name"] = subject.platform_name()
@@ -268,7 +276,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             name="restore",
             id_path="data.id",
             object_path="data",
-            applied={"name": body["name"], "restore": origin},
+            applied={"name": body["name"], "restore": origin, _SOURCE_ID: source_id},
             recovery=_recovery(subject, _organization(source), {"name": body["name"]}),
             wait=_ready(subject),
         )
@@ -286,7 +294,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             differing.insert(0, FieldChange("org_slug", known_org, spec.org_slug, Effect.REFUSED))
         if spec.restore is not None and record is not None and "restore" in record.applied:
             want = spec.restore.model_dump(by_alias=True, exclude_none=True)
-            if record.applied["restore"] != want:
+            if not _same_restore(record, want):
                 differing.append(FieldChange("restore", record.applied["restore"], want, Effect.REFUSED))
         return differing
 
@@ -327,13 +335,31 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         if change.path == "restore":
+            was = change.before
+            moment = was.get("backup_id") or was.get("pitr_time")
             return error(
                 "immutable-field",
-                f"cluster `{subject.address.name}` was already restored from something else",
+                f"cluster `{subject.address.name}` was restored from {was['from']} at {moment}, which is "
+                "done once",
                 subject.span("spec", "restore"),
-                help="write a second PostgresCluster manifest for another restore",
+                help="put that back (`from` may be the platform id, too), or write a second PostgresCluster "
+                "manifest for another restore",
             )
         return super().refusal(subject, change)
+
+
+def _same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
+    """Whether `want` is the restore that made the recorded cluster: a name and an id may be of one source.
+
+    Where nothing tells the id of the source that went by its name, an id is not known to be another one.
+    """
+    known, id = record.applied["restore"], record.applied.get(_SOURCE_ID)
+    if {**known, "from": ""} != {**want, "from": ""}:
+        return False
+    ids = [_PLATFORM_ID.fullmatch(each["from"]) is not None for each in (known, want)]
+    if want["from"] in (known["from"], id):
+        return True
+    return ids[0] != ids[1] and (ids[0] or id is None)
 
 
 def _ready(subject: Subject, reply_path: str | None = "data") -> Wait:
