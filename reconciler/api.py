@@ -81,6 +81,7 @@ async def open_project(
     reporter: Reporter | None = None,
     lock_timeout_s: float = 0.0,
     read_only: bool = False,
+    untrusted: str | None = None,
 ) -> AsyncIterator[OpenProject]:
     """The project whose `reconcile.yaml` stands in `path` or a folder above it, until the `async with` ends.
 
@@ -88,15 +89,17 @@ async def open_project(
     has a state of its own, which is made here. `manifests`:
     files and folders instead of the configured ones. `variables`: in the place of the process's environment
     variables, for settings, the token and the sources of secrets. `reporter`: is called with progress.
-    `read_only`: every call but GET is refused.
+    `read_only`: every call but GET is refused. `untrusted`: as --untrusted, a git revision: the files are
+    somebody else's, and can only be planned.
 
     Raises Misused where there are environments and `env` names none (`base`: the manifests without an
     overlay), ManifestError when settings or manifests hold errors, ReconcilerError when the environment, the
     platform or the state cannot be had.
     """
     reporter = reporter or Reporter()
-    config = _settings(path, os.environ if variables is None else variables, env)
+    config = _settings(path, os.environ if variables is None else variables, env, untrusted)
     desired = load_desired([str(each) for each in manifests], config, SourceTexts(config.root), reporter)
+    read_only = read_only or untrusted is not None
     options = opening.Options(sandbox, state, lock_timeout_s, read_only, take_signals=False)
     async with opening.open_project(
         config, options, reporter, desired.resources, desired.policies
@@ -104,11 +107,22 @@ async def open_project(
         yield OpenProject(desired, project)
 
 
-def _settings(path: str | Path, variables: Mapping[str, str], env: str) -> ProjectSettings:
-    config = find_settings(Path(path).absolute(), variables, env)
+def _settings(
+    path: str | Path, variables: Mapping[str, str], env: str, untrusted: str | None = None
+) -> ProjectSettings:
+    config = find_settings(Path(path).absolute(), variables, env, trusted=untrusted)
     config.refuse_unknown_environment()
     config.refuse_forgotten_environment()
     return config
+
+
+def _refuse_untrusted(project: OpenProject) -> None:
+    """Raises Refused where the files are somebody else's: nothing may come of them but a plan to look at."""
+    if project.desired.trusted is not None:
+        raise Refused(
+            "these files are somebody else's (untrusted): they can be planned, and nothing else",
+            help="open the project without `untrusted` once they are merged",
+        )
 
 
 async def create_state(project: OpenProject, *, new: bool = False) -> bool:
@@ -118,6 +132,7 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     approval. Raises StoreError where traces of an older state are visible, Refused for `new` where something
     is recorded already.
     """
+    _refuse_untrusted(project)
     inner = project.project
     return await identity.create_state(inner.store, inner.clock, inner.holder, new=new)
 
@@ -125,12 +140,14 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
 async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collection[str] = ()) -> Plan:
     """What `apply` would do. Sends nothing but GET, and takes no lock.
 
-    `with_exec`: programs that give secret values are run. Without it, such a secret is planned as set, and
-    its value is compared when that is applied. `targets`: only these addresses, such as Volume/shop/data, and
-    what they need; an address without [index] is all of a `count`. Raises Misused for one that names nothing.
+    `with_exec`: programs that give secret values are run, never those of somebody else. Without it, such a
+    secret is planned as set, and its value is compared when that is applied. `targets`: only
+    these addresses, such as Volume/shop/data, and what they need; one without [index] is all of a `count`.
+    Raises Misused for one that names nothing.
 
     Errors stand in the plan's `diagnostics`: such a plan cannot be applied.
     """
+    with_exec = with_exec and project.desired.trusted is None
     return await make_plan(project.project, _about(project, targets), with_exec=with_exec)
 
 
@@ -159,6 +176,7 @@ async def apply(
     lacks an approval, or is not true any more; Locked when somebody else applies. What became of
     each call stands in `Applied.results`.
     """
+    _refuse_untrusted(project)
     return await applying.apply(
         project.project,
         _about(project, targets),
@@ -181,6 +199,7 @@ async def apply_saved(
     that the plan is about moved since it was made, or the manifests of `project` ask for something else;
     otherwise as `apply`.
     """
+    _refuse_untrusted(project)
     return await saved.run_saved(project.project, project.desired, plan, approved_deletes, approved_creates)
 
 
@@ -189,6 +208,7 @@ async def dump_plan(project: OpenProject, plan: Plan) -> bytes:
 
     Raises ReconcilerError where there is no state.
     """
+    _refuse_untrusted(project)
     return await saved.dump_plan(project.project.store, plan)
 
 
@@ -202,6 +222,7 @@ async def drift(project: OpenProject, *, targets: Collection[str] = ()) -> Drift
 
     `targets`: as in `plan`.
     """
+    _refuse_untrusted(project)
     return await look_for_drift(project.project, _about(project, targets))
 
 
