@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.core.errors import Locked, ManifestError, Misused, ReconcilerError, Refused
+from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.doctor import examine
@@ -31,6 +32,7 @@ from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings, find_settings
 from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.pipeline.targets import with_targets
 
 __all__ = [
     "Applied",
@@ -79,6 +81,7 @@ async def open_project(
     reporter: Reporter | None = None,
     lock_timeout_s: float = 0.0,
     read_only: bool = False,
+    untrusted: str | None = None,
 ) -> AsyncIterator[OpenProject]:
     """The project whose `reconcile.yaml` stands in `path` or a folder above it, until the `async with` ends.
 
@@ -86,15 +89,17 @@ async def open_project(
     has a state of its own, which is made here. `manifests`:
     files and folders instead of the configured ones. `variables`: in the place of the process's environment
     variables, for settings, the token and the sources of secrets. `reporter`: is called with progress.
-    `read_only`: every call but GET is refused.
+    `read_only`: every call but GET is refused. `untrusted`: as --untrusted, a git revision: the files are
+    somebody else's, and can only be planned.
 
     Raises Misused where there are environments and `env` names none (`base`: the manifests without an
     overlay), ManifestError when settings or manifests hold errors, ReconcilerError when the environment, the
     platform or the state cannot be had.
     """
     reporter = reporter or Reporter()
-    config = _settings(path, os.environ if variables is None else variables, env)
+    config = _settings(path, os.environ if variables is None else variables, env, untrusted)
     desired = load_desired([str(each) for each in manifests], config, SourceTexts(config.root), reporter)
+    read_only = read_only or untrusted is not None
     options = opening.Options(sandbox, state, lock_timeout_s, read_only, take_signals=False)
     async with opening.open_project(
         config, options, reporter, desired.resources, desired.policies
@@ -102,11 +107,22 @@ async def open_project(
         yield OpenProject(desired, project)
 
 
-def _settings(path: str | Path, variables: Mapping[str, str], env: str) -> ProjectSettings:
-    config = find_settings(Path(path).absolute(), variables, env)
+def _settings(
+    path: str | Path, variables: Mapping[str, str], env: str, untrusted: str | None = None
+) -> ProjectSettings:
+    config = find_settings(Path(path).absolute(), variables, env, trusted=untrusted)
     config.refuse_unknown_environment()
     config.refuse_forgotten_environment()
     return config
+
+
+def _refuse_untrusted(project: OpenProject) -> None:
+    """Raises Refused where the files are somebody else's: nothing may come of them but a plan to look at."""
+    if project.desired.trusted is not None:
+        raise Refused(
+            "these files are somebody else's (untrusted): they can be planned, and nothing else",
+            help="open the project without `untrusted` once they are merged",
+        )
 
 
 async def create_state(project: OpenProject, *, new: bool = False) -> bool:
@@ -116,19 +132,29 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     approval. Raises StoreError where traces of an older state are visible, Refused for `new` where something
     is recorded already.
     """
+    _refuse_untrusted(project)
     inner = project.project
     return await identity.create_state(inner.store, inner.clock, inner.holder, new=new)
 
 
-async def plan(project: OpenProject, *, with_exec: bool = False) -> Plan:
+async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collection[str] = ()) -> Plan:
     """What `apply` would do. Sends nothing but GET, and takes no lock.
 
-    `with_exec`: programs that give secret values are run. Without it, such a secret is planned as set, and
-    its value is compared when that is applied.
+    `with_exec`: programs that give secret values are run, never those of somebody else. Without it, such a
+    secret is planned as set, and its value is compared when that is applied. `targets`: only
+    these addresses, such as Volume/shop/data, and what they need; one without [index] is all of a `count`.
+    Raises Misused for one that names nothing.
 
     Errors stand in the plan's `diagnostics`: such a plan cannot be applied.
     """
-    return await make_plan(project.project, project.desired, with_exec=with_exec)
+    with_exec = with_exec and project.desired.trusted is None
+    return await make_plan(project.project, _about(project, targets), with_exec=with_exec)
+
+
+def _about(project: OpenProject, targets: Collection[str]) -> Desired:
+    if isinstance(targets, str):
+        raise TypeError("`targets` must be a collection of addresses, not one text")
+    return with_targets(project.desired, [Address.parse(each) for each in targets])
 
 
 async def apply(
@@ -137,20 +163,23 @@ async def apply(
     approve: Callable[[Plan], bool],
     approved_deletes: Collection[str] = (),
     approved_creates: Collection[str] = (),
+    targets: Collection[str] = (),
 ) -> Applied:
     """Settle what earlier runs left open, plan, ask `approve`, and carry the plan out.
 
     `approve` gets the plan when there is anything to send or to adopt; its False ends the apply with
     `Applied.declined`. `approved_deletes`: the addresses that may be deleted, such as Volume/shop/old.
     `approved_creates`: those that may be created although nothing shows whether they are there already.
+    `targets`: as in `plan`; nothing else is changed or deleted.
 
     Raises Refused, before any call, when there is no state (`create_state`), when the plan holds errors or
     lacks an approval, or is not true any more; Locked when somebody else applies. What became of
     each call stands in `Applied.results`.
     """
+    _refuse_untrusted(project)
     return await applying.apply(
         project.project,
-        project.desired,
+        _about(project, targets),
         approve=approve,
         approved_deletes=approved_deletes,
         approved_creates=approved_creates,
@@ -170,6 +199,7 @@ async def apply_saved(
     that the plan is about moved since it was made, or the manifests of `project` ask for something else;
     otherwise as `apply`.
     """
+    _refuse_untrusted(project)
     return await saved.run_saved(project.project, project.desired, plan, approved_deletes, approved_creates)
 
 
@@ -178,6 +208,7 @@ async def dump_plan(project: OpenProject, plan: Plan) -> bytes:
 
     Raises ReconcilerError where there is no state.
     """
+    _refuse_untrusted(project)
     return await saved.dump_plan(project.project.store, plan)
 
 
@@ -186,9 +217,13 @@ async def load_plan(project: OpenProject, text: bytes) -> Plan:
     return await saved.load_plan(project.project.store, text)
 
 
-async def drift(project: OpenProject) -> Drift:
-    """What changed on the platform since the last apply. Sends nothing but GET; `Drift.plan` has no steps."""
-    return await look_for_drift(project.project, project.desired)
+async def drift(project: OpenProject, *, targets: Collection[str] = ()) -> Drift:
+    """What changed on the platform since the last apply. Sends nothing but GET; `Drift.plan` has no steps.
+
+    `targets`: as in `plan`.
+    """
+    _refuse_untrusted(project)
+    return await look_for_drift(project.project, _about(project, targets))
 
 
 async def doctor(
