@@ -15,7 +15,7 @@ from reconciler.cli.failures import (
     first_of,
     reports_failures,
 )
-from reconciler.cli.files import refuse_output, write_output
+from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
@@ -56,6 +56,7 @@ def command(
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
+    from reconciler.pipeline.files import write_output
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.pipeline.saved import dump_plan

@@ -1,6 +1,5 @@
 """`reconcile provider`: run the reference provider, and check any provider."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,8 +90,9 @@ def serve(
     require_extra("provider", "the reference provider")
     import anyio
 
+    from reconciler.cli.sources import settings_here
     from reconciler.pipeline.open import secret_sources
-    from reconciler.pipeline.settings import ProviderSection, find_settings
+    from reconciler.pipeline.settings import ProviderSection
     from reconciler.providers.kit import ProviderSettings, SignInSettings, create_app
     from reconciler.providers.kit.reference import PostgresProvider
     from reconciler.providers.kit.server import bound
@@ -106,7 +106,7 @@ def serve(
         """Raises SecretUnavailable naming the source."""
         return secrets.value(source, lambda ref: None).reveal()
 
-    config = find_settings(Path.cwd(), os.environ)
+    config = settings_here(manifests_only=True)
     secrets = secret_sources(config, runs_programs=True)
     section = config.settings.providers.get(name, ProviderSection())
     declared = section.signing_secret_from or []

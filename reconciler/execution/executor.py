@@ -47,6 +47,8 @@ from reconciler.execution.recorder import Recorder, Unrecorded
 from reconciler.execution.settling import Evidence, Settlement, left_of_window
 from reconciler.execution.traffic import RATE_LIMIT_S, TOO_MANY, Limited, Traffic, Unsent
 from reconciler.execution.waiting import Waited, wait_for
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import SetsSecrets
 from reconciler.planning.match import possible
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.outcome import Outcome, Verdict
@@ -282,6 +284,16 @@ class Executor:
                 return replace(result, step=step.id)
             self._outputs.put(over.source, reply)
         return await send_each(step, self._outputs, self._recorder, self._key, self)
+
+    async def set_by_strangers(self, step: Step, keys: Collection[str]) -> Collection[str]:
+        """Those of `keys` that the app has and the manifest does not name; none where nothing tells."""
+        sets = find_kinds()[step.address.kind].role(SetsSecrets)
+        read = sets.app_secrets(step.address, self._own.capabilities) if sets is not None else None
+        if sets is None or read is None:
+            return ()
+        there = {item.name for item in (await self._reader(step).read(read)).objects}
+        resource = self._own.resource(step.address)
+        return [key for key in keys if key in there and not sets.may_replace(resource, key)]
 
     async def send_part(self, step: Step, call: Step, cut_off: str) -> Result:
         """One of several calls of `step`. `cut_off`: what to say if it is cut off. Raises Unsent."""

@@ -125,8 +125,9 @@ ANY = "*"  # in an OwnCall: any one segment of the path, or any provider; no id 
 class OwnCall:
     """A request that steps of one address may send to `service`, whatever a plan says.
 
-    `path`: as it is sent, without a query. `body`: what these of its fields must hold. `if_owed`: it is
-    sent only where a restart is owed.
+    `path`: as it is sent, without a query. `query`: a pattern of that of a GET; "": it has none. `any_of`
+    and `never`: patterns of what ANY may stand for ("": whatever), and of what it may not. `body`: what
+    these of its fields must hold. `if_owed`: it is sent only where a restart is owed.
     """
 
     method: Method
@@ -134,6 +135,9 @@ class OwnCall:
     service: str = PLATFORM
     body: Mapping[str, Any] = field(default_factory=dict)
     if_owed: bool = False
+    query: str = ""
+    any_of: str = ""
+    never: str = ""
 
 
 class Kind(ManifestKind):

@@ -33,6 +33,14 @@ class SetsSecrets(ABC):
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
         """Names of the app's secrets that this address sets, or has set: nobody else may set them."""
 
+    def app_secrets(self, address: Address, capabilities: frozenset[str]) -> Read | None:
+        """The GET that lists the app's secrets, by whomever they were set. None: nothing does."""
+        return None
+
+    def may_replace(self, resource: Resource | None, name: str) -> bool:
+        """Whether the manifest names the secret `name`, so that one set by others may be replaced."""
+        return True
+
 
 class KeepsPower(ABC):
     """It keeps a machine started or suspended."""

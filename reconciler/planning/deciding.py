@@ -30,6 +30,7 @@ from reconciler.planning.reading import Seen, Unreadable
 from reconciler.planning.siblings import recorded_elsewhere, unread_siblings
 from reconciler.planning.subjects import Subjects
 from reconciler.planning.substitute import fill_known
+from reconciler.planning.unread import Unread
 
 Fingerprints = Mapping[Address, str]
 
@@ -44,6 +45,7 @@ class Deciding:
         self._subjects = subjects
         self._request = subjects.request
         self._builder = PlanBuilder()
+        self.unread = Unread()
         self._unplanned: dict[Address, str] = {}  # needed, not of this plan, and without a value: why
         self._missing: list[StateRecord] = []
         self._takes_over = False  # whether the plan takes an object that no record of ours has
@@ -97,7 +99,7 @@ class Deciding:
             self.live[address] = live
             self._sources[address] = read
         if isinstance(seen, Unreadable):
-            self._take_unreadable(subject, seen.problem)
+            self._take_unreadable(subject, seen.problem, seen.cause)
             return
         if seen.listed and live is None:
             self._note_missing(seen)
@@ -152,7 +154,12 @@ class Deciding:
             owed=tuple(
                 owed for owed in owed_work(self._request.records) if owed.address not in builder.settled
             ),
-            diagnostics=(*diagnostics, *builder.diagnostics, *self._doubts()),
+            diagnostics=(
+                *diagnostics,
+                *builder.diagnostics,
+                *self.unread.diagnostics(),
+                *self._doubts(),
+            ),
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=builder.unchanged,
         )
@@ -216,14 +223,15 @@ class Deciding:
             if moves.action is Action.NOOP and any(step.wait is not None for step in moves.steps):
                 self._unplanned[address] = "it is still being made"
 
-    def _take_unreadable(self, subject: Subject, problem: str) -> None:
+    def _take_unreadable(self, subject: Subject, problem: str, cause: str) -> None:
         address, resource, record = subject.address, subject.resource, subject.record
         if not self._subjects.in_focus(address):
             self._unplanned[address] = f"it cannot be read: {problem}"
             return
         span = subject.span("metadata", "app" if address.app else "name") if resource is not None else None
         question = error("unreadable", f"cannot read `{address}`: {problem}", span)
-        self._builder.refuse(address, problem, question, id=record.id if record is not None else None)
+        self._builder.refuse(address, problem, id=record.id if record is not None else None)
+        self.unread.add(cause, question, [address])
 
     def _note_missing(self, seen: Seen) -> None:
         record = seen.subject.record

@@ -39,11 +39,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A subject that cannot be decided, since an answer is missing, and why. `read`: see `Seen`."""
+    """A subject that cannot be decided, since an answer is missing, and why.
+
+    `read`: see `Seen`; `cause`: see `Observation`.
+    """
 
     subject: Subject
     read: Read | None
     problem: str
+    cause: str = ""
 
 
 @dataclass(slots=True)
@@ -126,7 +130,8 @@ class Reading:
         if not observation.complete:
             addresses = [each.address for each in group.resources] + [each.address for each in group.left]
             for address in addresses:
-                yield Unreadable(self._subjects.subject(address), read, observation.problem)
+                subject = self._subjects.subject(address)
+                yield Unreadable(subject, read, observation.problem, observation.cause)
             return
         for seen in (*self._matched(group, read, observation), *self._left(group, read, observation)):
             if not self._held_back(seen):
@@ -159,7 +164,8 @@ class Reading:
             problem = _bad_id(observation) if observation.complete else observation.problem
             if problem and read not in waiting.hints:
                 waiting.open.clear()
-                yield Unreadable(seen.subject, seen.read, f"cannot read {read.path}: {problem}")
+                why = f"cannot read {read.path}: {problem}"
+                yield Unreadable(seen.subject, seen.read, why, observation.cause)
                 continue
             waiting.open.discard(read)
             if read != waiting.alone:

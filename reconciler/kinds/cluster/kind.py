@@ -233,7 +233,10 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     # --- what apply holds every plan to ---
 
     def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        yield OwnCall("GET", "/v1/postgres")
+        slug = scope.removeprefix("org/")
+        # A restored cluster's organization may be known only from an answer about its source.
+        organization = re.escape(segment(slug)) if slug not in ("", "-") else "[^&]+"
+        yield OwnCall("GET", "/v1/postgres", query=f"org_slug={organization}")
         if subject.record is not None:
             path = f"/v1/postgres/{segment(subject.record.id)}"
             yield OwnCall("GET", path)
