@@ -150,6 +150,7 @@ async def open_state(
         clock=SystemClock(),
         tell=tell,
         environment=config.env if environment is None else environment,
+        marks=config.marks,
     )
     try:
         if pin is not None:
