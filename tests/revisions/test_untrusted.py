@@ -134,6 +134,9 @@ def test_the_token_goes_to_no_other_address(project: Command, sink: tuple[str, l
     assert not (project.root / "mine.db").exists()
     other = sink[0].replace("127.0.0.1", "localhost")
     project.variables["RECONCILE_BASE_URL"] = other  # it belongs to whoever runs the job
+    assert "error[other-platform]" in project("plan --untrusted main", code=1).err
+    assert got == []
+    project(f"state set-platform {other}")
     project("plan --untrusted main", code=1)
     assert got
     assert CANARY not in "".join(got)
