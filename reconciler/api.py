@@ -19,12 +19,14 @@ from pathlib import Path
 from reconciler.core.errors import Locked, ManifestError, Misused, ReconcilerError, Refused
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
+from reconciler.doctor import examine
+from reconciler.doctor.examine import Examination
 from reconciler.drift.find import Drift, look_for_drift
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline import identity, saved
 from reconciler.pipeline import open as opening
 from reconciler.pipeline.apply import Applied
-from reconciler.pipeline.desired import load_desired
+from reconciler.pipeline.desired import load_desired, origin_here
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings, find_settings
@@ -33,6 +35,7 @@ from reconciler.pipeline.source_texts import SourceTexts
 __all__ = [
     "Applied",
     "Drift",
+    "Examination",
     "Locked",
     "ManifestError",
     "Misused",
@@ -44,6 +47,7 @@ __all__ = [
     "apply",
     "apply_saved",
     "create_state",
+    "doctor",
     "drift",
     "dump_plan",
     "load_plan",
@@ -75,6 +79,7 @@ async def open_project(
     reporter: Reporter | None = None,
     lock_timeout_s: float = 0.0,
     read_only: bool = False,
+    untrusted: str | None = None,
 ) -> AsyncIterator[OpenProject]:
     """The project whose `reconcile.yaml` stands in `path` or a folder above it, until the `async with` ends.
 
@@ -82,15 +87,17 @@ async def open_project(
     has a state of its own, which is made here. `manifests`:
     files and folders instead of the configured ones. `variables`: in the place of the process's environment
     variables, for settings, the token and the sources of secrets. `reporter`: is called with progress.
-    `read_only`: every call but GET is refused.
+    `read_only`: every call but GET is refused. `untrusted`: as --untrusted, a git revision: the files are
+    somebody else's, and can only be planned.
 
     Raises Misused where there are environments and `env` names none (`base`: the manifests without an
     overlay), ManifestError when settings or manifests hold errors, ReconcilerError when the environment, the
     platform or the state cannot be had.
     """
     reporter = reporter or Reporter()
-    config = _settings(path, os.environ if variables is None else variables, env)
+    config = _settings(path, os.environ if variables is None else variables, env, untrusted)
     desired = load_desired([str(each) for each in manifests], config, SourceTexts(config.root), reporter)
+    read_only = read_only or untrusted is not None
     options = opening.Options(sandbox, state, lock_timeout_s, read_only, take_signals=False)
     async with opening.open_project(
         config, options, reporter, desired.resources, desired.policies
@@ -98,11 +105,22 @@ async def open_project(
         yield OpenProject(desired, project)
 
 
-def _settings(path: str | Path, variables: Mapping[str, str], env: str) -> ProjectSettings:
-    config = find_settings(Path(path).absolute(), variables, env)
+def _settings(
+    path: str | Path, variables: Mapping[str, str], env: str, untrusted: str | None = None
+) -> ProjectSettings:
+    config = find_settings(Path(path).absolute(), variables, env, trusted=untrusted)
     config.refuse_unknown_environment()
     config.refuse_forgotten_environment()
     return config
+
+
+def _refuse_untrusted(project: OpenProject) -> None:
+    """Raises Refused where the files are somebody else's: nothing may come of them but a plan to look at."""
+    if project.desired.trusted is not None:
+        raise Refused(
+            "these files are somebody else's (untrusted): they can be planned, and nothing else",
+            help="open the project without `untrusted` once they are merged",
+        )
 
 
 async def create_state(project: OpenProject, *, new: bool = False) -> bool:
@@ -112,6 +130,7 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     approval. Raises StoreError where traces of an older state are visible, Refused for `new` where something
     is recorded already.
     """
+    _refuse_untrusted(project)
     inner = project.project
     return await identity.create_state(inner.store, inner.clock, inner.holder, new=new)
 
@@ -119,11 +138,12 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
 async def plan(project: OpenProject, *, with_exec: bool = False) -> Plan:
     """What `apply` would do. Sends nothing but GET, and takes no lock.
 
-    `with_exec`: programs that give secret values are run. Without it, such a secret is planned as set, and
-    its value is compared when that is applied.
+    `with_exec`: programs that give secret values are run, never those of somebody else. Without it, such a
+    secret is planned as set, and its value is compared when that is applied.
 
     Errors stand in the plan's `diagnostics`: such a plan cannot be applied.
     """
+    with_exec = with_exec and project.desired.trusted is None
     return await make_plan(project.project, project.desired, with_exec=with_exec)
 
 
@@ -144,6 +164,7 @@ async def apply(
     lacks an approval, or is not true any more; Locked when somebody else applies. What became of
     each call stands in `Applied.results`.
     """
+    _refuse_untrusted(project)
     return await applying.apply(
         project.project,
         project.desired,
@@ -166,6 +187,7 @@ async def apply_saved(
     that the plan is about moved since it was made, or the manifests of `project` ask for something else;
     otherwise as `apply`.
     """
+    _refuse_untrusted(project)
     return await saved.run_saved(project.project, project.desired, plan, approved_deletes, approved_creates)
 
 
@@ -174,6 +196,7 @@ async def dump_plan(project: OpenProject, plan: Plan) -> bytes:
 
     Raises ReconcilerError where there is no state.
     """
+    _refuse_untrusted(project)
     return await saved.dump_plan(project.project.store, plan)
 
 
@@ -184,4 +207,26 @@ async def load_plan(project: OpenProject, text: bytes) -> Plan:
 
 async def drift(project: OpenProject) -> Drift:
     """What changed on the platform since the last apply. Sends nothing but GET; `Drift.plan` has no steps."""
+    _refuse_untrusted(project)
     return await look_for_drift(project.project, project.desired)
+
+
+async def doctor(
+    path: str | Path = ".",
+    *,
+    env: str = "",
+    sandbox: bool = False,
+    state: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Examination:
+    """Whether all that a run relies on is as it should be, also where `open_project` would raise.
+
+    Arguments are as those of `open_project`. Writes nothing, takes no lock, and sends nothing but GET. What
+    is wrong stands in `Examination.checks`. Raises ReconcilerError for settings that cannot be read.
+    """
+    config = _settings(path, os.environ if variables is None else variables, env)
+
+    def load() -> Desired:
+        return load_desired((), config, SourceTexts(config.root), Reporter())
+
+    return await examine.examine(config, load, origin_here(config), sandbox=sandbox, state_url=state)

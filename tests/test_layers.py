@@ -27,11 +27,11 @@ LAYERS = (
     {"planning", "manifests"},
     {"state", "secrets"},
     {"services"},
-    {"moves.carry_out", "importing.ownership", "drift.acceptance"},
+    {"moves.carry_out", "importing.ownership", "drift.acceptance", "doctor.check"},
     {"importing.arrange", "drift.compare"},
     {"execution", "reports", "pipeline.embedded"},
     {"pipeline"},
-    {"importing", "drift"},
+    {"importing", "drift", "doctor"},
     {"cli", "controller", "api"},
     {"__main__"},
 )

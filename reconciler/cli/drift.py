@@ -19,7 +19,7 @@ from reconciler.cli.failures import (
 from reconciler.cli.output import emit, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
-from reconciler.core.diagnostics import Diagnostic, has_errors
+from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
 from reconciler.pipeline.settings import ProjectSettings
@@ -150,14 +150,7 @@ def _accept(
 
     shared = Environments(config.env, config.settings.overlays) if config.environments() else None
     done = accept(drift, desired, config.root, addresses, shared)
-    refusals: list[Diagnostic] = list(dict.fromkeys(each.why for each in done.refused))
-    replaced = {(each.span.file, each.span.line, each.span.column) for each in done.accepted}
-    remaining = [  # without what was said of values that are not there any more
-        each
-        for each in drift.plan.diagnostics
-        if each.span is None or (each.span.file, each.span.line, each.span.column) not in replaced
-    ]
-    plan = replace(drift.plan, diagnostics=(*remaining, *refusals, *done.remarks))
+    plan = done.shown_in(drift.plan)
     shown = replace(drift, plan=plan)
     _report(shown, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
@@ -165,21 +158,24 @@ def _accept(
 
 
 def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> int:
-    """`part`: the manifests given, if those are not all: what is known of others stays known."""
-    from reconciler.drift.baseline import FILE_NAME, load_baseline, save_baseline
+    """`part`: the manifests given, if those are not all."""
+    from reconciler.drift.baseline import FILE_NAME, save_drift
+    from reconciler.pipeline.private import require_private
 
-    file, plan = config.private / FILE_NAME, drift.plan
-    before = load_baseline(file, plan.context.lineage) if part is not None else None
-    ours = [resource.address for resource in part.resources] if part is not None else []
-    known = save_baseline(file, plan, before.about_others(ours) if before is not None else ())
-    saved = {"baseline": {"file": str(file), "saved_at": plan.context.at.isoformat(), "known": known}}
+    require_private(config.root, config.private)
+    file = config.private / FILE_NAME
+    known = save_drift(drift, file, list(part.by_address) if part is not None else None)
+    saved_at = drift.plan.context.at.isoformat()
+    saved = {"baseline": {"file": str(file), "saved_at": saved_at, "known": known}}
     _report(drift, f"Saved {counted(known, 'drifted value')} as known: see --only-new.\n", saved)
     return DONE
 
 
 def _only_new(drift: "Drift", config: ProjectSettings) -> int:
     from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
+    from reconciler.pipeline.private import require_private
 
+    require_private(config.root, config.private)
     file = config.private / FILE_NAME
     baseline = load_baseline(file, drift.plan.context.lineage)
     if baseline is None:

@@ -21,6 +21,7 @@ _VERBS = {
     "drift": "show what changed on the platform without us",
     "import": "write manifests of what runs on the platform",
     "show": "show one resource: live fields, snapshots, what is owed",
+    "doctor": "check token, address, clock, state, lock, and what is left open",
     "resolve": "say what became of a call whose outcome is unknown",
     "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
     "new": "print a commented manifest of a kind, to be filled in",

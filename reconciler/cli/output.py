@@ -1,7 +1,5 @@
 """Where reports go: to standard output in the format of -o, and to the files of --report."""
 
-import os
-import stat
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -116,11 +114,13 @@ class _FileName(click.ParamType[ReportFile]):
         name, _, file = str(value).partition("=")
         if not file or file == "-":
             self.fail(f"`{value}` is not FORMAT=FILE; standard output has its format by -o")
+        from reconciler.pipeline.files import why_not_written
+
         path = Path(file)
         if not path.parent.is_dir():
             self.fail(f"there is no directory `{path.parent}`")
-        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-            self.fail(f"`{file}` is not a regular file")
+        if why := why_not_written(path):
+            self.fail(f"`{file}` {why}")
         return ReportFile(self._format.convert(name, param, ctx), path)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -206,26 +206,16 @@ def echo_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
 
 def _write_files(report: "Report") -> None:
     from reconciler.cli.sources import texts_here
+    from reconciler.core.errors import ReconcilerError
+    from reconciler.pipeline.files import write_output
 
     context = click.get_current_context(silent=True)
     files: Sequence[ReportFile] = context.meta.get(FILES, ()) if context is not None else ()
     for file in files:
+        text = file.format.render(replace(report, read_line=texts_here().line))
         try:
-            _replace(file.path, file.format.render(replace(report, read_line=texts_here().line)))
-        except OSError as failure:
+            write_output(file.path, text.encode("utf-8", "backslashreplace"))
+        except ReconcilerError as failure:
             assert context is not None
             context.meta[LOST] = True
-            click.echo(f"error: cannot write the report {file.path}: {failure.strerror}", err=True)
-
-
-def _replace(path: Path, text: str) -> None:
-    """All of it or nothing. A link at `path` is replaced, and what it leads to is left alone."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+            click.echo(f"error: {failure.message}".replace("write ", "write the report ", 1), err=True)

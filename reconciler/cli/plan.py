@@ -1,6 +1,5 @@
 """`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from reconciler.cli.failures import (
     first_of,
     reports_failures,
 )
+from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
@@ -56,6 +56,7 @@ def command(
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
+    from reconciler.pipeline.files import write_output
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.pipeline.saved import dump_plan
@@ -66,6 +67,7 @@ def command(
     if untrusted is not None and with_exec:
         raise click.UsageError("--with-exec: no program runs for somebody else's change (--untrusted)")
     if out is not None:
+        refuse_output("--out", out)
         refuse_report_to(out)
     found, reporter = settings_here(env, ref=ref, untrusted=untrusted), make_reporter()
     desired = load_desired(paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since)
@@ -80,7 +82,7 @@ def command(
     plan, text = run(work)
     savable = bool(text)
     if out is not None and savable:
-        _save(text, out)
+        write_output(out, text, mode=0o600)
     unchanged = unchanged_in(plan, desired) if show_all else None
     emit(PlanReport(plan=plan, unchanged=unchanged, diagnostics=plan.diagnostics), paged=True)
     if out is not None:
@@ -103,15 +105,3 @@ def exit_code(plan: Plan, *, detailed: bool) -> int:
         elif plan.steps or any(change.action is Action.NOOP for change in plan.changes):
             codes.append(PENDING)
     return first_of(*codes)
-
-
-def _save(text: bytes, out: Path) -> None:
-    from reconciler.core.errors import ReconcilerError
-
-    try:
-        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(text)
-    except OSError as failure:
-        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure

@@ -1,6 +1,5 @@
 """`reconcile provider`: run the reference provider, and check any provider."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from reconciler.core.extras import require_extra
 
 if TYPE_CHECKING:
     from reconciler.core.steps import SecretRef
-    from reconciler.pipeline.settings import SecretSource
+    from reconciler.pipeline.settings import ProjectSettings, SecretSource
 
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 
@@ -91,8 +90,9 @@ def serve(
     require_extra("provider", "the reference provider")
     import anyio
 
+    from reconciler.cli.sources import settings_here
     from reconciler.pipeline.open import secret_sources
-    from reconciler.pipeline.settings import ProviderSection, find_settings
+    from reconciler.pipeline.settings import ProviderSection
     from reconciler.providers.kit import ProviderSettings, SignInSettings, create_app
     from reconciler.providers.kit.reference import PostgresProvider
     from reconciler.providers.kit.server import bound
@@ -106,7 +106,7 @@ def serve(
         """Raises SecretUnavailable naming the source."""
         return secrets.value(source, lambda ref: None).reveal()
 
-    config = find_settings(Path.cwd(), os.environ)
+    config = settings_here(manifests_only=True)
     secrets = secret_sources(config, runs_programs=True)
     section = config.settings.providers.get(name, ProviderSection())
     declared = section.signing_secret_from or []
@@ -136,7 +136,7 @@ def serve(
     with bound(host, port) as (listener, url):
         settings = ProviderSettings(
             public_url=public_url or section.public_url or url,
-            store=db or config.private / f"provider-{name}.db",
+            store=db or _own_store(config, name),
             signing_secrets=signing_secrets,
             encoding="base64" if encoding == "base64" else "hex",
             webhook_url=webhook_url or section.webhook_url,
@@ -163,6 +163,13 @@ def serve(
             proxies,
         )
     return 128 + number
+
+
+def _own_store(config: "ProjectSettings", name: str) -> Path:
+    from reconciler.pipeline.private import require_private
+
+    require_private(config.root, config.private)
+    return config.private / f"provider-{name}.db"
 
 
 def _parse_source(source: str) -> "SecretRef":

@@ -33,19 +33,19 @@ def command(out: Path | None) -> int:
 def _write(out: Path, schema: dict[str, Any]) -> None:
     """Replace an earlier schema of ours, and nothing else. Raises ReconcilerError."""
     from reconciler.core.errors import ReconcilerError
+    from reconciler.pipeline.files import write_output
 
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        if out.exists() and not _is_ours(out, schema["title"]):
+        if os.path.lexists(out) and not _is_ours(out, schema["title"]):
             raise ReconcilerError(f"{out} exists and is not a reconcile schema", help="name another file")
-        beside.write_text(f"{json.dumps(schema, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
-        beside.replace(out)
     except OSError as failure:
-        beside.unlink(missing_ok=True)
         raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure
+    write_output(out, f"{json.dumps(schema, ensure_ascii=False, indent=2)}\n".encode())
 
 
 def _is_ours(out: Path, title: str) -> bool:
+    if out.is_symlink():
+        return False
     try:
         found = json.loads(out.read_bytes())
     except ValueError:

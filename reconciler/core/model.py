@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +19,11 @@ from reconciler.core.diagnostics import Span
 Path = tuple[str | int, ...]  # keys and list indices from the document's root: ("spec", "size_gb")
 
 SENSITIVE = "(sensitive)"  # stands for every secret value, everywhere
+READY_AFTER = "ready_after_s"  # the field of a record: how many seconds its object took to be ready
 DELETION_SENT = "deletion sent"  # the field of a record whose object may be gone by a call of ours
+
+# When others made an object that we took over does not matter: it was there.
+LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 _ADDRESS = re.compile(
     r"(?P<kind>[A-Z][A-Za-z]*)/(?:(?P<app>[^/\[\]]+)/)?(?P<name>[^/\[\]]+)(?:\[(?P<ordinal>\d+)\])?"
@@ -74,10 +78,14 @@ class Lifecycle:
 
 
 class Reference(NamedTuple):
-    """`span_path` is where in the manifest the reference to `address` stands."""
+    """`span_path` is where in the manifest the reference to `address` stands.
+
+    `once`: what `address` names is needed only to make the object, and may leave the manifests after that.
+    """
 
     address: Address
     span_path: Path
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +230,15 @@ class Observation:
     """The answer to one read. Only a complete one may mean that an object is absent.
 
     `at` is the platform's own time (its Date header), so that ages do not depend on our clock.
-    `objects` are wire models; `problem` says why an incomplete one is incomplete.
+    `objects` are wire models; `problem` says why an incomplete one is incomplete, and `cause` what others
+    have in common with it where the service fails: "the platform answers 503".
     """
 
     objects: Sequence[Any]
     complete: bool
     at: datetime
     problem: str = ""
+    cause: str = ""
 
 
 def owing(record: StateRecord, owed: Obligation) -> StateRecord:
@@ -323,6 +333,17 @@ class Owed:
     because: str
     certainty: str
     advice: tuple[Command, ...] = ()
+
+
+def made_at(record: StateRecord) -> datetime | None:
+    """When a call of ours made the object; None of one that was taken over."""
+    return record.created_at if record.created_at != LONG_AGO else None
+
+
+def took_s(records: Iterable[StateRecord], kind: str) -> Sequence[float]:
+    """How many seconds the objects of `kind` took to be ready, as far as that was seen."""
+    known = (record.applied.get(READY_AFTER) for record in records if record.address.kind == kind)
+    return [seconds for seconds in known if isinstance(seconds, int | float)]
 
 
 def owed_work(records: Mapping[Address, StateRecord]) -> tuple[Owed, ...]:

@@ -153,6 +153,7 @@ class Wait:
     `or_gone`: an object that is not there any more ends the wait, too.
     `applied`: what the record holds once the condition held.
     `every_s`: seconds between two reads; 0: short at first, then longer.
+    `timed`: the record then holds how long it took (`READY_AFTER`), where somebody saw it.
     """
 
     read: Read
@@ -163,6 +164,7 @@ class Wait:
     or_gone: bool = False
     applied: Mapping[str, Any] = field(default_factory=dict)
     every_s: float = 0.0
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

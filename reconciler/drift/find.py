@@ -29,6 +29,7 @@ from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.ids import bad_object, bad_records
 from reconciler.planning.ignores import in_force
+from reconciler.planning.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     drifted: dict[Address, Drifted] = {}
     missing: list[StateRecord] = []
     unmanaged: list[Change] = []
-    questions = _Objectives()
+    unread = Unread()
+    questions = _Objectives(unread)
 
     def judge(found: Drifted, more: Sequence[FieldChange] = ()) -> None:
         kind = kinds[found.record.address.kind]
@@ -99,8 +101,10 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             drifted[change.address] = found
 
     def compare(read: Read, observation: Observation) -> None:
+        unread.answered(observation)
         if not observation.complete:
-            problems.append(error("unreadable", f"cannot read {read.path}: {observation.problem}"))
+            problem = error("unreadable", f"cannot read {read.path}: {observation.problem}")
+            unread.add(observation.cause, problem, [record.address for record in by_read[read]])
             return
         by_id = {item.id: item for item in observation.objects}
         for record in by_read[read]:
@@ -123,9 +127,9 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
 
     await read_all(project, list(by_read), compare, lambda read: [record.address for record in by_read[read]])
     await read_all(project, questions.reads(), questions.answer)
-    for found, missed, problem in questions.answers():
+    for found, missed in questions.answers():
         judge(found, missed)
-        problems += problem
+    problems += unread.diagnostics()
     compared = sum(map(len, by_read.values()))
     wave = many_missing(missing, compared)
     if wave is not None:
@@ -199,7 +203,8 @@ def _is_made(kind: Kind, resource: Resource, project: Project) -> bool:
 class _Objectives:
     """Which objectives are missed. Asked once all objects are known: each may take a read of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, unread: Unread) -> None:
+        self._unread = unread
         self._asked: list[tuple[HasObjectives, Drifted, Subject, Sequence[Read]]] = []
         self._answers: dict[Read, Observation] = {}
 
@@ -219,18 +224,19 @@ class _Objectives:
 
     def answer(self, read: Read, observation: Observation) -> None:
         self._answers[read] = observation
+        self._unread.answered(observation)
 
-    def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange], Sequence[Diagnostic]]]:
-        """Each object with what it misses, or why that cannot be told."""
+    def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange]]]:
+        """Each object with what it misses, as far as that can be told."""
         for role, found, subject, reads in self._asked:
-            unread = [
-                error("unreadable", f"cannot read {read.path}: {self._answers[read].problem}")
-                for read in reads
-                if not self._answers[read].complete
-            ]
-            extra = {read.shape: self._answers[read].objects for read in reads}
-            missed = () if unread else role.missed(replace(subject, extra=extra))
-            yield found, missed, unread
+            answers = {read: self._answers[read] for read in reads}
+            for read, observation in answers.items():
+                if not observation.complete:
+                    problem = error("unreadable", f"cannot read {read.path}: {observation.problem}")
+                    self._unread.add(observation.cause, problem, [found.record.address])
+            complete = all(observation.complete for observation in answers.values())
+            extra = {read.shape: observation.objects for read, observation in answers.items()}
+            yield found, role.missed(replace(subject, extra=extra)) if complete else ()
 
 
 def _not_compared(unseen: tuple[Kind, int]) -> Diagnostic:

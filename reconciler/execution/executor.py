@@ -12,6 +12,7 @@ import anyio
 
 from reconciler.core.clock import Clock, sleep_telling
 from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.durations import since
 from reconciler.core.errors import (
     AppMissing,
     NotFound,
@@ -21,7 +22,7 @@ from reconciler.core.errors import (
     StoreError,
     Unauthorized,
 )
-from reconciler.core.model import Address, Obligation, Observation
+from reconciler.core.model import READY_AFTER, Address, Obligation, Observation, made_at, took_s
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import (
     Already,
@@ -45,7 +46,9 @@ from reconciler.execution.own_calls import OwnCalls, OwnReader
 from reconciler.execution.recorder import Recorder, Unrecorded
 from reconciler.execution.settling import Evidence, Settlement, left_of_window
 from reconciler.execution.traffic import RATE_LIMIT_S, TOO_MANY, Limited, Traffic, Unsent
-from reconciler.execution.waiting import wait_for
+from reconciler.execution.waiting import Waited, wait_for
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import SetsSecrets
 from reconciler.planning.match import possible
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.outcome import Outcome, Verdict
@@ -279,6 +282,16 @@ class Executor:
                 return replace(result, step=step.id)
             self._outputs.put(over.source, reply)
         return await send_each(step, self._outputs, self._recorder, self._key, self)
+
+    async def set_by_strangers(self, step: Step, keys: Collection[str]) -> Collection[str]:
+        """Those of `keys` that the app has and the manifest does not name; none where nothing tells."""
+        sets = find_kinds()[step.address.kind].role(SetsSecrets)
+        read = sets.app_secrets(step.address, self._own.capabilities) if sets is not None else None
+        if sets is None or read is None:
+            return ()
+        there = {item.name for item in (await self._reader(step).read(read)).objects}
+        resource = self._own.resource(step.address)
+        return [key for key in keys if key in there and not sets.may_replace(resource, key)]
 
     async def send_part(self, step: Step, call: Step, cut_off: str) -> Result:
         """One of several calls of `step`. `cut_off`: what to say if it is cut off. Raises Unsent."""
@@ -548,8 +561,9 @@ class Executor:
         if waited.ended == "done":
             if step.wait.item is None and waited.live is not None and "id" in waited.live:
                 self._outputs.put(str(step.address), waited.live)
-            if step.wait.applied:
-                await self._recorder.reached(step, step.wait.applied)
+            applied = {**step.wait.applied, **self._timed(step, waited)}
+            if applied:
+                await self._recorder.reached(step, applied)
             return self.result(step, "done")
         if step.effect.removes:
             # Accepted, so nothing is left to send; only lists lag behind.
@@ -557,7 +571,25 @@ class Executor:
         if waited.ended == "failed":
             return self.result(step, "failed", f"ended as {waited.seen}; its id is kept")
         await self._recorder.pending(step, waited.seen, timed_out=not self.stopping)
-        return self.result(step, "pending", f"still {waited.seen}; run again to go on waiting")
+        return self.result(
+            step, "pending", f"still {waited.seen}{self._since(step)}; run again to go on waiting"
+        )
+
+    def _timed(self, step: Step, waited: Waited) -> Mapping[str, Any]:
+        """How long the object took to be ready, if the wait is to know and saw it."""
+        record = self._recorder.records.get(step.address)
+        began = made_at(record) if record is not None else None
+        if step.wait is None or not step.wait.timed or began is None or not (waited.watched or step.mutates):
+            return {}
+        return {READY_AFTER: round((self._clock.now() - began).total_seconds())}
+
+    def _since(self, step: Step) -> str:
+        record = self._recorder.records.get(step.address)
+        began = made_at(record) if record is not None else None
+        if step.wait is None or not step.wait.timed or began is None:
+            return ""
+        others_s = took_s(self._recorder.records.values(), step.address.kind)
+        return f", {since(began, self._clock.now(), others_s)}"
 
 
 def _quiet(left_s: float) -> None:

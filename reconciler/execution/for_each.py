@@ -5,7 +5,7 @@ else, or a value that is not text, and none is sent.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.answers import cleaned
 
+CLAIMED = "claimed"  # the record's field with the names that a step with `for_each` was about to set
 KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose
 
 
@@ -38,6 +39,8 @@ class Sender(Protocol):
     """What sends the calls, one at a time. `stopping`: no further one may be sent."""
 
     stopping: bool
+
+    async def set_by_strangers(self, step: Step, keys: Collection[str]) -> Collection[str]: ...
 
     async def send_part(self, step: Step, call: Step, cut_off: str) -> Result: ...
 
@@ -55,6 +58,7 @@ async def send_each(
 
     assert step.for_each is not None
     values = _values_of(step, outputs, recorder.records)
+    await _claim(step, values or {}, recorder, sender)
     sent: list[str] = []
     for key, call in _calls_of(step, values or {}, print_of):
         record = recorder.records.get(step.address)
@@ -72,6 +76,28 @@ async def send_each(
     done = step.for_each.applied if values is not None else step.for_each.if_none
     await recorder.reached(step, done or {})
     return sender.result(step, "done", note=f"set {', '.join(sent)}" if sent else "")
+
+
+async def _claim(step: Step, values: Mapping[str, Any], recorder: Recorder, sender: Sender) -> None:
+    """Put on record which secrets are about to be set: a lost answer then leaves no stranger's secret.
+
+    Raises ReconcilerError where one of them is there, and neither this address nor another one has set it.
+    """
+    assert step.for_each is not None
+    record = recorder.records.get(step.address)
+    applied = record.applied if record is not None else {}
+    claimed = set(applied.get(CLAIMED, ()))
+    new = [key for key in values if key not in claimed and step.for_each.keep + key not in applied]
+    if not new:
+        return
+    strangers = await sender.set_by_strangers(step, new)
+    if strangers:
+        named = ", ".join(f"`{key}`" for key in sorted(strangers))
+        raise ReconcilerError(
+            f"app `{step.address.app}` has {named} already, which no record knows; none is set: name it in "
+            "`config_keys` to let it be replaced, or remove it from the app"
+        )
+    await recorder.reached(step, {CLAIMED: sorted(claimed.union(new))})
 
 
 def _values_of(

@@ -5,6 +5,7 @@ but from the records, from what was just read under the lease, from the manifest
 from the approvals. What a kind's requests are, the kind says (`Kind.own_calls`).
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -59,6 +60,14 @@ class OwnCalls:
                 self._adopted[binding.address] = record
         self._by_id: dict[Read, Mapping[str, Any]] = {}
 
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return self._grounds.capabilities
+
+    def resource(self, address: Address) -> Resource | None:
+        """As the manifests declare it; None where they do not, or nobody loaded them."""
+        return self._grounds.resources.get(address)
+
     def foreign_reads(self) -> Iterator[Diagnostic]:
         """One error for each read of the plan that is not its address's. Needs nothing of `observed`."""
         after = {**self._adopted, **self._grounds.records}
@@ -108,10 +117,12 @@ class OwnCalls:
 
     def reads(self, address: Address, read: Read, records: Records) -> bool:
         """Whether `read` is one that `address` is looked at or waited for by."""
-        path = fill_path(read.path, self._grounds.outputs).partition("?")[0]
+        path, _, query = fill_path(read.path, self._grounds.outputs).partition("?")
         # What was just deleted is waited for as what it was.
         return any(
-            own.method == "GET" and _is_at(own, read.service, path)
+            own.method == "GET"
+            and _is_at(own, read.service, path)
+            and re.fullmatch(own.query, query) is not None
             for known in (records, self._grounds.records)
             for own in self._own(address, known)
         )
@@ -231,8 +242,16 @@ def _is_at(own: OwnCall, service: str, path: str) -> bool:
         return own.path == path
     parts, wanted = path.split("/"), own.path.split("/")
     return len(parts) == len(wanted) and all(
-        part == want or (want == ANY and part) for part, want in zip(parts, wanted, strict=True)
+        part == want or (want == ANY and part and _may_be(own, part))
+        for part, want in zip(parts, wanted, strict=True)
     )
+
+
+def _may_be(own: OwnCall, part: str) -> bool:
+    """Whether ANY may stand for `part`."""
+    if own.never and re.fullmatch(own.never, part):
+        return False
+    return not own.any_of or re.fullmatch(own.any_of, part) is not None
 
 
 def _foreign(address: Address, why: str) -> Diagnostic:

@@ -2,21 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
-from reconciler.core.model import Action, Address, Obligation, Owed, StateRecord, owed_work, owing
+from reconciler.core.model import LONG_AGO, Action, Address, Obligation, Owed, StateRecord, owed_work, owing
 from reconciler.core.steps import Binding, Plan, Step
 from reconciler.execution.intents import Intent
 from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
-
-# When others made an adopted object does not matter: it was there when we took it.
-LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
@@ -142,7 +138,12 @@ class Recorder:
             found = inferred and not known_id  # a known id needs no evidence
             record = intent.record(step.address, id or known_id, self._clock.now(), inferred=found)
         elif id and id != record.id:
-            record = replace(record, id=id)  # what was posted again goes by another id from now on
+            if intent.creates and intent.if_unknown != "repeat":
+                # Another object, in the place of one that is gone: nothing of that one holds.
+                made = intent.record(step.address, id, self._clock.now(), inferred=inferred)
+                record = replace(made, serial=record.serial)
+            else:
+                record = replace(record, id=id)  # what was posted again goes by another id from now on
         if owed is not None:
             record = owing(record, owed)
         put = [replace(record, applied={**record.applied, **applied})]

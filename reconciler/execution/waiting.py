@@ -17,11 +17,15 @@ LONGEST_PAUSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """How a wait ended. `seen` is the last value of the awaited field; `live` the object, once done."""
+    """How a wait ended. `seen` is the last value of the awaited field; `live` the object, once done.
+
+    `watched`: it was seen not to be over before.
+    """
 
     ended: Literal["done", "failed", "pending"]
     seen: str
     live: Mapping[str, Any] | None = None
+    watched: bool = False
 
 
 async def wait_for(
@@ -45,7 +49,7 @@ async def wait_for(
             return Waited("done", str(live.get(wait.until.field)), live)
     read = replace(wait.read, path=fill_path(wait.read.path, outputs))
     started = clock.monotonic()
-    seen = "nothing yet"
+    seen, watched = "nothing yet", False
     for pause in _pauses(wait.every_s, immediately=reply is None):
         waited_s = clock.monotonic() - started
         if stopping() or waited_s + pause > wait.timeout_s:
@@ -76,7 +80,8 @@ async def wait_for(
             seen = str(getattr(item, wait.until.field, None))
             verdict = _judge(wait.until, partial(_attribute, item))
             if verdict != "pending":
-                return Waited(verdict, seen, item.model_dump())
+                return Waited(verdict, seen, item.model_dump(), watched)
+            watched = True
         on_seen(seen, clock.monotonic() - started)
     raise AssertionError("pauses never end")
 

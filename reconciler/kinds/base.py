@@ -50,6 +50,8 @@ class Subject:
     desired secret value: None when there is none or its source is not readable. `powers`: what is
     wanted of the app's machines, by id (see `roles.KeepsPower`). `sets`: who sets which of the app's
     secrets (see `roles.SetsSecrets`), itself included. `made`: of what it refers to, what this plan makes.
+    `others_s`: how many seconds others of its kind took to be ready.
+    `beside`: where it is to be made, what the list shows in which it would stand.
     """
 
     address: Address
@@ -63,6 +65,8 @@ class Subject:
     powers: Mapping[str, Power] = field(default_factory=dict)
     sets: Mapping[str, Sequence[Address]] = field(default_factory=dict)
     made: frozenset[Address] = frozenset()
+    others_s: Sequence[float] = ()
+    beside: Sequence[Any] = ()
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -119,8 +123,9 @@ ANY = "*"  # in an OwnCall: any one segment of the path, or any provider; no id 
 class OwnCall:
     """A request that steps of one address may send to `service`, whatever a plan says.
 
-    `path`: as it is sent, without a query. `body`: what these of its fields must hold. `if_owed`: it is
-    sent only where a restart is owed.
+    `path`: as it is sent, without a query. `query`: a pattern of that of a GET; "": it has none. `any_of`
+    and `never`: patterns of what ANY may stand for ("": whatever), and of what it may not. `body`: what
+    these of its fields must hold. `if_owed`: it is sent only where a restart is owed.
     """
 
     method: Method
@@ -128,6 +133,9 @@ class OwnCall:
     service: str = PLATFORM
     body: Mapping[str, Any] = field(default_factory=dict)
     if_owed: bool = False
+    query: str = ""
+    any_of: str = ""
+    never: str = ""
 
 
 class Kind(ManifestKind):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from reconciler.core.model import Action, Address, FieldChange, Path, Relocation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read, SecretRef, Step
-from reconciler.kinds.base import Kind, Power, Subject
+from reconciler.kinds.base import Kind, Moves, Power, Subject
 from reconciler.kinds.declared import Declared
 from reconciler.kinds.manifest import Field, ManifestKind
 
@@ -32,6 +32,14 @@ class SetsSecrets(ABC):
     @abstractmethod
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
         """Names of the app's secrets that this address sets, or has set: nobody else may set them."""
+
+    def app_secrets(self, address: Address, capabilities: frozenset[str]) -> Read | None:
+        """The GET that lists the app's secrets, by whomever they were set. None: nothing does."""
+        return None
+
+    def may_replace(self, resource: Resource | None, name: str) -> bool:
+        """Whether the manifest names the secret `name`, so that one set by others may be replaced."""
+        return True
 
 
 class KeepsPower(ABC):
@@ -120,6 +128,21 @@ class Resumable(ABC):
     @abstractmethod
     def is_open(self, subject: Subject) -> bool:
         """Whether not all is known to be done that making the recorded object means."""
+
+
+class ComesBack(ABC):
+    """An object that others destroyed can be made again with its data, at the same address."""
+
+    @abstractmethod
+    def again(self, subject: Subject) -> Moves | None:
+        """What makes it from the copy that the manifest names; None: that names no copy of this object.
+
+        Only a copy that was made of the destroyed object counts: it says that a person has decided.
+        """
+
+    @abstractmethod
+    def how_again(self, subject: Subject) -> str:
+        """What to write into the manifest, so that the next apply brings the data back; "": nobody knows."""
 
 
 class RecordsAnswers(ABC):

@@ -26,6 +26,7 @@ from reconciler.pipeline.embedded import (
     furnish,
 )
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
+from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.pipeline.siblings import read_siblings
@@ -70,51 +71,65 @@ async def open_project(
         if options.state_url is not None:
             raise ReconcilerError("the sandbox has a state of its own", help="name no other one")
         config = config.in_sandbox()
-    settings, clock, sources = (
-        config.settings,
-        SystemClock(),
-        secret_sources(config, take_signals=options.take_signals),
-    )
-    async with open_providers(policies, sources, read_only=options.read_only) as providers:
-        with _base_url(config, options) as base_url:
-            transport = HttpxTransport(base_url)
-            try:
-                async with open_state(config, options.state_url, tell=reporter.note) as store:
-                    place = shown_state(options.state_url or settings.state_url)
-                    if not options.sandbox:
-                        refuse_other_platform(await store.load(), base_url, place)
-                    else:
-                        await store.create()
-                        await furnish(transport, base_url, resources, reporter)
-                    yield Project(
-                        store=store,
-                        platform=platform_client(
-                            transport,
-                            base_url,
-                            (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, config),
-                            clock,
-                            rate_limit=settings.platform.rate_limit,
-                            user_agent=f"reconciler/{program_version()}",
-                            read_only=options.read_only,
-                            credential=_token_source(config, options),
-                        ),
-                        capabilities=settings.capabilities,
-                        limits=_limits(config, options),
-                        clock=clock,
-                        reporter=reporter,
-                        sources=sources,
-                        new_id=lambda: uuid.uuid4().hex,
-                        holder=holder(),
-                        lock_timeout_s=options.lock_timeout_s,
-                        providers=providers,
-                        environment=config.env,
-                        address=EMBEDDED if options.sandbox else base_url,
-                        state_url=place,
-                        siblings=partial(_siblings, config, options),
-                    )
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await transport.aclose()
+    settings, clock = config.settings, SystemClock()
+    sources = secret_sources(config, take_signals=options.take_signals)
+    async with (
+        open_providers(policies, sources, read_only=options.read_only) as providers,
+        open_platform(config, options) as (platform, transport),
+        open_state(config, options.state_url, tell=reporter.note) as store,
+    ):
+        place = shown_state(options.state_url or settings.state_url)
+        if not options.sandbox:
+            refuse_other_platform(await store.load(), platform.base_url, place)
+        else:
+            await store.create()
+            await furnish(transport, platform.base_url, resources, reporter)
+        yield Project(
+            store=store,
+            platform=platform,
+            capabilities=settings.capabilities,
+            limits=_limits(config, options),
+            clock=clock,
+            reporter=reporter,
+            sources=sources,
+            new_id=lambda: uuid.uuid4().hex,
+            holder=holder(),
+            lock_timeout_s=options.lock_timeout_s,
+            providers=providers,
+            environment=config.env,
+            address=EMBEDDED if options.sandbox else platform.base_url,
+            state_url=place,
+            siblings=partial(_siblings, config, options),
+        )
+
+
+@asynccontextmanager
+async def open_platform(
+    config: ProjectSettings, options: Options
+) -> AsyncIterator[tuple[Client, HttpxTransport]]:
+    """The platform's client, and the line that it speaks through.
+
+    Raises ReconcilerError where no platform is configured. The token is asked for when it is needed.
+    """
+    with _base_url(config, options) as base_url:
+        transport = HttpxTransport(base_url)
+        try:
+            yield (
+                platform_client(
+                    transport,
+                    base_url,
+                    (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, config),
+                    SystemClock(),
+                    rate_limit=config.settings.platform.rate_limit,
+                    user_agent=f"reconciler/{program_version()}",
+                    read_only=options.read_only,
+                    credential=_token_source(config, options),
+                ),
+                transport,
+            )
+        finally:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
 
 
 async def _siblings(config: ProjectSettings, options: Options) -> Siblings:
@@ -135,14 +150,16 @@ async def open_state(
     *,
     environment: str | None = None,
     pinned: bool = True,
+    read_only: bool = False,
     tell: Callable[[str], None] = lambda message: None,
 ) -> AsyncIterator[Spooling]:
     """The store at `url`, or the configured one. `environment`: whose it must be, if not the chosen one's.
 
     Raises Refused where it is not the one that the settings pin, also where `url` names the place: unless it
-    need not be `pinned`. `tell` gets what was done or went wrong beside the work that was asked for: a
-    migration, a backup.
+    need not be `pinned`. `read_only`: no file is changed or made. `tell` gets what was done or went wrong
+    beside the work that was asked for: a migration, a backup.
     """
+    require_own_place(config, url or config.settings.state_url)
     pin = config.settings.state.lineage if pinned else None
     store = open_store(
         url or config.settings.state_url,
@@ -150,6 +167,7 @@ async def open_state(
         clock=SystemClock(),
         tell=tell,
         environment=config.env if environment is None else environment,
+        read_only=read_only,
         marks=config.marks,
     )
     try:
@@ -256,6 +274,7 @@ def _token_source(config: ProjectSettings, options: Options) -> str:
 @contextmanager
 def _base_url(config: ProjectSettings, options: Options) -> Iterator[str]:
     if options.sandbox:
+        require_private(config.root, config.private)
         with embedded_sandbox(config.private / "sandbox.db") as url:
             yield url
         return

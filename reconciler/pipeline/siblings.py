@@ -8,6 +8,7 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import object_of
+from reconciler.pipeline.private import require_own_place
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.planning.siblings import Siblings
 from reconciler.state import open_store
@@ -42,6 +43,7 @@ async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
 
     Nor is another one read than the settings pin.
     """
+    require_own_place(config, config.settings.state_url)
     try:
         store = open_store(
             config.settings.state_url,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.model import Address
+from reconciler.kinds.origins import missing_origins
 from reconciler.pipeline.desired import Manifests, read_manifests
 from reconciler.pipeline.missing_sources import missing_sources
 from reconciler.pipeline.settings import ProjectSettings
@@ -58,7 +59,8 @@ def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnos
     """Each once."""
     found = manifests.loaded.diagnostics
     if not has_errors(found):
-        found = (*found, *missing_sources(manifests, config))
+        origins = missing_origins(manifests.loaded.resources)
+        found = (*found, *origins, *missing_sources(manifests, config))
     return list(dict.fromkeys(found))
 
 

@@ -18,7 +18,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Step
 from reconciler.kinds.base import Kind, Moves, Subject
-from reconciler.kinds.roles import OnService, TakesTime, holds_secrets, is_remade, object_of
+from reconciler.kinds.roles import ComesBack, OnService, TakesTime, holds_secrets, is_remade, object_of
 from reconciler.planning.ignores import ignored_fields, split_ignored
 from reconciler.planning.match import Matched
 
@@ -104,7 +104,7 @@ def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now:
     `listed`: whether a read shows objects of this kind; without one, the record stands for the object.
     """
     if matched.problem is not None:
-        return _refuse(matched.problem)
+        return refuse(matched.problem)
     if subject.record is None and subject.live is None:
         return kind.create(subject)
     if subject.record is None:
@@ -137,7 +137,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
             help=f"check that {record.id} is yours, then run `{adopt}`",
             advice=(adopt,),
         )
-        return _refuse(problem)
+        return refuse(problem)
     return kind.remove(subject)
 
 
@@ -148,7 +148,8 @@ def retained() -> Moves:
     )
 
 
-def _refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Moves:
+def refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Moves:
+    """Nothing is done, for these reasons."""
     return Moves(Action.REFUSED, fields=fields, diagnostics=problems, reason=problems[0].message)
 
 
@@ -170,7 +171,7 @@ def _compare(kind: Kind, subject: Subject) -> Moves:
     if fields:
         refused = [kind.refusal(subject, change) for change in fields if change.effect is Effect.REFUSED]
         if refused:
-            return _refuse(*refused, *remarks, fields=fields)
+            return refuse(*refused, *remarks, fields=fields)
     ignored = ignored_fields(subject.resource)
     if ignored and subject.resource is not None:
         resource = replace(subject.resource, spec=kind.as_found(subject, ignored))
@@ -189,6 +190,25 @@ def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
     return (replace(step, wait=replace(step.wait, timeout_s=timeout_s)),)
 
 
+def _destroyed(kind: Kind, subject: Subject, record: StateRecord) -> Moves:
+    comes_back = kind.role(ComesBack)
+    again = comes_back.again(subject) if comes_back is not None else None
+    if again is not None:
+        return again
+    how = comes_back.how_again(subject) if comes_back is not None else ""
+    forget = command("state", "forget", subject.address)
+    return refuse(
+        error(
+            "object-destroyed",
+            f"`{subject.address}` ({record.id}) was destroyed outside reconcile: "
+            f"the platform shows it as {getattr(subject.live, 'state', None) or subject.live.status}",
+            subject.span("metadata", "name"),
+            help=f"{how}to let the next apply make an empty one, run `{forget}`",
+            advice=(forget,),
+        )
+    )
+
+
 def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
     record = subject.record
     assert record is not None
@@ -196,22 +216,12 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
         return kind.create(subject)
     span, forget = subject.span("metadata", "name"), command("state", "forget", subject.address)
     if subject.live is not None:
-        return _refuse(
-            error(
-                "object-destroyed",
-                f"`{subject.address}` ({record.id}) was destroyed outside reconcile: "
-                f"the platform shows it as {getattr(subject.live, 'state', None) or subject.live.status}",
-                span,
-                help=f"run `{forget}` to let the next apply create an empty one, or give a new manifest the "
-                "data of one of its snapshots",
-                advice=(forget,),
-            )
-        )
+        return _destroyed(kind, subject, record)
     if kind.hides_at_first and may_be_invisible(record, now):
         return Moves(
             Action.NOOP, _until_visible(kind, subject), reason="created a moment ago, not visible yet"
         )
-    return _refuse(
+    return refuse(
         error(
             "object-missing",
             f"`{subject.address}` ({record.id}) is recorded but not on the platform",

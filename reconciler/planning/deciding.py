@@ -8,6 +8,7 @@ from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, 
 from reconciler.core.model import Action, Address, Deletion, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
+from reconciler.kinds.origins import absent_origins, unknown_origin
 from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
 from reconciler.moves.detect import find_renames
 from reconciler.planning.builder import PlanBuilder
@@ -19,6 +20,7 @@ from reconciler.planning.decide import (
     many_missing,
     may_be_invisible,
     recorded_twice,
+    refuse,
     retained,
     unprotected,
 )
@@ -28,6 +30,7 @@ from reconciler.planning.reading import Seen, Unreadable
 from reconciler.planning.siblings import recorded_elsewhere, unread_siblings
 from reconciler.planning.subjects import Subjects
 from reconciler.planning.substitute import fill_known
+from reconciler.planning.unread import Unread
 
 Fingerprints = Mapping[Address, str]
 
@@ -42,6 +45,7 @@ class Deciding:
         self._subjects = subjects
         self._request = subjects.request
         self._builder = PlanBuilder()
+        self.unread = Unread()
         self._unplanned: dict[Address, str] = {}  # needed, not of this plan, and without a value: why
         self._missing: list[StateRecord] = []
         self._takes_over = False  # whether the plan takes an object that no record of ours has
@@ -95,7 +99,7 @@ class Deciding:
             self.live[address] = live
             self._sources[address] = read
         if isinstance(seen, Unreadable):
-            self._take_unreadable(subject, seen.problem)
+            self._take_unreadable(subject, seen.problem, seen.cause)
             return
         if seen.listed and live is None:
             self._note_missing(seen)
@@ -150,7 +154,12 @@ class Deciding:
             owed=tuple(
                 owed for owed in owed_work(self._request.records) if owed.address not in builder.settled
             ),
-            diagnostics=(*diagnostics, *builder.diagnostics, *self._doubts()),
+            diagnostics=(
+                *diagnostics,
+                *builder.diagnostics,
+                *self.unread.diagnostics(),
+                *self._doubts(),
+            ),
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=builder.unchanged,
         )
@@ -162,7 +171,14 @@ class Deciding:
         taken = self._recorded_elsewhere(seen)
         if taken is not None:
             return Moves(Action.REFUSED, diagnostics=(taken,), reason=taken.message)
-        return decide(seen.kind, seen.subject, seen.matched, listed=seen.listed, now=self._request.context.at)
+        moves = decide(
+            seen.kind, seen.subject, seen.matched, listed=seen.listed, now=self._request.context.at
+        )
+        resource = seen.subject.resource
+        if moves.action in (Action.CREATE, Action.RESTORE) and resource is not None:
+            for origin in absent_origins(resource, self._subjects.resources):
+                return refuse(unknown_origin(resource, origin, self._request.records))
+        return moves
 
     def _recorded_elsewhere(self, seen: Seen) -> Diagnostic | None:
         """What to say of an object that another environment has recorded; None where it may be taken."""
@@ -187,7 +203,10 @@ class Deciding:
         return decide_left(seen.kind, seen.subject, listed=seen.listed)
 
     def _add(self, seen: Seen, moves: Moves) -> None:
-        self._builder.add(seen.kind, seen.subject, moves, seen.read, seen.candidates)
+        subject = seen.subject
+        if moves.action is Action.RESTORE:  # of what was destroyed, if anything, only the record counts
+            subject = replace(subject, live=None)
+        self._builder.add(seen.kind, subject, moves, seen.read, seen.candidates)
 
     def _take_unplanned(self, seen: Seen) -> None:
         """Whether values of an object that this plan leaves alone can be had."""
@@ -204,14 +223,15 @@ class Deciding:
             if moves.action is Action.NOOP and any(step.wait is not None for step in moves.steps):
                 self._unplanned[address] = "it is still being made"
 
-    def _take_unreadable(self, subject: Subject, problem: str) -> None:
+    def _take_unreadable(self, subject: Subject, problem: str, cause: str) -> None:
         address, resource, record = subject.address, subject.resource, subject.record
         if not self._subjects.in_focus(address):
             self._unplanned[address] = f"it cannot be read: {problem}"
             return
         span = subject.span("metadata", "app" if address.app else "name") if resource is not None else None
         question = error("unreadable", f"cannot read `{address}`: {problem}", span)
-        self._builder.refuse(address, problem, question, id=record.id if record is not None else None)
+        self._builder.refuse(address, problem, id=record.id if record is not None else None)
+        self.unread.add(cause, question, [address])
 
     def _note_missing(self, seen: Seen) -> None:
         record = seen.subject.record

@@ -22,7 +22,7 @@ class Seen:
     """A subject with all that could be read of it.
 
     `matched`: None where no manifest names it any more. `read`: the GET that shows its object; None where
-    no GET does. `candidates`: where no object was found, a digest of those that could be taken for it.
+    no GET does. `candidates`: where no present object was found, a digest of those that could be it.
     """
 
     kind: Kind
@@ -39,11 +39,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A subject that cannot be decided, since an answer is missing, and why. `read`: see `Seen`."""
+    """A subject that cannot be decided, since an answer is missing, and why.
+
+    `read`: see `Seen`; `cause`: see `Observation`.
+    """
 
     subject: Subject
     read: Read | None
     problem: str
+    cause: str = ""
 
 
 @dataclass(slots=True)
@@ -123,7 +127,8 @@ class Reading:
         if not observation.complete:
             addresses = [each.address for each in group.resources] + [each.address for each in group.left]
             for address in addresses:
-                yield Unreadable(self._subjects.subject(address), read, observation.problem)
+                subject = self._subjects.subject(address)
+                yield Unreadable(subject, read, observation.problem, observation.cause)
             return
         for seen in (*self._matched(group, read, observation), *self._left(group, read, observation)):
             if not self._held_back(seen):
@@ -152,7 +157,8 @@ class Reading:
             problem = _bad_id(observation) if observation.complete else observation.problem
             if problem and read not in waiting.hints:
                 waiting.open.clear()
-                yield Unreadable(seen.subject, seen.read, f"cannot read {read.path}: {problem}")
+                why = f"cannot read {read.path}: {problem}"
+                yield Unreadable(seen.subject, seen.read, why, observation.cause)
                 continue
             waiting.open.discard(read)
             if read != waiting.alone:
@@ -194,9 +200,11 @@ class Reading:
                 matched = matches[resource.address]
                 subject = subjects.subject(resource.address, matched.live, observation.at)
                 candidates = ""
-                if matched.live is None and subjects.in_focus(resource.address):
+                there = matched.live is not None and matched.live.present
+                if not there and subjects.in_focus(resource.address):
                     match = kind.match(resource.spec, resource.address)
                     candidates = "" if match is None else digest_absence(match, objects)
+                    subject = replace(subject, beside=objects)
                 yield Seen(kind, subject, matched, read, candidates)
 
     def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache, partial
 from typing import Any
 
-from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.model import Address, Resource, StateRecord, took_s
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import OnService, claim_of, listed, located
@@ -45,6 +46,7 @@ class Subjects:
                 (self.left if given else self.kept).append(record)
         self.owned = self._owned()
         self.setters = secret_setters(request.kinds, self.resources, request.records)
+        self._took_s = cache(partial(took_s, request.records.values()))
         not_given = request.elsewhere.not_given
         self._powers = wanted_powers(request.kinds, self.resources, request.records, not_given)
 
@@ -83,6 +85,7 @@ class Subjects:
             self.request.capabilities,
             powers=self._powers.get(address.app, {}),
             sets=self.setters.get(address.app, _NO_SETTERS),
+            others_s=self._took_s(address.kind),
         )
 
     def _owned(self) -> Mapping[str, Address]:

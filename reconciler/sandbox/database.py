@@ -186,7 +186,9 @@ class Database:
 
 
 def require_own(path: Path) -> None:
-    """Raises StoreError unless `path` is a sandbox's, empty or missing. Writes nothing to it."""
+    """Raises StoreError unless `path` is a sandbox's, empty or missing, and no link. Writes nothing to it."""
+    if path.is_symlink():
+        raise StoreError(f"{path} is a symbolic link", help="name the file that it leads to")
     try:
         if not path.exists() or path.stat().st_size == 0:
             return

@@ -1,5 +1,6 @@
 """One process serves a world's file; another one that wants it finds its URL in the lock beside the file."""
 
+import errno
 import fcntl
 import os
 import time
@@ -15,7 +16,7 @@ _LOCK_NAP_S = 0.05
 def running_at(db: Path) -> str | None:
     """The URL of the process that serves `db`; None when there is none, or it is not ready yet."""
     try:
-        with _lock_path(db).open() as lock:
+        with os.fdopen(_opened(db, os.O_RDONLY)) as lock:
             if _try_lock(lock.fileno(), fcntl.LOCK_SH):
                 return None
             return lock.read().strip() or None
@@ -30,7 +31,7 @@ def locked(db: Path | None) -> Iterator[Callable[[str], None]]:
         yield lambda url: None
         return
     db.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(_lock_path(db), os.O_RDWR | os.O_CREAT, 0o600), "r+") as lock:
+    with os.fdopen(_opened(db, os.O_RDWR | os.O_CREAT), "r+") as lock:
         if not _try_lock(lock.fileno(), fcntl.LOCK_EX, attempts=3):
             url = lock.read().strip()
             raise ReconcilerError(
@@ -49,8 +50,17 @@ def locked(db: Path | None) -> Iterator[Callable[[str], None]]:
             lock.truncate(0)
 
 
-def _lock_path(db: Path) -> Path:
-    return db.with_name(f"{db.name}.lock")
+def _opened(db: Path, flags: int) -> int:
+    """A descriptor of the lock. Raises ReconcilerError for a link: it would lead the address elsewhere."""
+    path = db.with_name(f"{db.name}.lock")
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as failure:
+        if failure.errno != errno.ELOOP:
+            raise
+        raise ReconcilerError(
+            f"{path} is a symbolic link", help="remove it, or name another database"
+        ) from None
 
 
 def _try_lock(descriptor: int, kind: int, attempts: int = 1) -> bool:

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 # Armor adds a third and line breaks, and each recipient a line to the header.
 MAX_ENCRYPTED_BYTES = 2 * MAX_BYTES
 
-_SSH_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+MAX_IDENTITIES_BYTES = 128 * 1024  # each is tried on each value; the longest SSH keys have some 13 kB
+
+_SSH_BEGIN = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_SSH_END = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
 _SECRET_KEY = "AGE-SECRET-KEY-"  # noqa: S105 - how each one begins
 _ARMORED = re.compile(
-    rb"-----BEGIN AGE ENCRYPTED FILE-----\s+([A-Za-z0-9+/=\s]+)-----END AGE ENCRYPTED FILE-----"
+    rb"-----BEGIN AGE ENCRYPTED FILE-----\s([A-Za-z0-9+/=\s]+)-----END AGE ENCRYPTED FILE-----"
 )
 _BEGINNING = b"age-encryption.org/v1\n"
 _PASSPHRASE = b"\n-> scrypt "
@@ -39,13 +42,16 @@ def parse_identities(text: str, what: str) -> "list[Identity]":
     """
     from pyrage import IdentityError, ssh, x25519
 
+    if len(text.encode()) > MAX_IDENTITIES_BYTES:
+        raise SecretUnavailable(f"{what} is larger than {MAX_IDENTITIES_BYTES} bytes")
+    keys, others = _split(text)
     found: list[Identity] = []
     problem = ""
     of = "an SSH key"
     try:
-        found += (ssh.Identity.from_buffer(f"{key}\n".encode()) for key in _SSH_KEY.findall(text))
+        found += (ssh.Identity.from_buffer(f"{key}\n".encode()) for key in keys)
         of = "an age identity"
-        lines = (line.strip() for line in _SSH_KEY.sub("", text).splitlines())
+        lines = (line.strip() for line in others.splitlines())
         found += (x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#"))
     except IdentityError as failure:
         problem = str(failure)
@@ -61,6 +67,16 @@ def parse_identities(text: str, what: str) -> "list[Identity]":
     if not found:
         raise SecretUnavailable(f"{what} holds no age identity")
     return found
+
+
+def _split(text: str) -> tuple[Sequence[str], str]:
+    """The SSH keys in `text`, and what is left of it. Each character is looked at a few times at most."""
+    keys, others, at = [], [], 0
+    while (begin := _SSH_BEGIN.search(text, at)) and (end := _SSH_END.search(text, begin.end())):
+        keys.append(text[begin.start() : end.end()])
+        others.append(text[at : begin.start()])
+        at = end.end()
+    return keys, "".join((*others, text[at:]))
 
 
 def decrypt(data: bytes, identities: "Sequence[Identity]", what: str) -> bytes:

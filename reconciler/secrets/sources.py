@@ -198,7 +198,7 @@ class Sources:
         named_by_us = source is not self._allowed.identity_from
         path = Path(source.name).expanduser()
         path = self._root / path if named_by_us else self._path(str(path), what)
-        return age.parse_identities(as_value(read_bytes(path, what, MAX_BYTES), what), what)
+        return age.parse_identities(as_value(read_bytes(path, what, age.MAX_IDENTITIES_BYTES), what), what)
 
     # --- programs ---
 

@@ -70,7 +70,8 @@ class Client:
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
         self._rate = RateLimit(None if is_loopback(base_url) else rate_limit, clock)
-        self._breaker = Breaker(service.label or "the platform", clock)
+        self.label = service.label or "the platform"  # in messages
+        self._breaker = Breaker(self.label, clock)
         self._user_agent = user_agent
         self._read_only = read_only
         self._jitter = jitter
@@ -114,6 +115,12 @@ class Client:
         if not read.shape.many and (name := objects[0].bad_id):
             raise self._unreadable(read, answer, f"its `{name}` is not an id that can be used")
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
+
+    async def ask(self, read: Read, deadline_s: float) -> Answer:
+        """The answer to one GET as it came, asked once. Raises TransportError where there is none."""
+        path = _plain(read.path)
+        paths.check("GET", path)
+        return await self._request("GET", path, None, deadline_s)
 
     def action(self, call: Call) -> str:
         """What the service's rate limit counts `call` as."""

@@ -217,6 +217,14 @@ class Restored:
     key: Literal["kept", "restored", "new"]
 
 
+@dataclass(frozen=True, slots=True)
+class Backups:
+    """`newest`: when the newest good one was made; None: there is none. `bad`: those that are newer."""
+
+    newest: datetime | None
+    bad: tuple[Path, ...]
+
+
 LOST_ROWS = "lost-rows"  # stands in `State.unclaimed` for whatever a restore could not read
 
 
@@ -322,6 +330,10 @@ class Maintenance(Protocol):
 
     async def backup(self, target: Path | None = None) -> Path:
         """A complete, verified copy in `target`, which must not exist, or among the kept ones."""
+        ...
+
+    async def backups(self) -> Backups:
+        """What there is to go back to. Reads files only, also where the state itself is damaged."""
         ...
 
     async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:

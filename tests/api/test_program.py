@@ -18,6 +18,7 @@ from reconciler.api import (
     apply,
     apply_saved,
     create_state,
+    doctor,
     drift,
     dump_plan,
     load_plan,
@@ -263,3 +264,10 @@ def test_a_call_that_is_not_sent_leaves_no_question(tmp_path: Path, sandbox: San
 
     asyncio.run(program())
     assert sandbox.volumes(app) == []
+
+
+def test_a_program_asks_whether_all_is_well(tmp_path: Path, sandbox: Sandbox) -> None:
+    root = project(tmp_path, sandbox, volume(app=sandbox.app("examined")))
+    assert asyncio.run(doctor(root, variables=VARIABLES)).is_well
+    found = asyncio.run(doctor(root, variables={"RECONCILE_TOKEN": "another"}))
+    assert [each.name for each in found.checks if each.outcome == "problem"] == ["token"]

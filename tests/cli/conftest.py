@@ -53,7 +53,7 @@ def extended() -> Iterator[Sandbox]:
 @pytest.fixture
 def extended_project(extended: Sandbox, tmp_path: Path) -> Project:
     """A project that says which of those endpoints there are."""
-    project = _project(tmp_path, extended.url)
+    project = project_at(tmp_path, extended.url)
     project.env["RECONCILE_CAPABILITIES"] = "extended"
     return project
 
@@ -66,15 +66,15 @@ def app(sandbox: Sandbox) -> str:
 @pytest.fixture
 def project(sandbox: Sandbox, tmp_path: Path) -> Project:
     """A project on `sandbox`, with a manifest directory and no manifest yet."""
-    return _project(tmp_path, sandbox.url)
+    return project_at(tmp_path, sandbox.url)
 
 
 @pytest.fixture
 def still_project(still: Sandbox, tmp_path: Path) -> Project:
-    return _project(tmp_path, still.url)
+    return project_at(tmp_path, still.url)
 
 
-def _project(root: Path, url: str) -> Project:
+def project_at(root: Path, url: str) -> Project:
     (root / "manifests").mkdir()
     (root / "reconcile.yaml").write_text("manifests: [manifests]\n", encoding="utf-8")
     make_state(root)

@@ -12,8 +12,9 @@ from reconciler.core.errors import Lost
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Step
 from reconciler.execution.recorder import Recorder
-from reconciler.pipeline.apply import Applied, apply
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.apply import Applied, apply, run_plan
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired, Project
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer
@@ -43,6 +44,7 @@ class Acme:
     ids: list[str] = field(default_factory=lambda: ["res_1"])
     ready_after: int = 0
     cut: int = 0
+    key: str = "KEY"
     looks: list[float] = field(default_factory=list)
     posted: list[Mapping[str, object]] = field(default_factory=list)
 
@@ -59,13 +61,13 @@ class Acme:
             self.cut -= 1
             raise Lost("cut")
         id = self.ids.pop(0) if len(self.ids) > 1 else self.ids[0]
-        return Answer(201, {}, json.dumps({"id": id, "config": {"KEY": "value-of-key"}}).encode())
+        return Answer(201, {}, json.dumps({"id": id, "config": {self.key: "value-of-key"}}).encode())
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
 
-async def applied_with(stage: Stage, acme: Acme, manifests: str = MANIFESTS) -> Applied:
+def project_with(stage: Stage, acme: Acme) -> Project:
     nonces = count()
     client = provider_client(
         "acme",
@@ -76,8 +78,13 @@ async def applied_with(stage: Stage, acme: Acme, manifests: str = MANIFESTS) -> 
         new_nonce=lambda: str(next(nonces)),
         jitter=lambda: 1.0,
     )
-    project = replace(stage.project(), providers={"acme": client})
-    return await apply(project, Desired(loaded(stage, manifests)), approve=lambda plan: True)
+    return replace(stage.project(), providers={"acme": client})
+
+
+async def applied_with(stage: Stage, acme: Acme, manifests: str = MANIFESTS) -> Applied:
+    return await apply(
+        project_with(stage, acme), Desired(loaded(stage, manifests)), approve=lambda plan: True
+    )
 
 
 async def test_it_is_looked_at_every_two_seconds(stage: Stage) -> None:
@@ -150,3 +157,64 @@ async def test_an_answer_with_an_id_that_no_path_may_hold_stops_nobody_else(stag
     record = await stage.record("Extension/shop/db")
     assert (record.id, record.applied["secrets"]) == ("res_1", "set")
     assert acme.posted[0]["id"] == acme.posted[1]["id"]
+
+
+def with_keys(keys: str) -> str:
+    return MANIFESTS.replace("user_role: admin", f"user_role: admin, config_keys: {keys}")
+
+
+async def test_a_secret_that_was_set_by_hand_is_not_overwritten(stage: Stage) -> None:
+    stage.capabilities = frozenset({"secrets.list"})
+    stage.call("POST", "/v1/apps/shop/secrets/KEY", {"value": "by hand"})
+    before = stage.call("GET", "/v1/apps/shop/secrets", None)
+    acme = Acme(stage.time)
+    refused = await applied_with(stage, acme)
+    (result,) = [each for each in refused.results if each.outcome == "failed"]
+    assert "app `shop` has `KEY` already, which no record knows; none is set" in result.error
+    assert "`config_keys`" in result.error
+    assert stage.call("GET", "/v1/apps/shop/secrets", None) == before
+    # A prefix does not name it, its name does.
+    assert "failed" in outcomes(await applied_with(stage, acme, with_keys("['K*']"))).values()
+    assert stage.call("GET", "/v1/apps/shop/secrets", None) == before
+    done = await applied_with(stage, acme, with_keys("[KEY]"))
+    assert set(outcomes(done).values()) == {"done"}
+    assert stage.call("GET", "/v1/apps/shop/secrets", None) != before
+    assert "config.KEY" in (await stage.record("Extension/shop/db")).applied
+
+
+async def test_what_an_extension_has_set_it_may_set_again(stage: Stage) -> None:
+    stage.capabilities = frozenset({"secrets.list"})
+    acme = Acme(stage.time)
+    stage.fault(method="POST", path="/v1/apps/shop/secrets/KEY", action="drop_after", times=2)
+    first = await applied_with(stage, acme)
+    assert outcomes(first)["Extension/shop/db#secrets"] == "pending"
+    assert "config.KEY" not in (await stage.record("Extension/shop/db")).applied  # and yet the app has it
+    again = await applied_with(stage, acme)
+    assert set(outcomes(again).values()) == {"done"}
+
+
+async def test_a_list_that_cannot_be_read_leaves_the_secrets_unset(stage: Stage) -> None:
+    stage.capabilities = frozenset({"secrets.list"})
+    acme = Acme(stage.time)
+    stage.fault(method="GET", path="/v1/apps/shop/secrets", action="status", status=403, times=50)
+    refused = await applied_with(stage, acme)
+    assert outcomes(refused)["Extension/shop/db#secrets"] == "failed"
+    assert "POST /v1/apps/shop/secrets/KEY" not in stage.line.mutations
+
+
+@pytest.mark.parametrize("keys", ["[LD_PRELOAD]", "[OTHER]"])
+async def test_a_saved_plan_does_not_say_which_keys_may_be_set(stage: Stage, keys: str) -> None:
+    """The provider's key would change how programs run, or is none that the manifest names."""
+    acme = Acme(stage.time, key="LD_PRELOAD")
+    desired = Desired(loaded(stage, with_keys(keys)))
+    project = project_with(stage, acme)
+    plan = await make_plan(project, desired)
+    steps = [
+        replace(step, for_each=replace(step.for_each, allowed="", never="")) if step.for_each else step
+        for step in plan.steps
+    ]
+    forged = replace(plan, steps=tuple(steps))
+    done = await run_plan(project, forged, approved_deletes=(), resources=desired.by_address)
+    assert outcomes(done)["Extension/shop/db#secrets"] == "failed"
+    assert "is not a call of `Extension/shop/db`" in done.results[-1].error
+    assert not [call for call in stage.line.mutations if "secrets" in call]

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.execution.stage import Stage, cluster, outcomes, volume
+from reconciler.core.model import READY_AFTER
+from reconciler.pipeline.apply import run_plan
+from tests.execution.stage import Stage, cluster, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -85,3 +87,26 @@ async def test_a_value_that_is_known_late_is_sent_only_if_it_differs(stage: Stag
     applied = await stage.apply(cluster() + DSN)
     assert outcomes(applied)["Secret/shop/DSN#set"] == "done"
     assert len(stage.line.mutations) - before == (1 if moved else 0)
+
+
+async def test_what_is_still_being_made_says_since_when_and_what_others_took(stage: Stage) -> None:
+    soon = cluster("lifecycle: {timeout_s: 10}\n")
+    (alone,) = (await stage.apply(soon)).results
+    assert alone.error.startswith("still creating, since 2026-01-01 00:00 UTC (7 s); run again")
+    await stage.apply(cluster())  # ready after 150 s
+    other = soon.replace("name: orders", "name: other")
+    (beside,) = (await stage.apply(cluster() + other)).results
+    assert "(7 s; others took 15" in beside.error
+    noticed = await plan(stage, cluster() + other)
+    (change,) = noticed.changes
+    assert "(7 s; others took 15" in change.reason
+
+
+async def test_a_cluster_that_nobody_watched_becoming_ready_says_nothing_of_how_long_it_took(
+    stage: Stage,
+) -> None:
+    await stage.apply(cluster("lifecycle: {timeout_s: 10}\n"))
+    planned = await plan(stage, cluster())
+    await stage.time.sleep(86400)
+    await run_plan(stage.project(), planned, approved_deletes=())
+    assert READY_AFTER not in (await stage.record("PostgresCluster/orders")).applied

@@ -22,7 +22,7 @@ OTHERS = (  # what a manifest of another kind refers to
 )
 
 # What fields that are valid each may still say of each other, or of what is not there.
-ACROSS_FIELDS = {"one-of", "not-with-restore", "missing-field", "size-not-given", "invalid-value"}
+ACROSS_FIELDS = {"one-of", "not-with-restore", "missing-field", "invalid-value"}
 ELSEWHERE = {"unknown-reference", "unused-policy", "move-undeclared"}
 
 FIELD = re.compile(r"^ *(?:# )?(?P<indent> *)(?P<key>[A-Za-z_]+):", re.MULTILINE)

@@ -8,8 +8,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 
+import anyio
 import pytest
 
+from reconciler import api
 from tests.cli.harness import TOKEN, Sandbox, serving
 from tests.inprocess import Command, Ended, secret, volume
 from tests.revisions.repository import commit, git
@@ -136,7 +138,7 @@ def test_the_token_goes_to_no_other_address(project: Command, sink: tuple[str, l
     project.variables["RECONCILE_BASE_URL"] = other  # it belongs to whoever runs the job
     assert "error[other-platform]" in project("plan --untrusted main", code=1).err
     assert got == []
-    project(f"state set-platform {other}")
+    project.variables["RECONCILE_STATE"] = f"sqlite:{project.root.parent}/none/state.db"
     project("plan --untrusted main", code=1)
     assert got
     assert CANARY not in "".join(got)
@@ -346,3 +348,40 @@ def test_a_secret_that_names_no_source_is_an_error_of_the_manifest(project: Comm
     commit(project.root)
     for verb in VERBS:
         assert project(f"{verb} --untrusted main", code=1).err.count("error[one-of]") == 2
+
+
+def test_a_python_program_plans_a_change_and_does_nothing_else_with_it(
+    project: Command, sink: tuple[str, list[str]]
+) -> None:
+    address, got = sink
+    settings = f"platform: {{base_url: '{address}', token_from: {{env: AWS_SECRET_ACCESS_KEY}}}}\n"
+    project.write("reconcile.yaml", settings)
+    commit(project.root)
+
+    async def work() -> None:
+        variables = {**os.environ, **project.variables}
+        async with api.open_project(project.root, untrusted="main", variables=variables) as opened:
+            plan = await api.plan(opened, with_exec=True)
+            assert "untrusted-change" in {item.code for item in plan.diagnostics}
+            for refused in (
+                api.apply(opened, approve=lambda plan: True),
+                api.apply_saved(opened, plan),
+                api.dump_plan(opened, plan),
+                api.create_state(opened),
+                api.drift(opened),
+            ):
+                with pytest.raises(api.Refused, match="somebody else's"):
+                    await refused
+
+    anyio.run(work)
+    assert got == []
+    assert not (project.root / "runs").exists()
+
+
+def test_no_provider_is_served_from_the_settings_of_somebody_else(project: Command) -> None:
+    project.variables["RECONCILE_UNTRUSTED"] = "main"
+    for verb in (
+        "provider serve db --postgres-from env:DB",
+        "provider check http://127.0.0.1:9 --provider db",
+    ):
+        assert "RECONCILE_UNTRUSTED is set" in project(verb, code=1).err

@@ -125,7 +125,7 @@ SLIPS: dict[str, tuple[Any, str]] = {
         {"volumes": [{"app": "shop", "name": "a"}, {"app": "shop", "name": "b", "sizegb": 3}]},
         "world.yaml: volumes[1].sizegb: is unknown; volumes have id, app",
     ),
-    "an unknown part": ({"appz": []}, "world.yaml: appz: is unknown; a seed has apps, clusters"),
+    "an unknown part": ({"appz": []}, "world.yaml: appz: is unknown; a seed has apps, "),
     "a part that is no list": ({"apps": "shop"}, "world.yaml: apps: must be a list"),
     "an item that is no mapping": ({"apps": ["shop"]}, "world.yaml: apps[0]: must be a mapping"),
     "a missing field": ({"volumes": [{"name": "a"}]}, "volumes[0].app: is required"),

@@ -170,6 +170,42 @@ def test_what_is_wrong_with_the_identity_is_told_without_it(
     assert told in unavailable(root, binary(b"hunter2"), env)
 
 
+def test_a_file_of_identities_has_an_end(root: Path) -> None:
+    """A MB of such lines took four minutes, in which no signal was heeded."""
+    (root / "key.txt").write_text("-----BEGIN A PRIVATE KEY-----\n" * 35_000)
+    told = unavailable(root, binary(b"hunter2"), {"RECONCILE_AGE_IDENTITY_FILE": str(root / "key.txt")})
+    assert "is larger than 131072 bytes" in told
+    with pytest.raises(SecretUnavailable, match="the variable is larger than 131072 bytes"):
+        age.parse_identities("é" * 65_537, "the variable")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-----BEGIN A PRIVATE KEY-----\n" * 200_000,
+        ("-----BEGIN " + "A " * 3_000_000 + "\n") * 2,
+        "-----BEGIN PRIVATE KEY-----\n-----END " * 150_000,
+    ],
+    ids=count(),
+)
+def test_keys_without_an_end_are_none(text: str) -> None:
+    """What tries each beginning up to the end of the text would take hours."""
+    assert age._split(text) == ([], text)
+
+
+def test_white_space_is_no_value() -> None:
+    """Likewise."""
+    assert not age.is_encrypted(b"-----BEGIN AGE ENCRYPTED FILE-----" + b" " * 2_000_000 + b"x")
+
+
+def test_keys_are_found_where_the_expression_found_them() -> None:
+    a, b = "-----BEGIN A PRIVATE KEY-----", "-----END B PRIVATE KEY-----"
+    text = f"# one\n{a}\nx\n{a}\n{b}\nbetween\n{b}\n{a}{b}rest{a}"
+    keys, others = age._split(text)
+    assert keys == re.findall(f"{a}.*?{b}", text, re.DOTALL)
+    assert others == re.sub(f"{a}.*?{b}", "", text, flags=re.DOTALL)
+
+
 # Locked with a passphrase. Made once: how much work that is to be, is measured by a second of it.
 LOCKED_ARMORED = b"""\
 -----BEGIN AGE ENCRYPTED FILE-----

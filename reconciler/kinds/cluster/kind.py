@@ -5,10 +5,12 @@ Source: platform API, 2.1, 3.1 and 4.1; platform notes, "Postgres".
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.durations import since
 from reconciler.core.model import (
     Action,
     Address,
@@ -18,9 +20,10 @@ from reconciler.core.model import (
     Reference,
     Resource,
     StateRecord,
+    made_at,
 )
 from reconciler.core.steps import FOUND_ID, Ask, Call, Condition, Find, OutputRef, Read, Step, Wait
-from reconciler.core.wire import many, one
+from reconciler.core.wire import many, one, parse_time
 from reconciler.kinds.alternatives import is_patched, point_at_patch
 from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields, path_of, segment
 from reconciler.kinds.cluster.backups import backups_read, left_after_delete
@@ -35,6 +38,8 @@ FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says 
 
 _ID_FORM = r"[a-z0-9]{16}"
 _PLATFORM_ID = re.compile(_ID_FORM)
+
+_SOURCE_ID = "restored_from"  # the field of a record: the platform id of what it was restored from
 
 # What a cluster has when its create says nothing else. Source: platform notes, "Postgres".
 _DEFAULTS = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False}
@@ -92,7 +97,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
     def references(self, spec: PostgresClusterSpec, address: Address) -> Iterable[Reference]:
         if spec.restore is not None and not _PLATFORM_ID.fullmatch(spec.restore.from_):
-            yield Reference(Address("PostgresCluster", spec.restore.from_), ("spec", "restore", "from"))
+            source = Address("PostgresCluster", spec.restore.from_)
+            yield Reference(source, ("spec", "restore", "from"), once=True)
 
     def check(self, spec: PostgresClusterSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
         written = spec.model_fields_set  # fields with an invalid value too
@@ -216,7 +222,10 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     # --- what apply holds every plan to ---
 
     def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        yield OwnCall("GET", "/v1/postgres")
+        slug = scope.removeprefix("org/")
+        # A restored cluster's organization may be known only from an answer about its source.
+        organization = re.escape(segment(slug)) if slug not in ("", "-") else "[^&]+"
+        yield OwnCall("GET", "/v1/postgres", query=f"org_slug={organization}")
         if subject.record is not None:
             path = f"/v1/postgres/{segment(subject.record.id)}"
             yield OwnCall("GET", path)
@@ -257,6 +266,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             if _PLATFORM_ID.fullmatch(restore.from_)
             else OutputRef(str(Address("PostgresCluster", restore.from_)), "id")
         )
+        source_id = restore.from_ if isinstance(source, str) else replace(source, or_kept=True)
         origin = restore.model_dump(by_alias=True, exclude_none=True)
         body = {name: value for name, value in origin.items() if name != "from"}
         body["name"] = subject.platform_name()
@@ -266,7 +276,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             name="restore",
             id_path="data.id",
             object_path="data",
-            applied={"name": body["name"], "restore": origin},
+            applied={"name": body["name"], "restore": origin, _SOURCE_ID: source_id},
             recovery=_recovery(subject, _organization(source), {"name": body["name"]}),
             wait=_ready(subject),
         )
@@ -284,7 +294,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             differing.insert(0, FieldChange("org_slug", known_org, spec.org_slug, Effect.REFUSED))
         if spec.restore is not None and record is not None and "restore" in record.applied:
             want = spec.restore.model_dump(by_alias=True, exclude_none=True)
-            if record.applied["restore"] != want:
+            if not _same_restore(record, want):
                 differing.append(FieldChange("restore", record.applied["restore"], want, Effect.REFUSED))
         return differing
 
@@ -303,7 +313,9 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
         reason = f"still {status}" if status else "its status is not known"
-        return Moves(Action.NOOP, (self.settled(subject),), reason=reason)
+        began = (made_at(subject.record) if subject.record else None) or parse_time(subject.live.created_at)
+        told = f", {since(began, subject.now, subject.others_s)}" if began is not None else ""
+        return Moves(Action.NOOP, (self.settled(subject),), reason=reason + told)
 
     def settled(self, subject: Subject) -> Step:
         return wait_only(subject, _ready(subject, reply_path=None))
@@ -323,13 +335,31 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         if change.path == "restore":
+            was = change.before
+            moment = was.get("backup_id") or was.get("pitr_time")
             return error(
                 "immutable-field",
-                f"cluster `{subject.address.name}` was already restored from something else",
+                f"cluster `{subject.address.name}` was restored from {was['from']} at {moment}, which is "
+                "done once",
                 subject.span("spec", "restore"),
-                help="write a second PostgresCluster manifest for another restore",
+                help="put that back (`from` may be the platform id, too), or write a second PostgresCluster "
+                "manifest for another restore",
             )
         return super().refusal(subject, change)
+
+
+def _same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
+    """Whether `want` is the restore that made the recorded cluster: a name and an id may be of one source.
+
+    Where nothing tells the id of the source that went by its name, an id is not known to be another one.
+    """
+    known, id = record.applied["restore"], record.applied.get(_SOURCE_ID)
+    if {**known, "from": ""} != {**want, "from": ""}:
+        return False
+    ids = [_PLATFORM_ID.fullmatch(each["from"]) is not None for each in (known, want)]
+    if want["from"] in (known["from"], id):
+        return True
+    return ids[0] != ids[1] and (ids[0] or id is None)
 
 
 def _ready(subject: Subject, reply_path: str | None = "data") -> Wait:
@@ -338,6 +368,7 @@ def _ready(subject: Subject, reply_path: str | None = "data") -> Wait:
         Condition("status", any_of=("ready",), fails=(*FAILED_STATUSES, "deleting", "deleted")),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
+        timed=True,
     )
 
 

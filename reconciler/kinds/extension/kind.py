@@ -48,6 +48,7 @@ from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, path_of, s
 from reconciler.kinds.extension.spec import ExtensionSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
+from reconciler.kinds.secret.kind import secrets_of
 from reconciler.kinds.secret.spec import NAME as SECRET_NAME
 from reconciler.kinds.steps import absolute, answer_of, create, delete, set_each, wait_only
 from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES, Extension
@@ -125,6 +126,13 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             return ()
         return [name.removeprefix(KEPT_KEY) for name in record.applied if name.startswith(KEPT_KEY)]
 
+    def app_secrets(self, address: Address, capabilities: frozenset[str]) -> Read | None:
+        return secrets_of(address.app or "", capabilities)
+
+    def may_replace(self, resource: Resource | None, name: str) -> bool:
+        """A prefix names no key."""
+        return resource is not None and name in (resource.spec.config_keys or ())
+
     # --- observing ---
 
     def service(self, spec: ExtensionSpec | None, record: StateRecord | None) -> str:
@@ -159,9 +167,12 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             yield OwnCall("GET", path, service)
             yield OwnCall("PATCH", path, service)
             yield OwnCall("DELETE", path, service)
-        for name in (*self.secret_names(None, subject.record), ANY):
-            path = f"/v1/apps/{subject.address.app}/secrets/{name}"
-            yield OwnCall("POST", path, body={"value": EACH_VALUE})
+        secrets = f"/v1/apps/{subject.address.app}/secrets"
+        yield OwnCall("GET", secrets)
+        # What the manifest allows, where it is at hand; never what changes how programs run.
+        keys = _allowed(subject.spec.config_keys) if subject.resource is not None else ""
+        value = {"value": EACH_VALUE}
+        yield OwnCall("POST", f"{secrets}/{ANY}", body=value, any_of=keys or SECRET_NAME, never=_NEVER)
 
     # --- deciding ---
 

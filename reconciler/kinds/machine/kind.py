@@ -106,7 +106,7 @@ class MachineKind(KeepsPower, Importable, Kind):
             known = subject.spec.id
         path = _path(subject.address, known) if known else f"/v1/apps/{subject.address.app}/machines/{ANY}"
         yield OwnCall("GET", path)
-        yield OwnCall("GET", f"{path}/wait")
+        yield OwnCall("GET", f"{path}/wait", query=r"state=[a-z]+&timeout=\d{1,3}")
         yield OwnCall("POST", f"{path}/suspend")
         yield OwnCall("POST", f"{path}/start")
 

@@ -51,6 +51,16 @@ UNKNOWN = "unknown"
 _RENAMED = "write a second Secret manifest for the new name; the old one stays set until it is unset"
 
 
+LIST = "secrets.list"  # the capability
+
+
+def secrets_of(app: str, capabilities: frozenset[str]) -> Read | None:
+    """The list of an app's secrets; None where the platform has none."""
+    if LIST not in capabilities:
+        return None
+    return Read(f"/v1/apps/{segment(app)}/secrets", many(Secret), sensitive=True)
+
+
 class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     name = "Secret"
     Spec = SecretSpec
@@ -62,7 +72,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         "secrets.list": "Lists the names of an app's secrets, never their values: for `drift` and `import`.",
         "secrets.delete": "Deletes a secret. Without it, a secret is deleted by hand.",
     }
-    list_capability = "secrets.list"
+    list_capability = LIST
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
     remarks: ClassVar = {
         "value_from": "the secret is set again when the value differs, wherever it comes from (the value's "
@@ -125,9 +135,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     # --- importing ---
 
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
-        if self.list_capability not in capabilities:
-            return None
-        return Read(f"/v1/apps/{segment(place)}/secrets", many(Secret), sensitive=True)
+        return secrets_of(place, capabilities)
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         if not re.fullmatch(NAME, live.name):

@@ -4,6 +4,7 @@ Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes" and "Snapsho
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
@@ -30,14 +31,22 @@ from reconciler.kinds.restarts import (
     restart_steps,
     settled_by_a_stop,
 )
-from reconciler.kinds.roles import HasDetails, HasObjectives, Importable, MadeFromOthers, TakesTime
+from reconciler.kinds.roles import ComesBack, HasDetails, HasObjectives, Importable, MadeFromOthers, TakesTime
 from reconciler.kinds.steps import absolute, answer_of, create, delete, wait_only
-from reconciler.kinds.volume.origins import check_origin, may_be_from, renamed_origin, why_created
+from reconciler.kinds.volume.origins import (
+    check_origin,
+    may_be_from,
+    renamed_origin,
+    size_not_given,
+    size_of_source,
+    why_created,
+)
 from reconciler.kinds.volume.snapshots import (
     await_snapshot,
     left_after_delete,
     listed_snapshots,
     newest_snapshot,
+    newest_usable,
     snapshot_before,
     snapshot_due,
     snapshot_step,
@@ -72,7 +81,7 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjectives, Kind):
+class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, HasObjectives, Kind):
     name = "Volume"
     Spec = VolumeSpec
     in_app = True
@@ -117,9 +126,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
                 f"`size_gb.min` ({size.min}) is larger than `size_gb.max` ({size.max})",
                 span("spec", "size_gb", "min"),
             )
-        yield from check_origin(
-            spec.origin, spec.from_, spec.model_fields_set, span, default_gb=DEFAULT_SIZE_GB
-        )
+        yield from check_origin(spec.origin, spec.from_, spec.model_fields_set, span)
 
     # --- observing ---
 
@@ -134,6 +141,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
 
         And the machine, where an owed restart depends on it.
         """
+        if not subject.live.present:
+            return ()
         took = subject.record is not None and subject.record.applied.get("snapshot") is not None
         again = took and (subject.resource is None or "extend" in subject.lifecycle.snapshot_before)
         reads = [snapshots_read(subject)] if again else self.objective_reads(subject)
@@ -144,9 +153,10 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
         return (*reads, *machine_reads(subject, grows=grows))
 
     def hints(self, subject: Subject) -> Sequence[Read]:
-        """The snapshots of a volume that is to be deleted: plans say what is left then."""
+        """The snapshots of a volume that is to be deleted, or was destroyed: its data is in them only."""
         deletes = subject.resource is None and subject.live.present and not _holder(subject)
-        return [snapshots_read(subject)] if deletes else []
+        destroyed = subject.resource is not None and not subject.live.present
+        return [snapshots_read(subject)] if deletes or destroyed else []
 
     def objective_reads(self, subject: Subject) -> Sequence[Read]:
         wished = subject.resource is not None and "snapshot_max_age_h" in subject.resource.objectives
@@ -200,9 +210,11 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
     def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
         all_of_app = f"/v1/apps/{subject.address.app}/volumes"
         yield OwnCall("GET", all_of_app)
-        if subject.record is None:
+        destroyed = subject.live is not None and not subject.live.present
+        if subject.record is None or destroyed:
             yield OwnCall("GET", f"{all_of_app}/{ANY}")  # what a lost create may have made
             yield OwnCall("POST", all_of_app)
+        if subject.record is None:
             return
         path = volume_path(subject.address, subject.record.id)
         yield OwnCall("GET", path)
@@ -217,6 +229,36 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
     # --- deciding ---
 
     def create(self, subject: Subject) -> Moves:
+        return self._create(subject, Action.CREATE, why_created(subject.spec.origin))
+
+    def again(self, subject: Subject) -> Moves | None:
+        """As large as it was, which no snapshot of it exceeds, and in its region."""
+        origin, gone = subject.spec.origin, subject.live
+        usable = {item.id for item in listed_snapshots(subject) if item.usable}
+        if origin is None or origin.snapshot_id not in usable:
+            return None
+        reason = f"{gone.id} was destroyed; its data comes back from its snapshot {origin.snapshot_id}"
+        new = replace(subject, live=None, record=None)
+        return self._create(new, Action.RESTORE, reason, least_gb=gone.size_gb or 0)
+
+    def how_again(self, subject: Subject) -> str:
+        newest = newest_usable(subject)
+        if newest is None:
+            return ""
+        spec: VolumeSpec = subject.spec
+        lines = [f"`from: {{snapshot_id: {newest.id}}}`"]
+        if spec.region is None:
+            lines.append(f"`region: {subject.live.region}`")
+        instead = " in the place of its origin" if spec.origin is not None else ""
+        made = f" (made {newest.created_at})" if newest.created_at else ""
+        others = "; take it out again before `count` grows" if spec.count is not None else ""
+        return (
+            f"to bring the data of its newest snapshot{made} back at this address, write "
+            f"{' and '.join(lines)} into `spec`{instead} and apply{others}; "
+        )
+
+    def _create(self, subject: Subject, action: Action, reason: str, *, least_gb: int = 0) -> Moves:
+        """`least_gb`: what the origin is known to need."""
         spec: VolumeSpec = subject.spec
         body: dict[str, Any] = {"name": subject.platform_name()}
         for name in (*_CREATE_FIELDS, *_SENT_ONLY_FIELDS):
@@ -228,16 +270,21 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
             body["size_gb"] = applied["size_gb"] = spec.wanted_size_gb
         origin = spec.origin
         applied["origin"] = None  # known to be none, unlike that of a volume that was adopted
+        remarks: list[Diagnostic] = []
         if origin is not None:
             applied["origin"] = origin.model_dump(exclude_none=True)
-            body.setdefault("size_gb", DEFAULT_SIZE_GB)
             if origin.volume is not None:
                 source = str(Address("Volume", origin.volume, subject.address.app))
                 body["source_volume_id"] = OutputRef(source, "id")
-                if spec.size_gb is None:
-                    body["size_gb"] = OutputRef(source, "size_gb")
+                body.setdefault("size_gb", OutputRef(source, "size_gb"))
             else:
                 body |= origin.model_dump(exclude_none=True)
+                known_gb = least_gb or size_of_source(origin, subject) or 0
+                if known_gb > (spec.wanted_size_gb or 0) and known_gb <= (spec.largest_size_gb or known_gb):
+                    body["size_gb"] = applied["size_gb"] = known_gb
+                elif "size_gb" not in body:
+                    body["size_gb"] = DEFAULT_SIZE_GB
+                    remarks.append(size_not_given(subject, DEFAULT_SIZE_GB))
         match = self.match(spec, subject.address)
         listing = self.read(subject.address, None, subject.capabilities)
         assert listing is not None
@@ -258,7 +305,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, HasDetails, HasObjective
             ),
             wait=_settled(subject, reply_path=""),
         )
-        return Moves(Action.CREATE, (step,), reason=why_created(origin))
+        return Moves(action, (step,), reason=reason, diagnostics=tuple(remarks))
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         differing = compare_fields(self.fields, subject)

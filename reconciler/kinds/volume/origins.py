@@ -11,6 +11,7 @@ from pydantic import Field as Describe
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds.alternatives import point_at_patch
+from reconciler.kinds.base import Subject
 from reconciler.kinds.manifest import TEXT_PATTERN, Spec
 
 
@@ -33,13 +34,10 @@ def check_origin(
     from_: Origin | None,
     written: Collection[str],
     span: Callable[..., Span | None],
-    *,
-    default_gb: int,
 ) -> Iterable[Diagnostic]:
     """What is wrong with the origin of a manifest.
 
     `from_`: its field `from`. `written`: the names of all its fields, also of those with an invalid value.
-    `default_gb`: the size that is sent where it gives none.
     """
     given: list[str] = [name for name in ("snapshot_id", "source_volume_id") if name in written]
     path = ("spec", given[0]) if given else ("spec", "from")
@@ -68,13 +66,22 @@ def check_origin(
             span(*path),
             help="set `region` to the region of the machine that the volume will be attached to",
         )
-    if "size_gb" not in written and (origin.snapshot_id or origin.source_volume_id):
-        yield warning(
-            "size-not-given",
-            f"no `size_gb`: the default of {default_gb} GB is sent, too small for a larger origin",
-            span(*path),
-            help="set `size_gb` to at least the origin's size",
-        )
+
+
+def size_of_source(origin: Origin, subject: Subject) -> int | None:
+    """The size of the volume to fork, where the app's list shows it."""
+    source = next((item for item in subject.beside if item.id == origin.source_volume_id), None)
+    return source.size_gb if source is not None else None
+
+
+def size_not_given(subject: Subject, default_gb: int) -> Diagnostic:
+    """A warning where nobody tells how large the origin is."""
+    return warning(
+        "size-not-given",
+        f"no `size_gb`: the default of {default_gb} GB is sent, too small for a larger origin",
+        subject.span("spec", "from" if subject.spec.from_ is not None else "snapshot_id"),
+        help="set `size_gb` to at least the origin's size",
+    )
 
 
 def may_be_from(

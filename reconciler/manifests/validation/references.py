@@ -21,6 +21,7 @@ def unknown_references(
 ) -> Iterator[Diagnostic]:
     """One error per reference to an address that is neither in `resources` nor `known`, with who refers.
 
+    What is needed once is left to `kinds.origins` and to the plan, which knows what was made already.
     `notes`: what else there is to say of such an address.
     """
     suggestions = 0
@@ -29,7 +30,7 @@ def unknown_references(
             continue
         for reference in resource.references:
             wanted = reference.address
-            if wanted in resources or known(wanted):
+            if reference.once or wanted in resources or known(wanted):
                 continue
             suggestions += 1
             why = notes(wanted)

@@ -26,6 +26,11 @@ class Replacement:
     before: bytes | None = None
     new: bool = False
 
+    @property
+    def place(self) -> Path:
+        """Where `data` goes. A link is followed only to what was read there before."""
+        return self.path.resolve() if self.before is not None else self.path.parent.resolve() / self.path.name
+
     def moved_on(self) -> bool:
         """Whether somebody changed or made it meanwhile."""
         if self.new:
@@ -63,7 +68,7 @@ def replace_files(replacements: Sequence[Replacement], *, mode: int | None = Non
         each = None
         try:
             for each in replacements:
-                target = each.path.resolve()  # what a symbolic link leads to, not the link
+                target = each.place
                 new = _written_aside(target, each.data, mode)
                 aside.callback(new.unlink, missing_ok=True)
                 ready.append((new, target))
@@ -102,12 +107,12 @@ def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            if mode is None and target.exists():
+            if mode is None and target.exists() and not target.is_symlink():
                 status = target.stat()
                 with suppress(PermissionError):
                     os.fchown(file.fileno(), status.st_uid, status.st_gid)
                 mode = stat.S_IMODE(status.st_mode)
-            os.fchmod(file.fileno(), _mode_of_new() if mode is None else mode)
+            os.fchmod(file.fileno(), mode_of_new() if mode is None else mode)
             os.fsync(file.fileno())
     except BaseException:
         Path(name).unlink()
@@ -115,7 +120,8 @@ def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:
     return Path(name)
 
 
-def _mode_of_new() -> int:
+def mode_of_new() -> int:
+    """The mode that a new file gets."""
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask

@@ -450,9 +450,6 @@ _ROUTES = (
 PART = Part(
     routes=_ROUTES,
     transitions=_TRANSITIONS,
-    things=(
-        Volume,
-        Day,
-    ),
+    things=(Volume, Day),
     list_paths=_list_paths,
 )

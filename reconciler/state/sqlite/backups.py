@@ -4,6 +4,7 @@ import hashlib
 import os
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from reconciler.state.sqlite.database import (
     connect_without_a_trace,
     explained,
 )
+from reconciler.state.store import Backups
 
 KEPT = 5
 _AT = "%Y%m%dT%H%M%SZ"
@@ -58,6 +60,13 @@ def newest_good(path: Path) -> Backup | None:
             continue
         return backup
     return None
+
+
+def known(path: Path) -> Backups:
+    """What there is to go back to from the state at `path`."""
+    good = newest_good(path)
+    found = [each.path for each in all_of(path) if good is None or each.version > good.version]
+    return Backups(good.at if good is not None else None, tuple(found))
 
 
 def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path | None = None) -> Path:
@@ -128,15 +137,17 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
     )
 
 
-def migrated_copy(path: Path) -> sqlite3.Connection:
+def migrated_copy(path: Path, tell: Callable[[str], None]) -> sqlite3.Connection:
     """A connection to the state at `path`, or to a copy in memory that has the newest version.
 
-    No file changes. Raises StoreError or sqlite3.Error.
+    No file changes; `tell` hears of what is yet to be done. Raises StoreError or sqlite3.Error.
     """
     connection = connect_without_a_trace(path)
     try:
-        if schema.require(connection, path) == schema.VERSION:
+        version = schema.require(connection, path)
+        if version == schema.VERSION:
             return connection
+        tell(f"its version is {version}: the next command migrates it to {schema.VERSION}")
         copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         connection.backup(copy)
     except BaseException:

@@ -29,6 +29,8 @@ _FLOCK = (
     else ("qqihh", ("start", "len", "pid", "type", "whence"))
 )
 
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
 _guard = threading.Lock()
 _open: dict[Path, _LockFile] = {}
 
@@ -41,7 +43,7 @@ def try_lock(path: Path, number: int) -> bool:
     with _guard:
         file = _open.get(path)
         if file is None:
-            file = _open[path] = _LockFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            file = _open[path] = _LockFile(os.open(path, _FLAGS | os.O_CREAT, 0o600))
         try:
             taken = bool(file.held) if number == ALL else bool(file.held & {number, ALL})
             if taken or not _lock_byte(file.descriptor, number):
@@ -59,7 +61,7 @@ def is_locked(path: Path, number: int) -> bool:
         if file is not None:
             return bool(file.held & {number, ALL}) or _held_elsewhere(file.descriptor, number)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path, _FLAGS)
         except FileNotFoundError:
             return False
         try:

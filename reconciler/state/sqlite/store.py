@@ -26,6 +26,7 @@ from reconciler.state.sqlite.checks import Checks, Place
 from reconciler.state.sqlite.database import Damaged, check_pages, connect, explained, transaction, use_wal
 from reconciler.state.store import (
     WHOLE_STATE,
+    Backups,
     Event,
     JournalEntry,
     Lease,
@@ -80,7 +81,7 @@ class SqliteStore:
         self._clock = clock
         self._randomness = randomness
         self._tell = tell
-        self._backups = backups
+        self._makes_backups = backups
         self._environment = environment
         self._read_only = read_only
         self._heir = ""  # the environment that is to take over a state of none
@@ -178,6 +179,9 @@ class SqliteStore:
 
     async def backup(self, target: Path | None = None) -> Path:
         return await self._in_thread(lambda: self._backup(target))
+
+    async def backups(self) -> Backups:
+        return await self._in_thread(lambda: backups.known(self._path))
 
     async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
         return await self._in_thread(lambda: self._restore(backup, by))
@@ -321,7 +325,7 @@ class SqliteStore:
 
     def _backup_after_commits(self) -> str:
         """What prevented a backup that is due, or ""."""
-        if not self._backups or not self._committed:
+        if not self._makes_backups or not self._committed:
             return ""
         try:
             with explained(self._path, self._way_out):
@@ -469,7 +473,7 @@ class SqliteStore:
     def _migrated(self) -> sqlite3.Connection:
         """To the state of the newest version; with `read_only`, to a copy in memory where it is older."""
         if self._read_only:
-            return backups.migrated_copy(self._path)
+            return backups.migrated_copy(self._path, self._tell)
         connection = connect(self._path)
         try:
             made = backups.migrate(connection, self._path, self._clock.now())

@@ -1,0 +1,138 @@
+"""All checks of one project, in the order in which a person would go through them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.core.advice import command
+from reconciler.core.clock import Clock, SystemClock
+from reconciler.core.context import EMBEDDED, Context, Origin
+from reconciler.core.errors import Locked, ManifestError, ReconcilerError
+from reconciler.core.plural import counted
+from reconciler.doctor.capabilities import check_capabilities
+from reconciler.doctor.check import Check, fine, has_problems, suspicious, wrong
+from reconciler.doctor.platform import check_platform, reads_of
+from reconciler.doctor.state import check_backups, check_lock, check_open, check_owed, check_state, unread
+from reconciler.pipeline.context import make_context
+from reconciler.pipeline.open import Options, open_platform, open_state, shown_state
+from reconciler.pipeline.project import Desired
+from reconciler.pipeline.settings import ProjectSettings
+from reconciler.state import maintenance_of
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was looked at, and what was found."""
+
+    context: Context
+    checks: tuple[Check, ...]
+
+    @property
+    def is_well(self) -> bool:
+        return not has_problems(self.checks)
+
+
+async def examine(
+    config: ProjectSettings,
+    load: Callable[[], Desired],
+    origin: Origin,
+    *,
+    sandbox: bool = False,
+    state_url: str | None = None,
+) -> Examination:
+    """Look at everything that a run of this project relies on. Writes nothing, and sends nothing but GET.
+
+    `load`: the manifests, which come from `origin`.
+    """
+    if sandbox:
+        config = config.in_sandbox()
+    clock = SystemClock()
+    desired, manifests = _manifests(load)
+    state, of_state = await _state(config, state_url, clock, sandbox=sandbox)
+    address, of_platform = await _platform(config, desired, state, clock, sandbox=sandbox)
+    context = make_context(
+        config.env,
+        EMBEDDED if sandbox else address,
+        shown_state(state_url or config.settings.state_url),
+        origin,
+        state.lineage if state is not None else "",
+        clock.now(),
+    )
+    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:]))
+
+
+def _manifests(load: Callable[[], Desired]) -> tuple[Desired, Check]:
+    try:
+        desired = load()
+    except ManifestError as failure:
+        validate, errors = command("validate"), counted(len(failure.diagnostics), "problem")
+        return Desired(()), wrong("manifests", f"they hold {errors}", f"see `{validate}`", validate)
+    return desired, fine("manifests", counted(len(desired.resources), "resource"))
+
+
+async def _state(
+    config: ProjectSettings, url: str | None, clock: Clock, *, sandbox: bool
+) -> tuple[State | None, Sequence[Check]]:
+    """The state, None where it cannot be read; and what is to be said of it."""
+    remarks: list[str] = []
+    try:
+        async with open_state(config, url, pinned=False, read_only=True, tell=remarks.append) as store:
+            state, found = await _whole_state(config, store, url, remarks, sandbox=sandbox)
+            backups = check_backups(await maintenance_of(store).backups(), state, clock.now())
+            holders = await store.holders(state.serials) if state is not None else {}
+    except ReconcilerError as failure:
+        return None, [unread(failure)]
+    return state, [found, *_left_open(state, holders), backups]
+
+
+async def _whole_state(
+    config: ProjectSettings, store: Spooling, url: str | None, remarks: Sequence[str], *, sandbox: bool
+) -> tuple[State | None, Check]:
+    settings, state = config.settings, None
+    try:
+        state = await store.load()
+        return state, await check_state(
+            store,
+            state,
+            shown_state(url or settings.state_url),
+            remarks,
+            pin=settings.state.lineage,
+            address=settings.platform.base_url,
+            sandbox=sandbox,
+        )
+    except ReconcilerError as failure:
+        return state, unread(failure)
+
+
+def _left_open(state: State | None, holders: Mapping[str, Locked]) -> Sequence[Check]:
+    if state is None:
+        unknown = "not known: the state cannot be read"
+        return [suspicious(name, unknown) for name in ("lock", "owed", "open calls")]
+    return [check_lock(holders), check_owed(state), check_open(state, holders)]
+
+
+async def _platform(
+    config: ProjectSettings, desired: Desired, state: State | None, clock: Clock, *, sandbox: bool
+) -> tuple[str | None, Sequence[Check]]:
+    """The platform's address, and what is to be said of it: address, token, clock, capabilities."""
+    if sandbox and not (config.private / "sandbox.db").exists():
+        return None, _unasked(suspicious("address", "there is no emulated platform yet", "a plan makes it"))
+    resources, records = desired.by_address, state.records if state is not None else {}
+    declared = config.settings.capabilities
+    try:
+        async with open_platform(config, Options(sandbox, read_only=True)) as (client, _):
+            read = next(reads_of(resources, records, declared))
+            checks = list(await check_platform(client, read, clock, sandbox=sandbox))
+            if has_problems(checks):
+                return client.base_url, [*checks, suspicious("capabilities", "not tried")]
+            return client.base_url, [
+                *checks,
+                await check_capabilities(client, declared, resources, records),
+            ]
+    except ReconcilerError as failure:
+        return None, _unasked(wrong("address", failure.message, failure.help, *failure.advice))
+
+
+def _unasked(address: Check) -> Sequence[Check]:
+    return [address, *(suspicious(name, "not tried") for name in ("token", "clock", "capabilities"))]

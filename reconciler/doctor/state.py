@@ -1,0 +1,135 @@
+"""The state: whether it is there and sound, who has locked it, and what earlier runs have left open."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from reconciler.core.advice import Command, command
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
+from reconciler.core.model import owed_work
+from reconciler.core.plural import counted
+from reconciler.doctor.check import Check, fine, suspicious, wrong
+from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state, state_missing
+from reconciler.state import maintenance_of
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import Backups, JournalEntry, State
+
+_SHOWN = 5  # of a list: a line has to stay readable
+
+
+def unread(failure: ReconcilerError) -> Check:
+    """The state cannot be had, or is not the right one."""
+    problems: Sequence[Diagnostic] = failure.diagnostics if isinstance(failure, Diagnosed) else ()
+    for problem in problems:
+        return wrong("state", problem.message, problem.help, *problem.advice)
+    return wrong("state", failure.message, failure.help, *failure.advice)
+
+
+async def check_state(
+    store: Spooling,
+    state: State,
+    place: str,
+    remarks: Sequence[str],
+    *,
+    pin: str | None,
+    address: str | None,
+    sandbox: bool,
+) -> Check:
+    """Raises ReconcilerError for what every run refuses.
+
+    `remarks`: what opening the state told. `pin`: the lineage that the settings want; `address`: the platform
+    that they name.
+    """
+    if pin is not None:
+        refuse_other_state(state, pin, place)
+    if address is not None and not sandbox:
+        refuse_other_platform(state, address, place)
+    if not state.lineage and sandbox:
+        return suspicious("state", f"there is no state at {place} yet", "the first plan or apply makes it")
+    if not state.lineage:
+        missing = state_missing(place)
+        return wrong("state", missing.message, missing.help, *missing.advice)
+    await maintenance_of(store).verify()
+    what = f"{place} is whole: {counted(len(state.records), 'record')}, lineage {state.lineage}"
+    if remarks:
+        return suspicious("state", f"{what}; {'; '.join(remarks)}")
+    return fine("state", what)
+
+
+def check_lock(holders: Mapping[str, Locked]) -> Check:
+    if not holders:
+        return fine("lock", "nobody holds it")
+    held = [f"`{scope}` by {each.holder} for {each.age_s:.0f} s" for scope, each in sorted(holders.items())]
+    unlock = command("state", "unlock", min(holders))
+    return suspicious(
+        "lock",
+        f"locked: {_some(held)}",
+        f"wait for it; one that died frees its scopes itself, and one that hangs by `{unlock}`",
+        unlock,
+    )
+
+
+def check_owed(state: State) -> Check:
+    owed = owed_work(state.records)
+    if not owed:
+        return fine("owed", "nothing")
+    told = [f"{each.address}: {each.work} ({each.certainty}), because {each.because}" for each in owed]
+    done = owed[0].advice[0]
+    return suspicious("owed", _some(told), f"do it, then say so, such as `{done}`", done)
+
+
+def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
+    """Calls without an outcome, and outcomes that are not where they belong."""
+    left = [_call(opened) for opened in state.open_intents if opened.data["scope"] not in holders]
+    under_way = [_call(opened) for opened in state.open_intents if opened.data["scope"] in holders]
+    plan, listed = command("plan"), command("state", "list")
+    if left:
+        help = f"`{plan}` says of each how it is settled"
+        return wrong("open calls", f"without an outcome: {_some(left)}", help, plan)
+    kept = list(_kept(state))
+    if kept:
+        help = "the next apply of what they are about takes them in"
+        return suspicious("open calls", "; ".join(kept), help)
+    if state.unclaimed:
+        found = [str(each.data["unclaimed"]) for each in state.unclaimed]
+        help = f"`{listed}` says what to do about them"
+        return suspicious("open calls", f"made by a call, in no record: {_some(found)}", help, listed)
+    if under_way:
+        return fine("open calls", f"under way now: {_some(under_way)}")
+    return fine("open calls", "none")
+
+
+def check_backups(backups: Backups, state: State | None, now: datetime) -> Check:
+    make: Command = command("state", "backup")
+    if backups.bad:
+        damaged = _some([str(each) for each in backups.bad])
+        since = f"; the newest good one is of {_moment(backups.newest)}" if backups.newest else ""
+        return suspicious("backups", f"damaged: {damaged}{since}", f"`{make}` makes another one", make)
+    if backups.newest is not None:
+        days = (now - backups.newest).days
+        return fine("backups", f"the newest is of {_moment(backups.newest)} ({counted(days, 'day')} ago)")
+    if state is None or not state.records:
+        return fine("backups", "none, and nothing is recorded that could be lost")
+    return suspicious("backups", "none", f"each apply that changes something makes one, and `{make}`", make)
+
+
+def _kept(state: State) -> Iterator[str]:
+    if state.spooled:
+        scopes = _some([f"`{scope}`" for scope in sorted(state.spooled)])
+        yield f"outcomes that could not be stored are kept beside the state, of {scopes}"
+    if state.half_moved:
+        yield f"{counted(len(state.half_moved), 'move')} between scopes ended half-way"
+
+
+def _call(opened: JournalEntry) -> str:
+    call = " ".join(str(opened.data[name]) for name in ("method", "path") if name in opened.data)
+    return f"{call or 'a call'} for {opened.address}, sent at {_moment(opened.at)}"
+
+
+def _moment(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at is not None else "never"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return "; ".join(texts[:_SHOWN]) + more

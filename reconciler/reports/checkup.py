@@ -1,0 +1,44 @@
+"""What `reconcile doctor` found, as a page: one line a check, and what to type."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from reconciler.core.advice import RunOptions, spell
+from reconciler.core.context import Context
+from reconciler.core.plural import counted
+from reconciler.doctor.check import Check, Outcome
+from reconciler.reports.advice import advice_documents
+from reconciler.reports.report import Page
+from reconciler.reports.visible import visible
+
+
+def checkup_page(checks: Sequence[Check], context: Context, run: RunOptions) -> Page:
+    lines = [*(line for check in checks for line in _lines(check, run)), "", _verdict(checks)]
+    return Page(
+        document={"checks": [_document(each, run) for each in checks]},
+        text="".join(f"{line}\n" for line in lines),
+        context=context,
+    )
+
+
+def _lines(check: Check, run: RunOptions) -> Iterator[str]:
+    yield f"{check.outcome:<8} {check.name}: {visible(spell(check.message, check.advice, run))}"
+    if check.help:
+        yield f"         = help: {visible(spell(check.help, check.advice, run))}"
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    problems = sum(each.outcome is Outcome.PROBLEM for each in checks)
+    warnings = sum(each.outcome is Outcome.WARNING for each in checks)
+    counts = [counted(number, noun) for number, noun in ((problems, "problem"), (warnings, "warning"))]
+    return f"{', '.join(counts)}."
+
+
+def _document(check: Check, run: RunOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": check.name,
+        "outcome": check.outcome.value,
+        "message": spell(check.message, check.advice, run),
+    }
+    found |= {"help": spell(check.help, check.advice, run)} if check.help else {}
+    return found | {"advice": advice_documents(each.with_options(run) for each in check.advice)}
