@@ -18,7 +18,7 @@ def nested_changes(
 ) -> Iterator[FieldChange]:
     """The values inside `after` that are others in `before`, in the order of `after`, with their full paths.
 
-    A name that only one of the two holds is no difference, at any depth. In a list, what only one of the two
+    A name that only one of the two holds is not a difference, at any depth. In a list, what only one of the two
     holds stands against None.
     """
     from deepdiff import DeepDiff  # 0.1 s: only once something does differ
