@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import options
-from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.addresses import ADDRESS, target
 from reconciler.cli.failures import (
     DECIDE,
     DONE,
@@ -38,6 +38,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
 
 @click.command("apply", short_help="Make the platform as the manifests say.")
 @options.paths
+@target
 @click.option(
     "--plan",
     "plan_file",
@@ -68,6 +69,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
 @reports_failures
 def command(
     paths: Sequence[str],
+    targets: Sequence[Address],
     plan_file: Path | None,
     auto_approve: bool,
     approved_deletes: Sequence[Address],
@@ -89,15 +91,15 @@ def command(
     from reconciler.pipeline.saved import load_plan_file, refuse_other_environment, run_saved
     from reconciler.reports.report import PlanReport
 
-    if plan_file is not None and paths:
-        raise click.UsageError("--plan runs a saved plan; it takes no PATH")
+    if plan_file is not None and (paths or targets):
+        raise click.UsageError(f"--plan runs a saved plan; it takes no {'PATH' if paths else '--target'}")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
     deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
     found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
     saved = run(partial(load_plan_file, plan_file, found, state_url)) if plan_file is not None else None
     if saved is None:
-        desired = load_desired(paths, found, texts_here(), reporter)
+        desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
     else:
         refuse_other_environment(found.env, saved)
         desired = load_again(saved.manifests, found, texts_here(), reporter)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli import options
-from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
+from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind, target
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     help="Write what the platform shows into the manifests, of the ADDRESSes given or of all: those values, "
     "and no other byte.",
 )
+@target
 @click.option("--all-fields", is_flag=True, help="Exit 2 also for fields that no manifest says.")
 @click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
 @click.option("--save-baseline", is_flag=True, help="Save what drifts now as known, for --only-new.")
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 @reports_failures
 def command(
     arguments: Sequence[str],
+    targets: Sequence[Address],
     accept: bool,
     all_fields: bool,
     only_new: bool,
@@ -67,12 +69,12 @@ def command(
     from reconciler.pipeline.desired import load_desired
 
     found, reporter = settings_here(env), make_reporter()
-    desired = load_desired(paths, found, texts_here(), reporter)
+    desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
     drift = _look(found, reporter, desired, sandbox, state_url)
     if accept:
         return _accept(drift, desired, found, paths, addresses)
     if save_baseline:
-        return _save(drift, desired if paths else None, found)
+        return _save(drift, desired if paths or targets else None, found)
     code = _only_new(drift, found) if only_new else _report(drift)
     return first_of(code, CHANGES if all_fields and drift.unmanaged else DONE)
 
@@ -161,10 +163,13 @@ def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> in
     """`part`: the manifests given, if those are not all."""
     from reconciler.drift.baseline import FILE_NAME, save_drift
     from reconciler.pipeline.private import require_private
+    from reconciler.pipeline.targets import declared_in_focus
 
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
-    known = save_drift(drift, file, list(part.by_address) if part is not None else None)
+    known = save_drift(
+        drift, file, [each.address for each in declared_in_focus(part)] if part is not None else None
+    )
     saved_at = drift.plan.context.at.isoformat()
     saved = {"baseline": {"file": str(file), "saved_at": saved_at, "known": known}}
     _report(drift, f"Saved {counted(known, 'drifted value')} as known: see --only-new.\n", saved)

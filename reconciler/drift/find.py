@@ -1,7 +1,7 @@
 """Drift: what moved on the platform without us."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,7 @@ from reconciler.kinds.roles import HasObjectives, located
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.decide import many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.ids import bad_object, bad_records
 from reconciler.planning.ignores import in_force
@@ -63,12 +64,14 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     project.sources.runs_programs = False
     state = await project.store.load()
     kinds = find_kinds()
-    followed = follow_moves(kinds, desired.policies, desired.resources, state.records)
+    desired = focused(desired, state.records)
+    followed = follow_moves(kinds, moves_in_focus(desired), desired.resources, state.records)
     records = followed.records
+    about, declared = declared_in_focus(desired), desired.by_address
     wanted: dict[Address, Resource] = {}
     problems: list[Diagnostic] = []
     remarks: list[Diagnostic] = []
-    for resource in desired.resources:
+    for resource in about:
         wanted[resource.address], expired = in_force(resource, project.clock.now())
         problems += expired
     by_read: dict[Read, list[StateRecord]] = {}
@@ -137,6 +140,13 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     if not state.lineage:
         nothing = f"{len(desired.resources)} declared, nothing recorded"
         problems.insert(0, state_missing(project.state_url, nothing))
+
+    def in_focus(address: Address) -> bool:
+        return desired.focus is None or address in desired.focus
+
+    outside = [
+        each.address for each in records.values() if not in_focus(each.address) or not desired.selected(each)
+    ]
     plan = Plan(
         id=project.new_id(),
         context=project.context(desired.origin, state.lineage),
@@ -147,31 +157,35 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
         owed=owed_work(records),
         diagnostics=(
             *desired.diagnostics,
-            *followed.refused.values(),
+            *(problem for address, problem in followed.refused.items() if in_focus(address)),
             *followed.diagnostics,
-            *recorded_twice(kinds, records),
+            *recorded_twice(kinds, records, in_focus),
             *(problem for address, problem in bad.items() if address in wanted),
             *problems,
-            *(_unrecorded(project, wanted, records) if state.lineage else ()),
+            *(_unrecorded(project, wanted, records, declared) if state.lineage else ()),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *map(_not_compared, unseen.items()),
         ),
         unchanged=compared - len(changes),
+        outside=len({*declared, *outside} - wanted.keys()),
     )
     return Drift(plan, drifted, sorted(unmanaged, key=lambda change: str(change.address)))
 
 
 def _unrecorded(
-    project: Project, wanted: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+    project: Project,
+    wanted: Mapping[Address, Resource],
+    records: Mapping[Address, StateRecord],
+    declared: Collection[Address],
 ) -> list[Diagnostic]:
-    """What is declared and in no record: nothing was compared of it. An error if that is so of everything."""
+    """What is wanted and in no record: nothing was compared of it. An error if nothing `declared` is."""
     kinds = find_kinds()
     missing = [
         resource
         for address, resource in wanted.items()
         if address not in records and _is_made(kinds[address.kind], resource, project)
     ]
-    if missing and not any(address in records for address in wanted):
+    if missing and not any(address in records for address in declared):
         listed = command("state", "list")
         return [
             error(

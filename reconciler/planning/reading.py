@@ -117,7 +117,10 @@ class Reading:
         subjects = self._subjects
         for resource in self._unlisted:
             kind, subject = subjects.kind(resource.address), subjects.subject(resource.address)
-            yield Seen(kind, subject, match_unseen(kind, resource, subject.record, subjects.owned), None)
+            matched = match_unseen(kind, resource, subject.record, subjects.owned)
+            seen = Seen(kind, subject, matched, None)
+            if not self._held_back(seen):
+                yield seen
         for record in self._unread:
             yield Seen(subjects.kind(record.address), subjects.subject(record.address), None, None)
 
@@ -137,9 +140,13 @@ class Reading:
     def _held_back(self, seen: Seen) -> bool:
         """Whether more answers are needed before anything can be decided about `seen`."""
         extra, hints, alone = set[Read](), frozenset[Read](), self._read_alone(seen)
-        if seen.subject.live is not None and self._subjects.in_focus(seen.subject.address):
-            extra = set(seen.kind.extra_reads(seen.subject))
-            hints = frozenset(seen.kind.hints(seen.subject)) - extra
+        kind, subject = seen.kind, seen.subject
+        if self._subjects.in_focus(subject.address):
+            if subject.live is not None:
+                extra = set(kind.extra_reads(subject))
+                hints = frozenset(kind.hints(subject)) - extra
+            elif subject.record is None:
+                extra = set(kind.origin_reads(subject))
         waiting = _Waiting(seen, {*extra, *hints, *([alone] if alone else [])}, alone, hints)
         for more in waiting.open:
             self._waiting.setdefault(more, []).append(waiting)
