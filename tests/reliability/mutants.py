@@ -412,8 +412,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "what is refused does not stop the rest",
         APPLY,
-        "if missing or has_errors(plan.diagnostics):",
-        "if missing:",
+        "if unapproved or has_errors(plan.diagnostics):",
+        "if unapproved:",
     ),
     _mutant(
         "a plan runs although the person said no",
