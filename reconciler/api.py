@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.core.errors import Locked, ManifestError, Misused, ReconcilerError, Refused
+from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.doctor import examine
@@ -31,6 +32,7 @@ from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings, find_settings
 from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.pipeline.targets import with_targets
 
 __all__ = [
     "Applied",
@@ -135,16 +137,24 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     return await identity.create_state(inner.store, inner.clock, inner.holder, new=new)
 
 
-async def plan(project: OpenProject, *, with_exec: bool = False) -> Plan:
+async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collection[str] = ()) -> Plan:
     """What `apply` would do. Sends nothing but GET, and takes no lock.
 
     `with_exec`: programs that give secret values are run, never those of somebody else. Without it, such a
-    secret is planned as set, and its value is compared when that is applied.
+    secret is planned as set, and its value is compared when that is applied. `targets`: only
+    these addresses, such as Volume/shop/data, and what they need; one without [index] is all of a `count`.
+    Raises Misused for one that names nothing.
 
     Errors stand in the plan's `diagnostics`: such a plan cannot be applied.
     """
     with_exec = with_exec and project.desired.trusted is None
-    return await make_plan(project.project, project.desired, with_exec=with_exec)
+    return await make_plan(project.project, _about(project, targets), with_exec=with_exec)
+
+
+def _about(project: OpenProject, targets: Collection[str]) -> Desired:
+    if isinstance(targets, str):
+        raise TypeError("`targets` must be a collection of addresses, not one text")
+    return with_targets(project.desired, [Address.parse(each) for each in targets])
 
 
 async def apply(
@@ -153,12 +163,14 @@ async def apply(
     approve: Callable[[Plan], bool],
     approved_deletes: Collection[str] = (),
     approved_creates: Collection[str] = (),
+    targets: Collection[str] = (),
 ) -> Applied:
     """Settle what earlier runs left open, plan, ask `approve`, and carry the plan out.
 
     `approve` gets the plan when there is anything to send or to adopt; its False ends the apply with
     `Applied.declined`. `approved_deletes`: the addresses that may be deleted, such as Volume/shop/old.
     `approved_creates`: those that may be created although nothing shows whether they are there already.
+    `targets`: as in `plan`; nothing else is changed or deleted.
 
     Raises Refused, before any call, when there is no state (`create_state`), when the plan holds errors or
     lacks an approval, or is not true any more; Locked when somebody else applies. What became of
@@ -167,7 +179,7 @@ async def apply(
     _refuse_untrusted(project)
     return await applying.apply(
         project.project,
-        project.desired,
+        _about(project, targets),
         approve=approve,
         approved_deletes=approved_deletes,
         approved_creates=approved_creates,
@@ -205,10 +217,13 @@ async def load_plan(project: OpenProject, text: bytes) -> Plan:
     return await saved.load_plan(project.project.store, text)
 
 
-async def drift(project: OpenProject) -> Drift:
-    """What changed on the platform since the last apply. Sends nothing but GET; `Drift.plan` has no steps."""
+async def drift(project: OpenProject, *, targets: Collection[str] = ()) -> Drift:
+    """What changed on the platform since the last apply. Sends nothing but GET; `Drift.plan` has no steps.
+
+    `targets`: as in `plan`.
+    """
     _refuse_untrusted(project)
-    return await look_for_drift(project.project, project.desired)
+    return await look_for_drift(project.project, _about(project, targets))
 
 
 async def doctor(

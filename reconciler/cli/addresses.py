@@ -147,6 +147,14 @@ def complete_ref(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 ADDRESS = AddressType()
+target = click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="ADDRESS",
+    type=ADDRESS,
+    help="Only this resource, and what it needs; may be repeated.",
+)
 DECLARABLE = DeclarableType()
 PATH_OR_ADDRESS = PathOrAddressType()
 KIND = KindType()

@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli import options
-from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.addresses import ADDRESS, target
 from reconciler.cli.failures import (
     DECIDE,
     DONE,
@@ -30,7 +31,6 @@ from reconciler.core.steps import Plan
 if TYPE_CHECKING:
     from reconciler.pipeline.apply import Applied, PlanRefused
     from reconciler.pipeline.project import Project
-    from reconciler.pipeline.settings import ProjectSettings
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more.
 _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PENDING, "done": DONE}
@@ -38,6 +38,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
 
 @click.command("apply", short_help="Make the platform as the manifests say.")
 @options.paths
+@target
 @click.option(
     "--plan",
     "plan_file",
@@ -68,6 +69,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PE
 @reports_failures
 def command(
     paths: Sequence[str],
+    targets: Sequence[Address],
     plan_file: Path | None,
     auto_approve: bool,
     approved_deletes: Sequence[Address],
@@ -80,24 +82,24 @@ def command(
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.signals import Interrupted, Watch, run_watched
+    from reconciler.cli.signals import Interrupted, Watch, run, run_watched
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.apply import PlanRefused, apply
     from reconciler.pipeline.desired import load_again, load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
-    from reconciler.pipeline.saved import refuse_other_environment, run_saved
+    from reconciler.pipeline.saved import load_plan_file, refuse_other_environment, run_saved
     from reconciler.reports.report import PlanReport
 
-    if plan_file is not None and paths:
-        raise click.UsageError("--plan runs a saved plan; it takes no PATH")
+    if plan_file is not None and (paths or targets):
+        raise click.UsageError(f"--plan runs a saved plan; it takes no {'PATH' if paths else '--target'}")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
     deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
     found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
-    saved = _load_saved(plan_file, found, state_url) if plan_file is not None else None
+    saved = run(partial(load_plan_file, plan_file, found, state_url)) if plan_file is not None else None
     if saved is None:
-        desired = load_desired(paths, found, texts_here(), reporter)
+        desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
     else:
         refuse_other_environment(found.env, saved)
         desired = load_again(saved.manifests, found, texts_here(), reporter)
@@ -145,29 +147,6 @@ def exit_code(applied: "Applied") -> int:
     if applied.declined:
         return FAILED
     return first_of(*(_CODES[result.outcome] for result in applied.results))
-
-
-def read_file(file: Path) -> bytes:
-    """The bytes of a saved plan. Raises ReconcilerError."""
-    try:
-        return file.read_bytes()
-    except OSError as failure:
-        raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
-
-
-def _load_saved(file: Path, config: "ProjectSettings", state_url: str | None) -> Plan:
-    """The plan, if it is signed with the key of the state."""
-    from reconciler.cli.signals import run
-    from reconciler.pipeline.open import open_state
-    from reconciler.pipeline.saved import load_plan
-
-    text = read_file(file)
-
-    async def verified() -> Plan:
-        async with open_state(config, state_url) as store:
-            return await load_plan(store, text)
-
-    return run(verified)
 
 
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:

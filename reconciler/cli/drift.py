@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli import options
-from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
+from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind, target
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -19,7 +19,7 @@ from reconciler.cli.failures import (
 from reconciler.cli.output import emit, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
-from reconciler.core.diagnostics import Diagnostic, has_errors
+from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
 from reconciler.pipeline.settings import ProjectSettings
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     help="Write what the platform shows into the manifests, of the ADDRESSes given or of all: those values, "
     "and no other byte.",
 )
+@target
 @click.option("--all-fields", is_flag=True, help="Exit 2 also for fields that no manifest says.")
 @click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
 @click.option("--save-baseline", is_flag=True, help="Save what drifts now as known, for --only-new.")
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 @reports_failures
 def command(
     arguments: Sequence[str],
+    targets: Sequence[Address],
     accept: bool,
     all_fields: bool,
     only_new: bool,
@@ -67,12 +69,12 @@ def command(
     from reconciler.pipeline.desired import load_desired
 
     found, reporter = settings_here(env), make_reporter()
-    desired = load_desired(paths, found, texts_here(), reporter)
+    desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
     drift = _look(found, reporter, desired, sandbox, state_url)
     if accept:
         return _accept(drift, desired, found, paths, addresses)
     if save_baseline:
-        return _save(drift, desired if paths else None, found)
+        return _save(drift, desired if paths or targets else None, found)
     code = _only_new(drift, found) if only_new else _report(drift)
     return first_of(code, CHANGES if all_fields and drift.unmanaged else DONE)
 
@@ -150,14 +152,7 @@ def _accept(
 
     shared = Environments(config.env, config.settings.overlays) if config.environments() else None
     done = accept(drift, desired, config.root, addresses, shared)
-    refusals: list[Diagnostic] = list(dict.fromkeys(each.why for each in done.refused))
-    replaced = {(each.span.file, each.span.line, each.span.column) for each in done.accepted}
-    remaining = [  # without what was said of values that are not there any more
-        each
-        for each in drift.plan.diagnostics
-        if each.span is None or (each.span.file, each.span.line, each.span.column) not in replaced
-    ]
-    plan = replace(drift.plan, diagnostics=(*remaining, *refusals, *done.remarks))
+    plan = done.shown_in(drift.plan)
     shown = replace(drift, plan=plan)
     _report(shown, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
@@ -165,16 +160,18 @@ def _accept(
 
 
 def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> int:
-    """`part`: the manifests given, if those are not all: what is known of others stays known."""
-    from reconciler.drift.baseline import FILE_NAME, load_baseline, save_baseline
+    """`part`: the manifests given, if those are not all."""
+    from reconciler.drift.baseline import FILE_NAME, save_drift
     from reconciler.pipeline.private import require_private
+    from reconciler.pipeline.targets import declared_in_focus
 
     require_private(config.root, config.private)
-    file, plan = config.private / FILE_NAME, drift.plan
-    before = load_baseline(file, plan.context.lineage) if part is not None else None
-    ours = [resource.address for resource in part.resources] if part is not None else []
-    known = save_baseline(file, plan, before.about_others(ours) if before is not None else ())
-    saved = {"baseline": {"file": str(file), "saved_at": plan.context.at.isoformat(), "known": known}}
+    file = config.private / FILE_NAME
+    known = save_drift(
+        drift, file, [each.address for each in declared_in_focus(part)] if part is not None else None
+    )
+    saved_at = drift.plan.context.at.isoformat()
+    saved = {"baseline": {"file": str(file), "saved_at": saved_at, "known": known}}
     _report(drift, f"Saved {counted(known, 'drifted value')} as known: see --only-new.\n", saved)
     return DONE
 

@@ -51,10 +51,10 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: 
         raise click.UsageError("--output is a format of its own; leave --format out")
 
     def graph() -> "Graph":
-        from reconciler.cli.apply import read_file
         from reconciler.cli.progress import make_reporter
         from reconciler.cli.sources import settings_here, texts_here
         from reconciler.pipeline.desired import load_desired
+        from reconciler.pipeline.files import read_file
         from reconciler.planning.saved import unverified_plan
 
         if plan_file is not None:

@@ -2,9 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +23,8 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 
 if TYPE_CHECKING:
-    from reconciler.core.model import Address
     from reconciler.importing.run import Planned, Unmanaged
     from reconciler.importing.search import Wanted
-    from reconciler.manifests.load import Loaded
     from reconciler.pipeline.settings import ProjectSettings
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
@@ -78,13 +75,14 @@ def command(
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here
+    from reconciler.importing.folder import declared, default_folder, is_below, is_configured
     from reconciler.importing.run import arrange, find_unmanaged, put_all
     from reconciler.pipeline.open import Options, open_project
 
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
     found, reporter = settings_here(env), make_reporter()
-    folder = out or _default_folder(found)
-    read, loaded, elsewhere = _declared(found, folder)
+    folder = out or default_folder(found)
+    read, loaded, elsewhere = declared(found, folder)
 
     async def work(watch: Watch) -> "tuple[Unmanaged, list[Planned]]":
         async with open_project(found, Options(sandbox, state_url, read_only=True), reporter) as project:
@@ -102,9 +100,9 @@ def command(
         report_failure(failure)
         return interrupted.code
     _report(unmanaged, planned, found, dry_run=dry_run)
-    if planned and not _is_configured(folder, found):
+    if planned and not is_configured(folder, found):
         click.echo(f"note: `{folder}` is not among the configured manifests: name it to `plan`", err=True)
-    elif planned and found.env and not _is_below(folder, found.root / found.overlay):
+    elif planned and found.env and not is_below(folder, found.root / found.overlay):
         own = f"--out {os.path.relpath(found.root / found.overlay)} keeps them to {found.env}"
         click.echo(f"note: manifests in `{folder}` count in every environment; {own}", err=True)
     problems = unmanaged.diagnostics
@@ -155,78 +153,6 @@ def _id(word: str) -> str:
     if not _ID.fullmatch(word):
         raise click.UsageError(f"`{word}` is not a valid id")
     return word
-
-
-def _default_folder(config: "ProjectSettings") -> Path:
-    from reconciler.pipeline.desired import given_paths
-
-    paths = given_paths((), config)
-    if not paths or (os.path.lexists(paths[0]) and not Path(paths[0]).is_dir()):
-        raise ReconcilerError(
-            f"the configured manifests `{paths[0]}` are not a directory"
-            if paths
-            else "no manifests are configured",
-            help="pass --out DIR",
-        )
-    return Path(paths[0])
-
-
-def _is_configured(folder: Path, config: "ProjectSettings") -> bool:
-    from reconciler.pipeline.desired import given_paths
-
-    own = [str(config.root / config.overlay)] if config.env else []
-    return any(_is_below(folder, Path(path)) for path in (*given_paths((), config), *own))
-
-
-def _is_below(folder: Path, other: Path) -> bool:
-    return folder.resolve().is_relative_to(other.resolve())
-
-
-def _refuse_overlay_of_another(config: "ProjectSettings", folder: Path) -> None:
-    overlays = (config.root / config.settings.overlays).resolve()
-    if not _is_below(folder, overlays) or _is_below(folder, overlays / (config.env or ".none")):
-        return
-    name = next(iter(folder.resolve().relative_to(overlays).parts), "NAME")
-    raise ReconcilerError(
-        f"`{folder}` holds what differs in environment `{name}`",
-        help=f"pass --env {name}, or another --out DIR",
-    )
-
-
-def _declared(
-    config: "ProjectSettings", folder: Path
-) -> "tuple[Callable[[Sequence[str]], Loaded], Loaded, frozenset[Address]]":
-    """The configured manifests and those in `folder`, as the environment has them.
-
-    First what reads them together with further paths, then what they declare, and at last addresses that
-    manifests have in other environments. Raises ManifestError when they hold errors: what is new cannot be
-    told then.
-    """
-    from reconciler.core.errors import ManifestError
-    from reconciler.manifests.load import load
-    from reconciler.moves.records import former_addresses
-    from reconciler.pipeline.desired import given_paths, overlay_path
-
-    _refuse_overlay_of_another(config, folder)
-    chosen = "manifests" in config.settings.model_fields_set
-    configured = [path for path in given_paths((), config) if chosen or os.path.lexists(path)]
-    paths = [path for path in configured if Path(path) != folder or folder.exists()]
-    if folder.exists() and not (config.env and _is_below(folder, config.root / config.overlay)):
-        paths.append(str(folder))
-    apart = config.settings.overlays
-    overlay = overlay_path(config) if config.env and (config.root / config.overlay).is_dir() else None
-
-    def read(more: Sequence[str]) -> "Loaded":
-        return load([*paths, *more], root=config.root, overlay=overlay, apart=apart)
-
-    loaded = read([])
-    if has_errors(loaded.diagnostics):
-        raise ManifestError("the manifests hold errors; nothing was written", loaded.diagnostics)
-    base = load(paths, root=config.root, apart=apart) if overlay is not None else loaded
-    here = {resource.address for resource in loaded.resources}
-    left = former_addresses(base.policies).values()
-    there = {*(resource.address for resource in base.resources), *chain.from_iterable(left)}
-    return read, loaded, frozenset(there - here)
 
 
 def _report(

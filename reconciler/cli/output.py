@@ -114,7 +114,7 @@ class _FileName(click.ParamType[ReportFile]):
         name, _, file = str(value).partition("=")
         if not file or file == "-":
             self.fail(f"`{value}` is not FORMAT=FILE; standard output has its format by -o")
-        from reconciler.cli.files import why_not_written
+        from reconciler.pipeline.files import why_not_written
 
         path = Path(file)
         if not path.parent.is_dir():
@@ -205,9 +205,9 @@ def echo_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
 
 
 def _write_files(report: "Report") -> None:
-    from reconciler.cli.files import write_output
     from reconciler.cli.sources import texts_here
     from reconciler.core.errors import ReconcilerError
+    from reconciler.pipeline.files import write_output
 
     context = click.get_current_context(silent=True)
     files: Sequence[ReportFile] = context.meta.get(FILES, ()) if context is not None else ()

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli import options
+from reconciler.cli.addresses import target
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -15,17 +16,18 @@ from reconciler.cli.failures import (
     first_of,
     reports_failures,
 )
-from reconciler.cli.files import refuse_output, write_output
+from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
-from reconciler.core.model import Action
+from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
 
 
 @click.command("plan", short_help="Show what apply would do.")
 @options.paths
+@target
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the plan for `apply --plan`."
 )
@@ -41,6 +43,7 @@ from reconciler.core.steps import Plan
 @reports_failures
 def command(
     paths: Sequence[str],
+    targets: Sequence[Address],
     out: Path | None,
     detailed_exitcode: bool,
     ref: str | None,
@@ -56,6 +59,7 @@ def command(
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_desired
+    from reconciler.pipeline.files import write_output
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.pipeline.saved import dump_plan
@@ -69,7 +73,9 @@ def command(
         refuse_output("--out", out)
         refuse_report_to(out)
     found, reporter = settings_here(env, ref=ref, untrusted=untrusted), make_reporter()
-    desired = load_desired(paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since)
+    desired = load_desired(
+        paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since, targets=targets
+    )
 
     async def work() -> tuple[Plan, bytes]:
         chosen = Options(sandbox, state_url, read_only=True)

@@ -32,8 +32,8 @@ def command(out: Path | None) -> int:
 
 def _write(out: Path, schema: dict[str, Any]) -> None:
     """Replace an earlier schema of ours, and nothing else. Raises ReconcilerError."""
-    from reconciler.cli.files import write_output
     from reconciler.core.errors import ReconcilerError
+    from reconciler.pipeline.files import write_output
 
     try:
         if os.path.lexists(out) and not _is_ours(out, schema["title"]):

@@ -66,8 +66,8 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
     is not part of it. Recipients are those of `secrets.age_recipients` in reconcile.yaml, or of --to.
     A FILE that exists is replaced only if it is encrypted with age already.
     """
-    from reconciler.cli.files import write_output
     from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.secret_files import refuse_other_files, write_encrypted
     from reconciler.secrets import age
 
     if context.args:  # click would repeat them
@@ -79,11 +79,10 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
         )
     age.encrypt(b"", chosen)  # what is wrong is told before a person types the value
     if out is not None:
-        _refuse_other_files(out)
+        refuse_other_files(out)
     armored = age.encrypt(_read_value(), chosen)
     if out is not None:
-        _refuse_other_files(out)  # meanwhile
-        write_output(out, armored.encode("ascii"), mode=0o600)
+        write_encrypted(out, armored)
     document = {"file": str(out) if out else None, "recipients": chosen}
     if out is not None:
         emit(Page(document=document, text=f"{out}: encrypted to {', '.join(chosen)}\n"))
@@ -102,22 +101,13 @@ def keygen(file: Path) -> int:
     The identity decrypts: it stays out of git, and gets to wherever plan and apply run. The recipient is
     public: it encrypts.
     """
+    from reconciler.pipeline.secret_files import write_identity
     from reconciler.pipeline.settings import project_root
     from reconciler.secrets import age
 
     identity, recipient = age.generate()
     text = f"# created: {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n# public key: {recipient}\n{identity}\n"
-    try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
-            made.write(text)
-            made.flush()
-            os.fsync(made.fileno())
-    except FileExistsError:
-        raise ReconcilerError(
-            f"{file} exists already", help="it may be the only key to what was encrypted: give another FILE"
-        ) from None
-    except OSError as failure:
-        raise ReconcilerError(f"cannot write {file}: {failure.strerror}") from None
+    write_identity(file, text)
     named = os.path.relpath(file, project_root(Path.cwd()))
     notices = (
         f"The identity is in {file}: keep it out of git, and keep a copy. In reconcile.yaml:\n"
@@ -195,24 +185,3 @@ def _read_value() -> bytes:
     else:
         return bytes(value)
     raise ReconcilerError(message, help=help)
-
-
-def _refuse_other_files(out: Path) -> None:
-    """Raises ReconcilerError where something else than an encrypted value stands: it would be lost."""
-    from reconciler.core.errors import SecretUnavailable
-    from reconciler.secrets import age
-    from reconciler.secrets.sources import read_bytes
-
-    if not os.path.lexists(out):
-        return
-    try:
-        data = read_bytes(out, str(out), age.MAX_ENCRYPTED_BYTES)
-    except SecretUnavailable as unreadable:
-        message = unreadable.message
-    else:
-        if len(data) <= age.MAX_ENCRYPTED_BYTES and age.is_encrypted(data):
-            return
-        message = f"{out} exists and is not a value encrypted with age"
-    raise ReconcilerError(
-        message, help="only an encrypted value is replaced, by the next one: give another FILE for --out"
-    )

@@ -233,13 +233,15 @@ class Observation:
     """The answer to one read. Only a complete one may mean that an object is absent.
 
     `at` is the platform's own time (its Date header), so that ages do not depend on our clock.
-    `objects` are wire models; `problem` says why an incomplete one is incomplete.
+    `objects` are wire models; `problem` says why an incomplete one is incomplete, and `cause` what others
+    have in common with it where the service fails: "the platform answers 503".
     """
 
     objects: Sequence[Any]
     complete: bool
     at: datetime
     problem: str = ""
+    cause: str = ""
 
 
 def owing(record: StateRecord, owed: Obligation) -> StateRecord:

@@ -386,18 +386,21 @@ class ManifestSet:
 
     `paths`: as given, from the project's root; empty for the configured ones. `ref`: the git revision that
     they were read at; "" for the working tree. `digest`: of all resources; "" where nobody took it.
+    `targets`: the addresses that the plan is about, with what they need; empty for all.
     """
 
     paths: tuple[str, ...] = ()
     ref: str = ""
     digest: str = ""
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """All that one apply will do.
 
-    `changes` leaves out what needs nothing, which `unchanged` counts.
+    `changes` leaves out what needs nothing, which `unchanged` counts, and what is declared or recorded and
+    the plan is not about, which `outside` counts.
     `inputs`: existing objects whose fields steps refer to (address, read), read again by apply.
     `providers`: where each extension provider is that calls go to, by its name.
     `moves`: carried out before anything else; all other parts speak of the new addresses.
@@ -414,6 +417,7 @@ class Plan:
     diagnostics: tuple[Diagnostic, ...]
     inputs: tuple[tuple[str, Read], ...] = ()
     unchanged: int = 0
+    outside: int = 0
     providers: Mapping[str, str] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
     manifests: ManifestSet = field(default_factory=ManifestSet)

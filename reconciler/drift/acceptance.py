@@ -1,11 +1,12 @@
 """What is written into manifests because the platform shows it, and what cannot be."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, Span
 from reconciler.core.model import Address, Change
+from reconciler.core.steps import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +44,14 @@ class Acceptance:
     others: Sequence[Address] = ()
     quiet: Sequence[Address] = ()
     remarks: Sequence[Diagnostic] = ()
+
+    def shown_in(self, plan: Plan) -> Plan:
+        """`plan` with what is to be said now: nothing of values that are not there any more."""
+        replaced = {(each.span.file, each.span.line, each.span.column) for each in self.accepted}
+        remaining = [
+            each
+            for each in plan.diagnostics
+            if each.span is None or (each.span.file, each.span.line, each.span.column) not in replaced
+        ]
+        refusals = dict.fromkeys(each.why for each in self.refused)
+        return replace(plan, diagnostics=(*remaining, *refusals, *self.remarks))

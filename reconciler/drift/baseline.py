@@ -40,6 +40,16 @@ class Baseline:
         return [entry for entry in self.entries.values() if entry["address"] not in ours]
 
 
+def save_drift(drift: Drift, file: Path, part: Collection[Address] | None = None) -> int:
+    """Store what drifts now as known, and return how many values.
+
+    `part`: the addresses that were looked at, where those are not all: what is known of others stays known.
+    Raises ReconcilerError, and stores nothing.
+    """
+    before = load_baseline(file, drift.plan.context.lineage) if part is not None else None
+    return save_baseline(file, drift.plan, before.about_others(part) if before and part is not None else ())
+
+
 def save_baseline(file: Path, plan: Plan, keep: Collection[Mapping[str, Any]] = ()) -> int:
     """Store what drifts now, and return how many values. Raises ReconcilerError, and stores nothing.
 

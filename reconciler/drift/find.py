@@ -1,7 +1,7 @@
 """Drift: what moved on the platform without us."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -26,10 +26,12 @@ from reconciler.kinds.roles import HasObjectives, located
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.decide import many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.ids import bad_object, bad_records
 from reconciler.planning.ignores import in_force
 from reconciler.planning.lookalikes import find_lookalikes, lookalike_warnings
+from reconciler.planning.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,14 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     project.sources.runs_programs = False
     state = await project.store.load()
     kinds = find_kinds()
-    followed = follow_moves(kinds, desired.policies, desired.resources, state.records)
+    desired = focused(desired, state.records)
+    followed = follow_moves(kinds, moves_in_focus(desired), desired.resources, state.records)
     records = followed.records
+    about, declared = declared_in_focus(desired), desired.by_address
     wanted: dict[Address, Resource] = {}
     problems: list[Diagnostic] = []
     remarks: list[Diagnostic] = []
-    for resource in desired.resources:
+    for resource in about:
         wanted[resource.address], expired = in_force(resource, project.clock.now())
         problems += expired
     by_read: dict[Read, list[StateRecord]] = {}
@@ -84,16 +88,17 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
         else:
             unseen[kind] += 1
     neighbours: dict[tuple[str, str | None], list[Resource]] = defaultdict(list)
-    for address, resource in wanted.items():
+    for address, resource in declared.items():
         neighbours[address.kind, address.app].append(resource)
-    owned = {record.id for record in records.values()} | {each.adopt_id or "" for each in wanted.values()}
+    owned = {record.id for record in records.values()} | {each.adopt_id or "" for each in declared.values()}
     owned |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
     beside: dict[Address, Sequence[str]] = {}
     changes: list[Change] = []
     drifted: dict[Address, Drifted] = {}
     missing: list[StateRecord] = []
     unmanaged: list[Change] = []
-    questions = _Objectives()
+    unread = Unread()
+    questions = _Objectives(unread)
 
     def judge(found: Drifted, more: Sequence[FieldChange] = ()) -> None:
         kind = kinds[found.record.address.kind]
@@ -106,8 +111,10 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             drifted[change.address] = found
 
     def compare(read: Read, observation: Observation) -> None:
+        unread.answered(observation)
         if not observation.complete:
-            problems.append(error("unreadable", f"cannot read {read.path}: {observation.problem}"))
+            problem = error("unreadable", f"cannot read {read.path}: {observation.problem}")
+            unread.add(observation.cause, problem, [record.address for record in by_read[read]])
             return
         by_id = {item.id: item for item in observation.objects}
         there = {
@@ -144,9 +151,9 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
 
     await read_all(project, list(by_read), compare, lambda read: [record.address for record in by_read[read]])
     await read_all(project, questions.reads(), questions.answer)
-    for found, missed, problem in questions.answers():
+    for found, missed in questions.answers():
         judge(found, missed)
-        problems += problem
+    problems += unread.diagnostics()
     if beside:
         problems += lookalike_warnings(kinds, beside, wanted, records, await project.siblings())
     compared = sum(map(len, by_read.values()))
@@ -156,6 +163,13 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     if not state.lineage:
         nothing = f"{len(desired.resources)} declared, nothing recorded"
         problems.insert(0, state_missing(project.state_url, nothing))
+
+    def in_focus(address: Address) -> bool:
+        return desired.focus is None or address in desired.focus
+
+    outside = [
+        each.address for each in records.values() if not in_focus(each.address) or not desired.selected(each)
+    ]
     plan = Plan(
         id=project.new_id(),
         context=project.context(desired.origin, state.lineage),
@@ -166,31 +180,35 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
         owed=owed_work(records),
         diagnostics=(
             *desired.diagnostics,
-            *followed.refused.values(),
+            *(problem for address, problem in followed.refused.items() if in_focus(address)),
             *followed.diagnostics,
-            *recorded_twice(kinds, records),
+            *recorded_twice(kinds, records, in_focus),
             *(problem for address, problem in bad.items() if address in wanted),
             *problems,
-            *(_unrecorded(project, wanted, records) if state.lineage else ()),
+            *(_unrecorded(project, wanted, records, declared) if state.lineage else ()),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *map(_not_compared, unseen.items()),
         ),
         unchanged=compared - len(changes),
+        outside=len({*declared, *outside} - wanted.keys()),
     )
     return Drift(plan, drifted, sorted(unmanaged, key=lambda change: str(change.address)))
 
 
 def _unrecorded(
-    project: Project, wanted: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+    project: Project,
+    wanted: Mapping[Address, Resource],
+    records: Mapping[Address, StateRecord],
+    declared: Collection[Address],
 ) -> list[Diagnostic]:
-    """What is declared and in no record: nothing was compared of it. An error if that is so of everything."""
+    """What is wanted and in no record: nothing was compared of it. An error if nothing `declared` is."""
     kinds = find_kinds()
     missing = [
         resource
         for address, resource in wanted.items()
         if address not in records and _is_made(kinds[address.kind], resource, project)
     ]
-    if missing and not any(address in records for address in wanted):
+    if missing and not any(address in records for address in declared):
         listed = command("state", "list")
         return [
             error(
@@ -222,7 +240,8 @@ def _is_made(kind: Kind, resource: Resource, project: Project) -> bool:
 class _Objectives:
     """Which objectives are missed. Asked once all objects are known: each may take a read of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, unread: Unread) -> None:
+        self._unread = unread
         self._asked: list[tuple[HasObjectives, Drifted, Subject, Sequence[Read]]] = []
         self._answers: dict[Read, Observation] = {}
 
@@ -242,18 +261,19 @@ class _Objectives:
 
     def answer(self, read: Read, observation: Observation) -> None:
         self._answers[read] = observation
+        self._unread.answered(observation)
 
-    def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange], Sequence[Diagnostic]]]:
-        """Each object with what it misses, or why that cannot be told."""
+    def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange]]]:
+        """Each object with what it misses, as far as that can be told."""
         for role, found, subject, reads in self._asked:
-            unread = [
-                error("unreadable", f"cannot read {read.path}: {self._answers[read].problem}")
-                for read in reads
-                if not self._answers[read].complete
-            ]
-            extra = {read.shape: self._answers[read].objects for read in reads}
-            missed = () if unread else role.missed(replace(subject, extra=extra))
-            yield found, missed, unread
+            answers = {read: self._answers[read] for read in reads}
+            for read, observation in answers.items():
+                if not observation.complete:
+                    problem = error("unreadable", f"cannot read {read.path}: {observation.problem}")
+                    self._unread.add(observation.cause, problem, [found.record.address])
+            complete = all(observation.complete for observation in answers.values())
+            extra = {read.shape: observation.objects for read, observation in answers.items()}
+            yield found, role.missed(replace(subject, extra=extra)) if complete else ()
 
 
 def _not_compared(unseen: tuple[Kind, int]) -> Diagnostic:

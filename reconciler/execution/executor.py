@@ -52,6 +52,7 @@ from reconciler.kinds.roles import SetsSecrets
 from reconciler.planning.match import possible
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.outcome import Outcome, Verdict
+from reconciler.services.refusals import Refusal
 from reconciler.services.registry import Services
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
@@ -239,7 +240,8 @@ class Executor:
                 if await self._holds_already(step, outcome, repeated=lost > 0):
                     await self._landed(step, attempt, intent, "")
                     return self.result(step, "done"), None, usable
-                note = step.if_refused if _is_about_the_object(outcome) else ""
+                full = outcome.refusal is Refusal.NO_CAPACITY
+                note = step.if_refused if full or _is_about_the_object(outcome) else ""
                 why = outcome.message
                 if outcome.status == 403:
                     why += f" (check that the token may change `{intent.scope}`)"

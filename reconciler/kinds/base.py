@@ -51,7 +51,8 @@ class Subject:
     wanted of the app's machines, by id (see `roles.KeepsPower`). `sets`: who sets which of the app's
     secrets (see `roles.SetsSecrets`), itself included. `made`: of what it refers to, what this plan makes.
     `others_s`: how many seconds others of its kind took to be ready.
-    `beside`: where it is to be made, what the list shows in which it would stand.
+    `beside`: where it is to be made, what the list shows in which it would stand. `referred`: the ids of
+    recorded objects that it refers to.
     """
 
     address: Address
@@ -67,6 +68,7 @@ class Subject:
     made: frozenset[Address] = frozenset()
     others_s: Sequence[float] = ()
     beside: Sequence[Any] = ()
+    referred: Mapping[Address, str] = field(default_factory=dict)
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -169,6 +171,10 @@ class Kind(ManifestKind):
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
         """More GETs that deciding about this subject needs."""
+        return ()
+
+    def origin_reads(self, subject: Subject) -> Sequence[Read]:
+        """GETs that show whether a new object can be made from its origin."""
         return ()
 
     def hints(self, subject: Subject) -> Sequence[Read]:

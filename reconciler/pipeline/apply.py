@@ -22,7 +22,7 @@ from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
-from reconciler.pipeline.approval import creates_to_approve, unapproved
+from reconciler.pipeline.approval import creates_to_approve, unapproved_creates
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
@@ -150,9 +150,12 @@ async def refuse_unless_runnable(
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
     creates = await creates_to_approve(project, plan, await project.store.load(), desired.by_address)
-    missing = [*_unapproved_deletes(plan, approved_deletes), *unapproved(creates, approved_creates)]
-    if missing or has_errors(plan.diagnostics):
-        raise PlanRefused(plan, (*plan.diagnostics, *missing))
+    unapproved = [
+        *_unapproved_deletes(plan, approved_deletes),
+        *unapproved_creates(creates, approved_creates),
+    ]
+    if unapproved or has_errors(plan.diagnostics):
+        raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
 
 
 def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[Diagnostic]:

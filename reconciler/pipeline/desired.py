@@ -25,6 +25,7 @@ from reconciler.pipeline.own_credentials import own_credentials
 from reconciler.pipeline.project import Desired, Trusted
 from reconciler.pipeline.settings import ENVIRONMENT, ProjectSettings, refuse_unknown_environment
 from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.pipeline.targets import with_targets
 from reconciler.policies.moved import MovedSpec
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ def load_desired(
     *,
     ref: str | None = None,
     changed_since: str | None = None,
+    targets: Sequence[Address] = (),
 ) -> Desired:
     """The manifests at `paths`, or at the configured ones. Raises ManifestError when they hold errors.
 
-    `ref`, `changed_since`: see `read_manifests`.
+    `ref`, `changed_since`: see `read_manifests`. `targets`: see `Desired`.
     """
     tree = _working_tree(config) if ref is None else None
     found_manifests = read_manifests(
@@ -58,7 +60,7 @@ def load_desired(
             f"{count} of {counted(len(loaded.resources), 'resource')} changed since {changed_since}, "
             "or depend on what did"
         )
-    return Desired(
+    desired = Desired(
         loaded.resources,
         loaded.diagnostics,
         found_manifests.selected,
@@ -74,12 +76,14 @@ def load_desired(
             digest_resources((*loaded.resources, *loaded.policies)),
         ),
     )
+    return with_targets(desired, targets)
 
 
 def load_again(made: ManifestSet, config: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Desired:
-    """The manifests of a saved plan, as they are now: the same paths, at the same revision."""
+    """The manifests of a saved plan, as they are now: the same paths and targets, at the same revision."""
     paths = [path if path == "-" else os.path.relpath(config.root / path) for path in made.paths]
-    return load_desired(paths, config, texts, reporter, ref=made.ref or None)
+    targets = [Address.parse(each) for each in made.targets]
+    return load_desired(paths, config, texts, reporter, ref=made.ref or None, targets=targets)
 
 
 def origin_here(config: ProjectSettings) -> Origin:

@@ -18,13 +18,12 @@ def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> 
     not_given = frozenset(record.address for record in unwanted if not desired.selected(record))
     if not unwanted or (not not_given and desired.moved is None):
         return Elsewhere(not_given)
-    resources, left = desired.resources, unwanted
+    resources = desired.resources
     if desired.focus is not None:
         resources = [each for each in resources if each.address in desired.focus]
-        left = [each for each in left if each.address in desired.focus]
     gone: set[Address] = set()
     moved: dict[Address, str] = {}
-    for question in questions(find_kinds(), resources, records, left, not_given):
+    for question in questions(find_kinds(), resources, records, unwanted, not_given):
         gone.update(each.address for each in question.declared if not desired.declared(each))
         if desired.moved is None:
             continue

@@ -168,6 +168,7 @@ async def open_state(
         tell=tell,
         environment=config.env if environment is None else environment,
         read_only=read_only,
+        marks=config.marks,
     )
     try:
         if pin is not None:

@@ -21,6 +21,7 @@ from reconciler.pipeline.approval import creates_to_approve, with_reasons
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.lookalikes import lookalike_warnings, without_told
 from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
@@ -48,6 +49,7 @@ async def make_plan(
     """
     project.sources.runs_programs = with_exec or undecided is not None
     state, holders = await load_with_holders(project.store)
+    desired = focused(desired, state.records)
     records, questions = await overlay(
         state,
         services=project.services,
@@ -57,11 +59,10 @@ async def make_plan(
         holders=holders,
         undecided=undecided,
     )
-    followed = follow_moves(find_kinds(), desired.policies, desired.resources, records, questions)
+    entries = moves_in_focus(desired)
+    followed = follow_moves(find_kinds(), entries, desired.resources, records, questions)
     records = followed.records
-    wanted = desired.resources
-    if desired.focus is not None:
-        wanted = [resource for resource in wanted if resource.address in desired.focus]
+    wanted = declared_in_focus(desired)
     takes_over = any(resource.address not in records for resource in wanted)
     planner = Planner(
         PlanRequest(
@@ -107,12 +108,8 @@ async def make_plan(
 
 def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     """The resources that `plan`, made of `desired`, counts as unchanged."""
-    changed = {change.address for change in plan.changes}
-    return [
-        resource.address
-        for resource in desired.resources
-        if resource.address not in changed and (desired.focus is None or resource.address in desired.focus)
-    ]
+    changed, about = {change.address for change in plan.changes}, declared_in_focus(desired)
+    return [resource.address for resource in about if resource.address not in changed]
 
 
 def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
@@ -143,20 +140,25 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
 
 
 def concerned_scopes(desired: Desired, state: State) -> frozenset[str]:
-    """The scopes with something left over that the given manifests are about, also by what has left them."""
+    """The scopes with something left over that the given manifests are about, also by what has left them.
+
+    Raises Misused for a target that names nothing.
+    """
+    desired = focused(desired, state.records)
     if not state.open_intents and not state.spooled:
         return frozenset()
     kinds = find_kinds()
-    scopes = {
-        kinds[resource.address.kind].scope(resource.spec, resource.address) for resource in desired.resources
-    }
+    about = declared_in_focus(desired) if desired.targets else desired.resources
+    scopes = {kinds[resource.address.kind].scope(resource.spec, resource.address) for resource in about}
     for opened in state.open_intents:
         intent = parse_intent(opened)
-        if opened.address is not None and desired.selected(
-            intent.record(opened.address, "", opened.at, inferred=False)
+        if (
+            opened.address is not None
+            and desired.selected(intent.record(opened.address, "", opened.at, inferred=False))
+            and (not desired.targets or desired.focus is None or opened.address in desired.focus)
         ):
             scopes.add(intent.scope)
-    wanted = {resource.address for resource in desired.resources}
+    wanted = {resource.address for resource in about}
     scopes |= {record.scope for record in state.records.values() if record.address in wanted}
     return frozenset(scopes)
 

@@ -74,7 +74,8 @@ class Desired:
     """The loaded manifests. `selected`: whether a record without a manifest belongs to the files given.
 
     `policies`: resources of kinds that own no objects, such as providers. `focus`: the only addresses
-    to plan; None for all. `declared`: whether manifests that were not given hold a record's resource.
+    to plan; None for all. `targets`: those that were asked for, from which a focus is made once the records
+    are known. `declared`: whether manifests that were not given hold a record's resource.
     `moved`: which of them says that an address was left; "" for none. None: all manifests were given.
     `origin`, `manifests`: what plans say of where they come from.
     """
@@ -89,6 +90,7 @@ class Desired:
     trusted: Trusted | None = None
     origin: Origin = UNKNOWN_ORIGIN
     manifests: ManifestSet = field(default_factory=ManifestSet)
+    targets: tuple[Address, ...] = ()
 
     @property
     def by_address(self) -> Mapping[Address, Resource]:

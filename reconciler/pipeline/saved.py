@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from pathlib import Path
 
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
@@ -10,9 +11,12 @@ from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan
+from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
+from reconciler.pipeline.open import open_state
 from reconciler.pipeline.preconditions import refuse_unless_current
 from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.settings import ProjectSettings
 from reconciler.planning import saved
 from reconciler.secrets.fingerprint import plan_key
 from reconciler.state.store import Store
@@ -26,6 +30,16 @@ async def dump_plan(store: Store, plan: Plan) -> bytes:
 async def load_plan(store: Store, text: bytes) -> Plan:
     """Raises ReconcilerError where there is no state, and for what was not made with it, or changed since."""
     return saved.load_plan(text, await _key(store, "a saved plan runs"))
+
+
+async def load_plan_file(file: Path, config: ProjectSettings, state_url: str | None) -> Plan:
+    """The plan in `file`, if it is signed with the key of the state at `state_url`, or the configured one.
+
+    Raises ReconcilerError.
+    """
+    text = read_file(file)
+    async with open_state(config, state_url) as store:
+        return await load_plan(store, text)
 
 
 async def run_saved(

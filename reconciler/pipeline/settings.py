@@ -226,6 +226,7 @@ class ProjectSettings:
     `own_variables`: those that hold our own credentials, which are nobody's secret value.
     `variables`: the environment variables of the run, secret ones among them.
     `trusted`: the revision that the settings are those of, where the files are somebody else's (--untrusted).
+    `emulated`: the platform is the embedded sandbox, and the state its own.
     """
 
     settings: Settings
@@ -237,11 +238,22 @@ class ProjectSettings:
     own_variables: frozenset[str] = OWN_VARIABLES
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     trusted: "Revision | None" = None
+    emulated: bool = False
 
     @property
     def private(self) -> Path:
         """The folder of what the tool keeps for itself: state, embedded sandbox, stores."""
         return self.root / PRIVATE / self.env
+
+    @property
+    def marks(self) -> Path | None:
+        """Where this user keeps what was seen of states in files; None where nobody says, and in the sandbox.
+
+        A folder beside the project would go back with it to an older copy.
+        """
+        given, home = (Path(self.variables.get(name, "")) for name in ("XDG_STATE_HOME", "HOME"))
+        folder = given if given.is_absolute() else home / ".local/state"
+        return folder / "reconciler" if folder.is_absolute() and not self.emulated else None
 
     @property
     def overlay(self) -> str:
@@ -252,7 +264,7 @@ class ProjectSettings:
         """With the state that the embedded sandbox has to itself: its ids mean nothing on a platform."""
         place = (self.private / "sandbox-state.db").relative_to(self.root)
         state = StateSection(url=f"sqlite:{place}")
-        return replace(self, settings=self.settings.model_copy(update={"state": state}))
+        return replace(self, settings=self.settings.model_copy(update={"state": state}), emulated=True)
 
     def environments(self) -> list[str]:
         """The environments that there are: those with an overlay, and those with settings of their own."""

@@ -1,6 +1,6 @@
 """What one address needs, from everything known about it. What is not certain is refused or left alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -63,8 +63,15 @@ def unprotected(record: StateRecord, resource: Resource) -> Iterator[Diagnostic]
         )
 
 
-def recorded_twice(kinds: Mapping[str, Kind], records: Mapping[Address, StateRecord]) -> Iterator[Diagnostic]:
-    """An error for each object that two records claim: what is done to one would be done to the other."""
+def recorded_twice(
+    kinds: Mapping[str, Kind],
+    records: Mapping[Address, StateRecord],
+    in_focus: Callable[[Address], bool] = lambda address: True,
+) -> Iterator[Diagnostic]:
+    """An error for each object that two records claim: what is done to one would be done to the other.
+
+    One of the two is `in_focus`.
+    """
     owners: dict[tuple[str, str | None, str], Address] = {}
     # Asked once for each kind: a hundred thousand records must not cost seconds.
     special = {
@@ -75,7 +82,7 @@ def recorded_twice(kinds: Mapping[str, Kind], records: Mapping[Address, StateRec
         if address.kind in special:
             key = object_of(kinds[address.kind], address, record.id, None, record)
         owner = owners.setdefault(key, address) if record.id else address
-        if owner is not address:
+        if owner is not address and (in_focus(owner) or in_focus(address)):
             forget = tuple(command("state", "forget", each) for each in (owner, address))
             yield error(
                 "recorded-twice",

@@ -30,6 +30,7 @@ from reconciler.planning.reading import Seen, Unreadable
 from reconciler.planning.siblings import recorded_elsewhere, unread_siblings
 from reconciler.planning.subjects import Subjects
 from reconciler.planning.substitute import fill_known
+from reconciler.planning.unread import Unread
 
 Fingerprints = Mapping[Address, str]
 
@@ -44,6 +45,7 @@ class Deciding:
         self._subjects = subjects
         self._request = subjects.request
         self._builder = PlanBuilder()
+        self.unread = Unread()
         self._unplanned: dict[Address, str] = {}  # needed, not of this plan, and without a value: why
         self._missing: list[StateRecord] = []
         self._takes_over = False  # whether the plan takes an object that no record of ours has
@@ -51,7 +53,8 @@ class Deciding:
         self.live: dict[Address, Any] = {}
         self._sources: dict[Address, Read] = {}
         for address, warnings in subjects.expired:
-            self._builder.report(address, *warnings)
+            if subjects.in_focus(address):
+                self._builder.report(address, *warnings)
         in_flight: dict[Address, str] = {}  # about these, and what refers to them, the next plan decides
         for address, question in self._request.undecided.items():
             if question.code == IN_FLIGHT:
@@ -80,8 +83,8 @@ class Deciding:
         for address, problem in taken_secrets(self._request.kinds, subjects.resources, subjects.setters):
             if subjects.in_focus(address):
                 self._builder.refuse(address, problem.message, problem)
-        for record in subjects.kept:
-            reason = f"not in the manifests given; kept (its manifest was {record.source or 'unknown'})"
+        for record in (*subjects.kept, *subjects.beside):  # the latter are told only where one was renamed
+            reason = f"kept: this program knows no kind {record.address.kind}"
             self._builder.keep(record, reason)
 
     @property
@@ -97,7 +100,7 @@ class Deciding:
             self.live[address] = live
             self._sources[address] = read
         if isinstance(seen, Unreadable):
-            self._take_unreadable(subject, seen.problem)
+            self._take_unreadable(subject, seen.problem, seen.cause)
             return
         if seen.listed and live is None:
             self._note_missing(seen)
@@ -132,13 +135,14 @@ class Deciding:
             if address in resources
         }
         needed = {to for targets in references.values() for to in targets}
+        outside = self._outside()
         known = {str(to): self._known(to, live) for to, live in self.live.items() if live.present}
         if self._request.context.lineage:
             known["state"] = {"lineage": self._request.context.lineage}
         return Plan(
             id=self._request.id,
             context=self._request.context,
-            changes=tuple(builder.changes.values()),
+            changes=tuple(each for address, each in builder.changes.items() if address not in outside),
             steps=order_steps(
                 [
                     [fill_known(step, known) for step in builder.steps[address]]
@@ -152,9 +156,15 @@ class Deciding:
             owed=tuple(
                 owed for owed in owed_work(self._request.records) if owed.address not in builder.settled
             ),
-            diagnostics=(*diagnostics, *builder.diagnostics, *self._doubts()),
+            diagnostics=(
+                *diagnostics,
+                *builder.diagnostics,
+                *self.unread.diagnostics(),
+                *self._doubts(),
+            ),
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=builder.unchanged,
+            outside=len(outside),
         )
 
     # --- one subject ---
@@ -216,14 +226,15 @@ class Deciding:
             if moves.action is Action.NOOP and any(step.wait is not None for step in moves.steps):
                 self._unplanned[address] = "it is still being made"
 
-    def _take_unreadable(self, subject: Subject, problem: str) -> None:
+    def _take_unreadable(self, subject: Subject, problem: str, cause: str) -> None:
         address, resource, record = subject.address, subject.resource, subject.record
         if not self._subjects.in_focus(address):
             self._unplanned[address] = f"it cannot be read: {problem}"
             return
         span = subject.span("metadata", "app" if address.app else "name") if resource is not None else None
         question = error("unreadable", f"cannot read `{address}`: {problem}", span)
-        self._builder.refuse(address, problem, question, id=record.id if record is not None else None)
+        self._builder.refuse(address, problem, id=record.id if record is not None else None)
+        self.unread.add(cause, question, [address])
 
     def _note_missing(self, seen: Seen) -> None:
         record = seen.subject.record
@@ -258,10 +269,20 @@ class Deciding:
         targets = {to.address for to in resource.references}
         return frozenset(each for each in targets if self._builder.action_of(each) in made)
 
+    def _outside(self) -> set[Address]:
+        """What the plan is not about, and says nothing of."""
+        subjects, builder = self._subjects, self._builder
+        beside = {record.address for record in subjects.beside}
+        kept = {address for address in beside if builder.action_of(address) is Action.RETAIN}
+        return kept | {address for address in subjects.resources if not subjects.in_focus(address)}
+
     def _find_renames(self) -> None:
+        """Also of what left and the plan is not about: else it would be made a second time."""
         builder, request = self._builder, self._request
         unclear = request.undecided.keys() | self.bad.keys()
-        left = [record.address for record in self._subjects.left if record.address not in unclear]
+        bound = [record.address for record in self._subjects.left if record.address not in unclear]
+        away = request.elsewhere.not_given | unclear
+        left = [*bound, *(each.address for each in self._subjects.beside if each.address not in away)]
         resources, elsewhere = self._subjects.resources, request.elsewhere
         renames = find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
         for rename in list(renames):
@@ -272,7 +293,7 @@ class Deciding:
                 if entry := elsewhere.moved.get(old):
                     problem = replace(problem, help=f"{entry} says what became of {old}: give that file, too")
             builder.report(rename.address, problem)
-        kept = [address for address in left if builder.action_of(address) is Action.RETAIN]
+        kept = [address for address in bound if builder.action_of(address) is Action.RETAIN]
         builder.bind_left(request.records[address] for address in sorted(kept))
 
     def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
@@ -283,9 +304,9 @@ class Deciding:
         """What a person should know of records that may be wrong."""
         request = self._request
         wave = many_missing(self._missing, len(request.records))
-        if wave is not None:
+        if wave is not None and any(self._subjects.in_focus(record.address) for record in self._missing):
             yield wave
-        yield from recorded_twice(request.kinds, request.records)
+        yield from recorded_twice(request.kinds, request.records, self._subjects.in_focus)
         yield from self._adopted_twice()
         if self._takes_over and request.siblings.unread:
             yield unread_siblings(request.siblings)

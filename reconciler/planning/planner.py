@@ -34,6 +34,7 @@ class Planner:
         return self._reading.reads()
 
     def answer(self, read: Read, observation: Observation) -> None:
+        self._deciding.unread.answered(observation)
         for seen in self._reading.answer(read, observation):
             self._deciding.take(seen)
 
@@ -44,6 +45,7 @@ class Planner:
         return self._reading.more_reads()
 
     def more_answer(self, read: Read, observation: Observation) -> None:
+        self._deciding.unread.answered(observation)
         for seen in self._reading.more_answer(read, observation):
             self._deciding.take(seen)
 

@@ -40,11 +40,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A subject that cannot be decided, since an answer is missing, and why. `read`: see `Seen`."""
+    """A subject that cannot be decided, since an answer is missing, and why.
+
+    `read`: see `Seen`; `cause`: see `Observation`.
+    """
 
     subject: Subject
     read: Read | None
     problem: str
+    cause: str = ""
 
 
 @dataclass(slots=True)
@@ -115,7 +119,10 @@ class Reading:
         subjects = self._subjects
         for resource in self._unlisted:
             kind, subject = subjects.kind(resource.address), subjects.subject(resource.address)
-            yield Seen(kind, subject, match_unseen(kind, resource, subject.record, subjects.owned), None)
+            matched = match_unseen(kind, resource, subject.record, subjects.owned)
+            seen = Seen(kind, subject, matched, None)
+            if not self._held_back(seen):
+                yield seen
         for record in self._unread:
             yield Seen(subjects.kind(record.address), subjects.subject(record.address), None, None)
 
@@ -125,7 +132,8 @@ class Reading:
         if not observation.complete:
             addresses = [each.address for each in group.resources] + [each.address for each in group.left]
             for address in addresses:
-                yield Unreadable(self._subjects.subject(address), read, observation.problem)
+                subject = self._subjects.subject(address)
+                yield Unreadable(subject, read, observation.problem, observation.cause)
             return
         for seen in (*self._matched(group, read, observation), *self._left(group, read, observation)):
             if not self._held_back(seen):
@@ -134,9 +142,13 @@ class Reading:
     def _held_back(self, seen: Seen) -> bool:
         """Whether more answers are needed before anything can be decided about `seen`."""
         extra, hints, alone = set[Read](), frozenset[Read](), self._read_alone(seen)
-        if seen.subject.live is not None and self._subjects.in_focus(seen.subject.address):
-            extra = set(seen.kind.extra_reads(seen.subject))
-            hints = frozenset(seen.kind.hints(seen.subject)) - extra
+        kind, subject = seen.kind, seen.subject
+        if self._subjects.in_focus(subject.address):
+            if subject.live is not None:
+                extra = set(kind.extra_reads(subject))
+                hints = frozenset(kind.hints(subject)) - extra
+            elif subject.record is None:
+                extra = set(kind.origin_reads(subject))
         waiting = _Waiting(seen, {*extra, *hints, *([alone] if alone else [])}, alone, hints)
         for more in waiting.open:
             self._waiting.setdefault(more, []).append(waiting)
@@ -154,7 +166,8 @@ class Reading:
             problem = _bad_id(observation) if observation.complete else observation.problem
             if problem and read not in waiting.hints:
                 waiting.open.clear()
-                yield Unreadable(seen.subject, seen.read, f"cannot read {read.path}: {problem}")
+                why = f"cannot read {read.path}: {problem}"
+                yield Unreadable(seen.subject, seen.read, why, observation.cause)
                 continue
             waiting.open.discard(read)
             if read != waiting.alone:

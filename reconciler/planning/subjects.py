@@ -20,8 +20,9 @@ class Subjects:
     """All addresses of a request.
 
     `resources`: with the ignores that are in force. `expired`: a warning for each ignore that is over.
-    `left`: records in focus that no manifest names any more. `kept`: records in focus whose manifest was
-    not given, or whose kind is unknown. `owned`: the address of each object that a record or a
+    `left`: records in focus that no manifest names any more. `kept`: records in focus whose kind is unknown.
+    `beside`: other records without a manifest among those that were given, about which the plan is not.
+    `owned`: the address of each object that a record or a
     `metadata.id` claims. `referenced`: addresses that any resource refers to; `needed`: those that a
     resource in focus refers to.
     """
@@ -40,10 +41,16 @@ class Subjects:
                 self.needed.update(targets)
         self.left: list[StateRecord] = []
         self.kept: list[StateRecord] = []
+        self.beside: list[StateRecord] = []
         for address, record in request.records.items():
-            if address not in self.resources and self.in_focus(address):
-                given = address.kind in request.kinds and address not in request.elsewhere.not_given
-                (self.left if given else self.kept).append(record)
+            if address in self.resources:
+                continue
+            if not self.in_focus(address) or address in request.elsewhere.not_given:
+                self.beside.append(record)
+            elif address.kind in request.kinds:
+                self.left.append(record)
+            else:
+                self.kept.append(record)
         self.owned = self._owned()
         self.setters = secret_setters(request.kinds, self.resources, request.records)
         self._took_s = cache(partial(took_s, request.records.values()))
@@ -76,16 +83,19 @@ class Subjects:
 
     def subject(self, address: Address, live: Any = None, at: datetime | None = None) -> Subject:
         """`live`: its object on the platform, as of the platform's time `at`; None where none was seen."""
+        records, resource = self.request.records, self.resources.get(address)
+        targets = [to.address for to in resource.references] if resource is not None else []
         return Subject(
             address,
-            self.resources.get(address),
-            self.request.records.get(address),
+            resource,
+            records.get(address),
             live,
             at or self.request.context.at,
             self.request.capabilities,
             powers=self._powers.get(address.app, {}),
             sets=self.setters.get(address.app, _NO_SETTERS),
             others_s=self._took_s(address.kind),
+            referred={to: records[to].id for to in targets if to in records},
         )
 
     def _owned(self) -> Mapping[str, Address]:

@@ -38,13 +38,15 @@ def context_document(context: Context) -> dict[str, Any]:
 
 def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None) -> dict[str, Any]:
     """`diagnostics` replaces the plan's own, where more became known."""
-    document = {
+    document: dict[str, Any] = {
         "changes": [_change(change) for change in plan.changes],
         "steps": [_step(step) for step in plan.steps],
         "owed": [owed_document(owed) for owed in plan.owed],
         "diagnostics": diagnostic_documents(plan.diagnostics if diagnostics is None else diagnostics),
         "summary": summarise(plan),
     }
+    if plan.outside:
+        document["outside"] = plan.outside
     if plan.providers:
         document["providers"] = dict(plan.providers)
     if plan.moves:

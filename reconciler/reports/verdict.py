@@ -28,8 +28,9 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
     counts[Action.RETAIN] -= retained_before
     actions = [action for action in Action if action is not Action.NOOP and counts[action]]
     retained = f"{retained_before} retained as before" if retained_before else ""
+    outside = f"{plan.outside} not looked at" if plan.outside else ""
     unchanged = f"{plan.unchanged} unchanged" if plan.unchanged else ""
-    rest = ", ".join(part for part in (unchanged, retained) if part)
+    rest = ", ".join(part for part in (unchanged, retained, outside) if part)
     if actions:
         yield "Plan:", None
         for action in actions:
@@ -44,23 +45,27 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
     else:
         warned = any(item.severity is Severity.WARNING for item in plan.diagnostics)
         yield f"No changes: {_are(plan.unchanged, 'resource')} as declared", None
-        yield f"{f', {retained}' if retained else ''}{'; see the warnings' if warned else ''}.", None
+        more = "".join(f", {part}" for part in (retained, outside) if part)
+        yield f"{more}{'; see the warnings' if warned else ''}.", None
 
 
 def of_drift(plan: Plan, *, only_new: bool, unmanaged: Sequence[Change] = ()) -> str:
     """`only_new`: what is known was left out of the plan. `unmanaged`: what moved of other fields."""
     compared = plan.unchanged + len(plan.changes)
+    outside = f"; {plan.outside} not looked at" if plan.outside else ""
     if plan.changes:
         drift = "New drift" if only_new else "Drift"
-        return f"{drift} in {len(plan.changes)} of {counted(compared, 'object')}."
+        return f"{drift} in {len(plan.changes)} of {counted(compared, 'object')}{outside}."
     if has_errors(plan.diagnostics):
         return "Drift incomplete: see the errors above."
     if only_new:
-        return f"No new drift in {counted(compared, 'object')}."
+        return f"No new drift in {counted(compared, 'object')}{outside}."
     if unmanaged:
         moved = counted(sum(len(change.fields) for change in unmanaged), "other field")
-        return f"No drift in what the manifests say of {counted(compared, 'object')}; {moved} changed."
-    return f"No drift: {_are(compared, 'object')} as recorded."
+        return (
+            f"No drift in what the manifests say of {counted(compared, 'object')}; {moved} changed{outside}."
+        )
+    return f"No drift: {_are(compared, 'object')} as recorded{outside}."
 
 
 def of_results(results: Sequence[Result]) -> str:

@@ -70,7 +70,8 @@ class Client:
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
         self._rate = RateLimit(None if is_loopback(base_url) else rate_limit, clock)
-        self._breaker = Breaker(service.label or "the platform", clock)
+        self.label = service.label or "the platform"  # in messages
+        self._breaker = Breaker(self.label, clock)
         self._user_agent = user_agent
         self._read_only = read_only
         self._jitter = jitter

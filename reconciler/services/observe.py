@@ -18,12 +18,14 @@ from reconciler.core.errors import (
     PlatformError,
     ReconcilerError,
     Refused,
+    TransportError,
     Unauthorized,
 )
 from reconciler.core.model import Address, Observation
 from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Call, Read
+from reconciler.services.client import Client
 from reconciler.services.registry import Services
 
 AT_ONCE = 16  # requests under way
@@ -49,6 +51,7 @@ async def observe(
     slots = anyio.CapacityLimiter(AT_ONCE)
     done = 0
     began_s = clock.monotonic()
+    without = dict[Read, Sequence[Address]]()  # reads that the service failed, and what they are about
     unanswered = dict.fromkeys(reads)
     fatal: ReconcilerError | None = None
 
@@ -62,6 +65,8 @@ async def observe(
                 scope.cancel()
                 return
             unanswered.pop(read, None)
+            if observation.cause and services.of(read.service).service.essential:
+                without[read] = tuple(about(read))
             on_answer(read, observation)
             done += 1
             reporter.observing(done, len(reads), clock.monotonic() - began_s)
@@ -70,7 +75,8 @@ async def observe(
         for _ in range(min(WAITING, len(reads))):
             group.start_soon(work, group.cancel_scope)
     if isinstance(fatal, Down):
-        raise _outage(fatal, len(unanswered), [address for read in unanswered for address in about(read)])
+        without |= {read: tuple(about(read)) for read in unanswered}
+        raise _outage(fatal, len(without), [address for each in without.values() for address in each])
     if fatal is not None:
         raise fatal
 
@@ -123,6 +129,18 @@ async def _answer(
     except Down as outage:
         if services.of(read.service).service.essential:
             raise
-        return Observation((), complete=False, at=clock.now(), problem=outage.message)
+        return _failed(services.of(read.service), outage, clock)
     except (PlatformError, Refused) as failure:
-        return Observation((), complete=False, at=clock.now(), problem=failure.message)
+        return _failed(services.of(read.service), failure, clock)
+
+
+def _failed(client: Client, failure: PlatformError | Refused, clock: Clock) -> Observation:
+    """`cause`: where the service fails, or its connections, and not this read alone."""
+    cause = ""
+    if isinstance(failure, Down):
+        cause = f"{client.label} gives no proper answer"
+    elif isinstance(failure, PlatformError) and (failure.status >= 500 or failure.status == 429):
+        cause = f"{client.label} answers {failure.status}"
+    elif isinstance(failure.__cause__, TransportError):
+        cause = f"{client.label} at {client.address} gives no answer"
+    return Observation((), complete=False, at=clock.now(), problem=failure.message, cause=cause)

@@ -1,7 +1,7 @@
 """When calls are sent: turns, slots and evidence; and what stops them: 401, 429, and lost answers."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from reconciler.core.errors import Lost, Refused
-from reconciler.core.model import Observation
+from reconciler.core.model import Action, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Read, Step
 from reconciler.core.wire import many
@@ -64,6 +64,7 @@ class Far:
         self.sent: list[tuple[str, str, float]] = []
         self.lost = self.refused = 0
         self.down: int | Lost = 0  # what every GET is answered
+        self.given_up: Collection[str] = ()  # paths of GETs that are asked to wait longer than anybody does
         self.refusal: Mapping[str, str] = {"retry-after": "2"}
         stage.platform = platform_client(
             self, ADDRESS, lambda: TOKEN, stage.time, rate_limit=rate_limit, jitter=lambda: 1.0
@@ -75,6 +76,8 @@ class Far:
         path = url.removeprefix(ADDRESS)
         self.sent.append((method, path, self._stage.time.elapsed_s))
         await self._stage.time.sleep(ANSWER_S)
+        if method == "GET" and path in self.given_up:
+            return Answer(503, {"retry-after": "60"}, b"")
         if self.down and method == "GET":
             if isinstance(self.down, Lost):
                 raise self.down
@@ -356,6 +359,44 @@ async def test_one_app_that_fails_does_not_make_the_platform_down(shared: Stage)
     with pytest.raises(PlanRefused) as refused:
         await applied(shared, of_apps(1, 1) + volume())
     assert [item.code for item in refused.value.diagnostics] == ["unreadable"]
+
+
+async def test_an_outage_counts_what_had_failed_before_it_was_known(shared: Stage) -> None:
+    add_apps(shared, 40)
+    far = Far(shared, rate_limit=None)
+    far.down = 503
+    far.given_up = [f"/v1/apps/app{app}/volumes" for app in range(7)]
+    with pytest.raises(Refused) as refused:
+        await applied(shared, of_apps(40, 5))
+    (problem,) = refused.value.diagnostics
+    assert "40 reads of 200 objects got no other answer" in problem.message
+    assert len(problem.addresses) == 200
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ({"action": "status", "status": 503}, "the platform answers 503 to 2 of 5 reads"),
+        ({"action": "drop_before"}, "the platform at platform.example:443 gives no answer to 2 of 5 reads"),
+    ],
+    ids=["503", "cut"],
+)
+async def test_a_partial_outage_is_one_diagnostic_for_each_cause(
+    shared: Stage, fault: dict[str, object], cause: str
+) -> None:
+    add_apps(shared, 4)
+    Far(shared, rate_limit=None)
+    for app in (1, 2):
+        shared.fault(method="GET", path=f"/v1/apps/app{app}/volumes", times=None, **fault)
+    shared.fault(method="GET", path="/v1/apps/app3/volumes", action="status", status=403, times=None)
+    with pytest.raises(PlanRefused) as refused:
+        await applied(shared, of_apps(4, 3) + volume())
+    *others, problem = refused.value.diagnostics
+    assert [("403" in each.message, each.addresses) for each in others] == [(True, ())] * 3
+    assert problem.code == "unreadable"
+    assert problem.message == f"{cause}: 6 objects cannot be read"
+    assert problem.addresses == tuple(f"Volume/app{app}/data{of}" for app in (1, 2) for of in range(3))
+    assert sum(change.action is Action.REFUSED for change in refused.value.plan.changes) == 9
 
 
 async def test_a_platform_that_is_back_is_found_out(shared: Stage) -> None:

@@ -21,6 +21,7 @@ from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import find_settings
 from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.pipeline.targets import with_targets
 from reconciler.planning.siblings import Siblings
 from tests.drift.stage import Stage
 from tests.environments.case import load_prod
@@ -90,6 +91,21 @@ def of_siblings(siblings: Siblings) -> Act:
 
         project = replace(project_of({"live": live}, folder, (), platform), siblings=known)
         return anyio.run(make_plan, project, Desired(loaded.resources)).diagnostics
+
+    return act
+
+
+def of_target(target: str) -> Act:
+    """What a plan with this --target says."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+        loaded = load([str(folder / MANIFEST)], root=folder)
+        project = project_of({}, folder, (), LivePlatform({}, datetime.fromisoformat(NOW)))
+        desired = with_targets(Desired(loaded.resources), [Address.parse(target)])
+        with pytest.raises(Misused) as refused:
+            anyio.run(make_plan, project, desired)
+        return refused.value.diagnostics
 
     return act
 
@@ -274,6 +290,7 @@ ACTS: dict[str, Act] = {
     ),
     "source-missing": missing_files,
     "split-app": of_overlay(f"{TWO_VOLUMES}---\n{POLICY}"),
+    "unknown-target": of_target("Volume/shop/date"),
     "untrusted-change": of_untrusted(trusted_secret),
     "unapplied-edit": of_accepted({"Volume/shop/data": {"size_gb": 40}}, applied=VOLUME % "data"),
 }

@@ -15,7 +15,8 @@ A case is a YAML file. Everything but `manifests` and `expect` may be missing:
     at_work: {SCOPE: HOLDER}            # whose processes are applying at this moment
     live: {/v1/PATH: body}              # JSON, or text sent as it stands, or {status: 404, body: …};
                                         # of a provider: its whole address, without the signature
-    expect: {changes, steps, owed, diagnostics, summary, reads}    # of drift also unmanaged
+    targets: [ADDRESS]                  # what the plan is about; without it, all
+    expect: {changes, steps, owed, diagnostics, summary, outside, reads}    # of drift also unmanaged
 
 `value` in a record stands for the keyed fingerprint of that secret value. Lists in `expect` are
 complete and in order; keys that are not mentioned are not compared, except in `body`, `before` and
@@ -45,6 +46,7 @@ from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.targets import with_targets
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import drift_document, plan_document
 from reconciler.secrets.fingerprint import fingerprint
@@ -77,6 +79,7 @@ _KNOWN = {
         "intents",
         "at_work",
         "live",
+        "targets",
         "expect",
     )
 }
@@ -178,6 +181,7 @@ def play(case: Mapping[str, Any], folder: Path) -> Played:
     desired = Desired(
         loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST, loaded.policies
     )
+    desired = with_targets(desired, [Address.parse(each) for each in case.get("targets", ())])
     if case.get("verb") == "drift":
         drift = anyio.run(look_for_drift, project, desired)
         return Played(drift.plan, drift.plan.diagnostics, platform, drift.unmanaged)

@@ -64,8 +64,11 @@ def no_object_gets_two_owners(world: World, plan: Plan) -> Iterable[object]:
 
 
 def one_id_of_two_records_is_an_error(world: World, plan: Plan) -> Iterable[object]:
-    recorded = Counter((each.address.kind, each.id) for each in world.request.records.values())
-    if max(recorded.values(), default=0) > 1 and not has_errors(plan.diagnostics):
+    """Where the plan is about one of the two."""
+    focus, records = world.request.focus, world.request.records
+    recorded = Counter((each.address.kind, each.id) for each in records.values())
+    asked = [each for each in records.values() if focus is None or each.address in focus]
+    if any(recorded[each.address.kind, each.id] > 1 for each in asked) and not has_errors(plan.diagnostics):
         yield "a plan without errors"
 
 
@@ -84,7 +87,8 @@ def what_two_manifests_name_has_one_owner(world: World, plan: Plan) -> Iterable[
 def only_what_is_in_focus_changes(world: World, plan: Plan) -> Iterable[object]:
     focus = world.request.focus
     if focus is not None:
-        yield from (each for each in plan.changes if each.address not in focus)
+        told = [each for each in plan.changes if each.action is not Action.REFUSED]  # of a rename, both names
+        yield from (each for each in told if each.address not in focus)
         yield from (each for each in plan.steps if each.address not in focus)
 
 

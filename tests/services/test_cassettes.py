@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.core.errors import AppMissing
+from reconciler.core.errors import AppMissing, NotFound, NotYet, Unauthorized
 from reconciler.core.model import SENSITIVE
 from reconciler.core.wire import parse_time
 from reconciler.services.outcome import Verdict
 from reconciler.services.refusals import Refusal
 from reconciler.services.transport import HttpxTransport
 from tests.services.calls import CALLS, CASSETTES, TOKEN, VALUE, client
+from tests.services.record import record_all
 from tests.services.tape import BASE_URL, TAPE
 
 pytestmark = pytest.mark.anyio
@@ -54,6 +55,55 @@ async def test_restoring_gives_the_id_of_a_new_cluster() -> None:
     outcome = await replayed("cluster_restore")
     assert outcome.kind is Verdict.YES
     assert outcome.id not in (None, "cluster1recorded")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("cluster_create_without_organization", 400, "org_slug is required"),
+        ("cluster_create_with_a_number", 400, "must be a string"),
+        ("cluster_create_failed", 400, "Failed to create cluster"),
+        ("cluster_create_unauthorized", 401, "unauthorized"),
+        ("cluster_create_in_unknown_organization", 404, "Organization not found"),
+        ("cluster_create_invalid", 422, "plan must be one of"),
+        ("cluster_restore_failed", 400, "Failed to restore cluster"),
+        ("cluster_restore_unauthorized", 401, "unauthorized"),
+        ("cluster_restore_missing", 404, "Cluster not found"),
+        ("cluster_restore_without_backup", 404, "Backup not found"),
+        ("cluster_restore_invalid", 422, "exactly one of backup_id and pitr_time"),
+        ("cluster_restore_outside_window", 422, "outside the point-in-time recovery window"),
+        ("machine_suspend_refused", 412, "above 2048 MB"),
+    ],
+)
+async def test_what_is_refused_has_not_happened_and_says_why(name: str, status: int, words: str) -> None:
+    outcome = await replayed(name)
+    assert (outcome.kind, outcome.status, outcome.id) == (Verdict.NO, status, None)
+    assert words in outcome.message
+
+
+async def test_a_cluster_that_is_not_there_is_told_from_one_that_may_not_be_read() -> None:
+    with pytest.raises(NotFound, match="Cluster not found"):
+        await replayed("cluster_get_missing")
+    with pytest.raises(Unauthorized) as caught:
+        await replayed("cluster_get_unauthorized")
+    assert caught.value.status == 401
+
+
+async def test_a_suspend_is_accepted_and_then_waited_for() -> None:
+    outcome = await replayed("machine_suspend")
+    assert (outcome.kind, outcome.reply) == (Verdict.YES, {"ok": True})
+    (waited,) = (await replayed("machine_wait")).objects
+    assert (waited.reached, waited.state) == (True, "suspended")
+
+
+async def test_a_wait_whose_time_passes_is_asked_again() -> None:
+    with pytest.raises(NotYet, match="currently running"):
+        await replayed("machine_wait_too_short")
+
+
+async def test_starting_tells_what_the_machine_was() -> None:
+    outcome = await replayed("machine_start")
+    assert (outcome.kind, outcome.reply["previous_state"]) == (Verdict.YES, "suspended")
 
 
 async def test_volumes_are_listed_with_what_they_are_attached_to() -> None:
@@ -117,6 +167,17 @@ async def test_setting_a_secret_answers_all_but_the_value() -> None:
     outcome = await replayed("secret_set")
     assert (outcome.kind, outcome.reply["name"], outcome.reply["version"]) == (Verdict.YES, "PG_PASSWORD", 1)
     assert "value" not in outcome.reply
+
+
+@pytest.mark.slow
+async def test_the_sandbox_answers_today_what_was_recorded(tmp_path: Path) -> None:
+    await record_all(tmp_path)
+    stale = [
+        cassette.stem
+        for cassette in sorted(CASSETTES.glob("*.yaml"))
+        if (tmp_path / cassette.name).read_text() != cassette.read_text()
+    ]
+    assert stale == [], "record them anew: uv run python -m tests.services.record"
 
 
 def test_there_is_one_cassette_for_each_call() -> None:

@@ -8,7 +8,7 @@ import anyio
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.pipeline.identity import create_state
+from reconciler.pipeline.identity import create_state, set_platform
 from reconciler.state.memory import Holding, MemoryState, MemoryStore
 from reconciler.state.rules import View
 from reconciler.state.spooling import Spooling
@@ -32,6 +32,17 @@ def make_state(root: Path, environment: str = "", file: str = "state.db") -> Non
         await store.close()
 
     anyio.run(make)
+
+
+def move_platform(root: Path, url: str) -> None:
+    """What `reconcile state set-platform URL` does in the project `root`: a sandbox has another port."""
+
+    async def move() -> None:
+        store = SqliteStore(root / ".reconcile/state.db", SystemClock(), backups=False)
+        await set_platform(store, url, SystemClock(), "test", "", 0)
+        await store.close()
+
+    anyio.run(move)
 
 
 def holding(

@@ -27,25 +27,6 @@ from reconciler.services.machines.wire.volume import LARGEST_GB
 
 # Source: platform notes, "Snapshots".
 STATES = ("waiting", "running", "created", "failed")
-MACHINE_STATES = (
-    "created",
-    "started",
-    "running",
-    "stopped",
-    "suspended",
-    "failed",
-    "starting",
-    "stopping",
-    "restarting",
-    "suspending",
-    "destroying",
-    "launch_failed",
-    "updating",
-    "replacing",
-    "destroyed",
-    "replaced",
-    "migrated",
-)
 
 
 class SnapshotItem(Item):
