@@ -407,7 +407,7 @@ class Executor:
             self._reporter.note(f"{step.id}: this process stood still: {since}")
 
     async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
-        """Raises Unrecorded when the store is gone: the next run goes on from what was kept aside."""
+        """Raises Unrecorded when the store is gone: the next run goes on from what was spooled."""
         try:
             await self._tell(step, attempt, intent, outcome)
         except Unrecorded as failure:

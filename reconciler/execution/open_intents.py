@@ -41,7 +41,7 @@ async def settle_open(
 
     Returns why the others are left open, by address.
 
-    Taking the lease also takes in what an earlier run had to keep aside (`Spooling.spool`).
+    Taking the lease also takes in what an earlier run had to spool (`Spooling.spool`).
     `concerned`: the scopes that this run is about; a process at work on another one is left alone.
     """
     state = await store.load()

@@ -296,7 +296,7 @@ async def _run_under(
         try:
             await recorder.finish()
         except StoreError as failure:
-            # Each outcome is recorded, kept aside or reported in the results.
+            # Each outcome is recorded, spooled or reported in the results.
             project.reporter.note(f"the end of this run could not be recorded: {failure.message}")
     adopted = [
         Result(change.address, f"{change.address}#{change.action}", "done", change.id)
