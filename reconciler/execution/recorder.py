@@ -238,7 +238,7 @@ class Recorder:
             except StoreError as another:
                 message = f"{failure.message}; nor could it be written anywhere else: {another.message}"
                 raise Unrecorded(message, kept=False) from failure
-            message = f"{failure.message}; it is kept in {place}, which the next run takes in"
+            message = f"{failure.message}; it was written to {place}: the next run reads it from there"
             raise Unrecorded(message, kept=True) from failure
 
     async def _commit(

@@ -252,7 +252,7 @@ async def _run_under(
         raise Moved(
             "the plan is stale: objects changed since it was made",
             [
-                error("moved", f"`{address}` {how}", help="make a new plan and look at it again")
+                error("moved", f"`{address}` {how}", help="make a new plan and review it")
                 for address, how in moved.items()
             ],
         )
