@@ -489,7 +489,7 @@ def test_a_deletion_is_the_recorded_objects_or_none() -> None:
     known = {old.address: old}
     assert own_calls(old, approved=[OLD]).why_foreign(step, path, known) == ""
     assert "was not approved" in own_calls(old).why_foreign(step, path, known)
-    certain = "is of an object that was not recorded as certain before this run"
+    certain = "not recorded with certainty before this run"
     doubtful = replace(old, inferred=True)
     assert certain in own_calls(doubtful, approved=[OLD]).why_foreign(step, path, known)
     assert certain in own_calls(approved=[OLD]).why_foreign(step, path, known)
