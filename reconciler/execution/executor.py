@@ -251,7 +251,7 @@ class Executor:
                 if await self._is_seen_to_be_gone(step):
                     await self._landed(step, attempt, intent, "")
                     return self.result(step, "done"), None, usable
-                why = f"{outcome.message}; the object is not seen to be gone: run again to look again"
+                why = f"{outcome.message}; nothing shows yet that the object is gone; run again"
                 return self.result(step, "unknown", why), None, usable
             if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
                 # Nobody has to decide: the next run finds out by sending it again.
@@ -266,7 +266,7 @@ class Executor:
             await self._recorder.not_landed(step, attempt)
             if lost == ATTEMPTS:
                 break
-        why = f"{outcome.message}; it did not land, and is not sent again in this run"
+        why = f"{outcome.message}; the call had no effect, and is not sent again in this run"
         return self.result(step, "failed", why), None, usable
 
     # --- one call for each key of an answer ---
@@ -308,7 +308,7 @@ class Executor:
         record = self._recorder.records.get(step.address)
         known = binding or record
         if known is None:
-            raise ReconcilerError(f"`{step.address}` is neither wanted nor recorded")
+            raise ReconcilerError(f"`{step.address}` is neither declared nor recorded")
         if step.find is not None:
             self._refuse_namesake(step, step.find, listed)
         applied = self._applied(step)
@@ -349,7 +349,7 @@ class Executor:
         if ids:
             named = ", ".join(sorted(ids))
             raise ReconcilerError(
-                f"not sent: the platform shows an equal object that no record owns: {named}; plan again"
+                f"not sent: the platform has an equal object that no record owns: {named}; make a new plan"
             )
 
     def _where_found(self, step: Step) -> Read | None:
@@ -403,11 +403,11 @@ class Executor:
         Whether somebody took the lease over meanwhile shows when the outcome is recorded.
         """
         if took_s > self._limits.deadline_s + PAUSE_S:
-            since = f"{took_s:.0f} s from the check of its lease to the answer"
-            self._reporter.note(f"{step.id}: this process stood still: {since}")
+            since = f"{took_s:.0f} s passed between the check of its lease and the answer"
+            self._reporter.note(f"{step.id}: this process was paused: {since}")
 
     async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
-        """Raises Unrecorded when the store is gone: the next run goes on from what was kept aside."""
+        """Raises Unrecorded when the store is gone: the next run goes on from what was spooled."""
         try:
             await self._tell(step, attempt, intent, outcome)
         except Unrecorded as failure:
@@ -569,9 +569,9 @@ class Executor:
             return self.result(step, "done")
         if step.effect.removes:
             # Accepted, so nothing is left to send; only lists lag behind.
-            return self.result(step, "done", "the platform accepted it, and still lists the object")
+            return self.result(step, "done", "the platform accepted the deletion, and still lists the object")
         if waited.ended == "failed":
-            return self.result(step, "failed", f"ended as {waited.seen}; its id is kept")
+            return self.result(step, "failed", f"ended as {waited.seen}; its id is recorded")
         await self._recorder.pending(step, waited.seen, timed_out=not self.stopping)
         return self.result(
             step, "pending", f"still {waited.seen}{self._since(step)}; run again to go on waiting"

@@ -145,23 +145,21 @@ def _check(
         shown = cleaned(str(key))[:KEYS_SHOWN]
         if not re.fullmatch(each.pattern, key):
             raise ReconcilerError(
-                f"the answer brings a key `{shown}`, which is not a valid name of a secret; none is set"
+                f"the answer holds a key `{shown}`, which is not a valid name of a secret; none is set"
             )
         if each.never and re.fullmatch(each.never, key):
             raise ReconcilerError(
-                f"the answer brings `{shown}`, which changes how programs run and is never set; none is set"
+                f"the answer holds `{shown}`, which changes how programs run and is never set; none is set"
             )
         if each.allowed and not re.fullmatch(each.allowed, key):
             raise ReconcilerError(
-                f"the answer brings a key `{shown}` that the manifest does not allow; none is set"
+                f"the answer holds a key `{shown}` that the manifest does not allow; none is set"
             )
         if not isinstance(values[key], Sensitive):
-            raise ReconcilerError(
-                f"the answer brings a value of `{shown}` that is not text; no secret is set"
-            )
+            raise ReconcilerError(f"the answer holds a value of `{shown}` that is not text; no secret is set")
         if key in others:
             raise ReconcilerError(
-                f"the answer to `{step.address}` brings `{shown}`, which belongs to `{others[key]}`; "
+                f"the answer to `{step.address}` holds `{shown}`, which belongs to `{others[key]}`; "
                 "none is set"
             )
 

@@ -26,4 +26,4 @@ async def leased(
             try:
                 await store.release(lease)
             except StoreError as failure:
-                (reporter or Reporter()).note(f"the lease could not be given back: {failure.message}")
+                (reporter or Reporter()).note(f"the lease could not be released: {failure.message}")

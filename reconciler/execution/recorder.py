@@ -170,7 +170,7 @@ class Recorder:
         try:
             await self._commit(entry, [doubted] if doubted is not None and doubted != record else [])
         except StoreError as failure:
-            # Nothing to keep aside: the open intent says as much.
+            # Nothing to spool: the open intent says as much.
             raise Unrecorded(failure.message, kept=False) from failure
 
     async def not_landed(self, step: Step, attempt: int) -> None:
@@ -236,9 +236,9 @@ class Recorder:
             try:
                 place = await self._store.spool(self._lease_for(entry), [entry], put, remove)
             except StoreError as another:
-                message = f"{failure.message}; nor could it be kept aside: {another.message}"
+                message = f"{failure.message}; nor could it be written anywhere else: {another.message}"
                 raise Unrecorded(message, kept=False) from failure
-            message = f"{failure.message}; it is kept in {place}, which the next run takes in"
+            message = f"{failure.message}; it was written to {place}: the next run reads it from there"
             raise Unrecorded(message, kept=True) from failure
 
     async def _commit(

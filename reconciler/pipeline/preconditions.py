@@ -87,7 +87,7 @@ def refuse_recorded_elsewhere(plan: Plan, state: State, siblings: Siblings) -> N
                     error(
                         "moved",
                         f"`{binding.address}` would adopt {binding.id}, which is recorded {where} now",
-                        help="make a new plan and look at it again",
+                        help="make a new plan and review it",
                     )
                 ],
             )

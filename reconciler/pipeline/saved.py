@@ -99,8 +99,8 @@ def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:
         [
             error(
                 "plan-of-other-manifests",
-                f"the manifests ask for something else than those that the plan was made from{between}",
-                help=f"make the plan anew with `{anew}` and look at it again",
+                f"the manifests are not those that the plan was made from{between}",
+                help=f"make a new plan and review it: `{anew}`",
                 advice=(anew,),
             )
         ],
@@ -118,8 +118,7 @@ def _refuse_other_addresses(project: Project, plan: Plan) -> None:
             "provider-moved",
             f"ExtensionProvider/{name} is at {project.providers[name].base_url}; "
             f"the plan was made for {planned}",
-            help=f"set its `base_url` back to {planned}, or make the plan anew with `{anew}` and look at it "
-            "again",
+            help=f"set its `base_url` back to {planned}, or make a new plan and review it: `{anew}`",
             advice=(anew,),
         )
         for name, planned in plan.providers.items()
