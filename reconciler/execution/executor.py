@@ -340,7 +340,7 @@ class Executor:
     def _refuse_namesake(self, step: Step, find: Find, listed: Sequence[Any]) -> None:
         """Raises ReconcilerError where what a create makes may be there already, in no record.
 
-        Whatever the plan says: it may be what a lost call made, or what a lost state knew.
+        Whatever the plan says: a lost call may have made it, or a lost state may have known it.
         """
         if step.effect.id_path is None:
             return
@@ -409,7 +409,7 @@ class Executor:
     async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
         """Raises Unrecorded when the store is gone: the next run goes on from what was spooled."""
         try:
-            await self._tell(step, attempt, intent, outcome)
+            await self._commit_outcome(step, attempt, intent, outcome)
         except Unrecorded as failure:
             id_shown = f" ({outcome.id})" if outcome.id else ""
             message = (
@@ -417,7 +417,7 @@ class Executor:
             )
             raise Unrecorded(message + failure.message, kept=failure.kept) from failure
 
-    async def _tell(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
+    async def _commit_outcome(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
         if outcome.kind is Verdict.NO:
             await self._recorder.failed(step, attempt, outcome.message, outcome.status)
         elif outcome.kind is Verdict.UNKNOWN:
@@ -498,9 +498,9 @@ class Executor:
         return waited.ended == "done"
 
     async def _is_gone(self, step: Step) -> bool:
-        """Whether the platform shows that the object of a deletion is there no more. False: nobody knows.
+        """Whether the platform shows that the object of a deletion is gone. False: it is not known.
 
-        The object itself is asked for: that one list lacks it proves nothing.
+        The object itself is read: a list that lacks it proves nothing.
         """
         if step.wait is None or not step.wait.or_gone:
             return False
@@ -517,7 +517,7 @@ class Executor:
         return not any(each.present for each in objects if item in (None, each.id))
 
     async def _is_seen_to_be_gone(self, step: Step) -> bool:
-        """Whether reads stop to show the object of a deletion, within the time that they may lag."""
+        """Whether reads stop showing the object of a deletion within the time that they may lag."""
         assert step.wait is not None
         try:
             waited = await wait_for(

@@ -1,7 +1,7 @@
-"""A step that stands for one call for each key of an answer: what the answer brought decides how many.
+"""A step that stands for one call for each key of an answer: the answer decides how many.
 
-Everything is checked before the first of them: a key that no secret may have, or that belongs to somebody
-else, or a value that is not text, and none is sent.
+Everything is checked before the first of them. Where a key is not a valid name or belongs to another address,
+or a value is not text, none is sent.
 """
 
 import re
@@ -50,7 +50,7 @@ class Sender(Protocol):
 async def send_each(
     step: Step, outputs: Outputs, recorder: Recorder, fingerprint_key: bytes, sender: Sender
 ) -> Result:
-    """The calls one after another, each with its own intent and outcome; the first failure ends it."""
+    """Send the calls one after another, each with its own intent and outcome. The first failure ends it."""
 
     def print_of(key: str, value: Sensitive) -> str:
         # The key is part of it, so that two keys with one value do not show it.

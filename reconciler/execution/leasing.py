@@ -14,7 +14,9 @@ from reconciler.state.store import Lease, Store
 async def leased(
     store: Store, scopes: Collection[str], holder: str, *, timeout_s: float, reporter: Reporter | None = None
 ) -> AsyncIterator[Lease]:
-    """All `scopes` or none; raises Locked. What the block did stands even if they cannot be given back.
+    """Hold the leases of all `scopes`. Raises Locked, and then holds none.
+
+    What the block did stands even if they cannot be released.
 
     A lease that is left behind frees itself with its process.
     """

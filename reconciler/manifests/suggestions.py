@@ -24,7 +24,9 @@ _PATTERNS = {
     r"[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?": (
         "one line of text, which neither begins nor ends with a space"
     ),
-    r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*": "no spaces, no `/` and `\\`, and no `.` at the beginning",
+    r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*": (
+        "no spaces, no `/` and `\\`, and no `.` at the beginning"
+    ),
     r"[a-z]{3}": "three lower-case letters, such as ams",
     r"https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?": (
         "write https://, a host and perhaps a path: no user, password, query or fragment"
