@@ -18,8 +18,8 @@ def nested_changes(
 ) -> Iterator[FieldChange]:
     """The values inside `after` that are others in `before`, in the order of `after`, with their full paths.
 
-    A name that only one of the two holds is not a difference, at any depth. In a list, what only one of the two
-    holds stands against None.
+    A name that only one of the two holds is not a difference, at any depth. In a list, what only one of the
+    two holds stands against None.
     """
     from deepdiff import DeepDiff  # 0.1 s: only once something does differ
     from deepdiff.helper import notpresent

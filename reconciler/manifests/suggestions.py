@@ -15,7 +15,7 @@ _PATTERNS = {
         "at most 63 letters, digits, `.`, `_` and `-`, the first one a letter or digit"
     ),
     r"[A-Za-z_][A-Za-z0-9_]{0,126}": "at most 127 letters, digits and `_`, the first one a letter or `_`",
-    r"[A-Za-z_][A-Za-z0-9_]*": "letters, digits and `_`, the first one no digit",
+    r"[A-Za-z_][A-Za-z0-9_]*": "letters, digits and `_`, not beginning with a digit",
     r"[^\[\x00-\x1f\x7f]+": "write dots between keys, or a list of keys, such as [database, password]",
     r"[^\x00-\x1f\x7f]*": "it holds no line breaks and no other control characters",
     r"([A-Za-z0-9][A-Za-z0-9._~-]{0,254})?": (
