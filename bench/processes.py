@@ -32,7 +32,11 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None,
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         started = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=cwd, env={**os.environ, **(env or {})}, stdout=stdout, stderr=stderr
+            command,
+            cwd=cwd,
+            env={**os.environ, "XDG_STATE_HOME": str(cwd / "state-home"), **(env or {})},
+            stdout=stdout,
+            stderr=stderr,
         )
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - started

@@ -5,19 +5,21 @@ import shutil
 import signal
 import sys
 import tempfile
+from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 _MEMORY = Path("/dev/shm")
+_HOMES = pytest.StashKey[Path]()
 _ENOUGH_BYTES = 1 << 30  # a whole run leaves some 200 MB, much of it PostgreSQL's
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is not a failure
 settings.load_profile("untimed")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Temporary files go where syncing is free: every case syncs some, and a disk makes it wait.
 
     And signals have their effect, also where whoever started this ignores them (`nohup`, a job behind `&`).
@@ -28,6 +30,24 @@ def pytest_configure() -> None:
     if "TMPDIR" not in os.environ and writable and shutil.disk_usage(_MEMORY).free > _ENOUGH_BYTES:
         os.environ["TMPDIR"] = str(_MEMORY)
         tempfile.tempdir = None  # pytest has asked for it already
+    config.stash[_HOMES] = Path(tempfile.mkdtemp(prefix="state-homes-"))
+
+
+_numbers = count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Each test is a user of its own, whose marks of states nobody else has: not even other tests.
+
+    In the environment of this process, so that real processes and fixtures of a whole session have it, too.
+    """
+    homes = item.config.stash[_HOMES]
+    os.environ["XDG_STATE_HOME"] = str(homes / str(next(_numbers)))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[_HOMES], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

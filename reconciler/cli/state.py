@@ -96,12 +96,14 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
 @options.state
 @reports_failures
 def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
-    """One line a record: address, id, what is owed."""
+    """One line a record: address, id, what is owed; and objects that two addresses have."""
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
     from reconciler.core.context import EMBEDDED
+    from reconciler.kinds import find_kinds
     from reconciler.pipeline.context import make_context
     from reconciler.pipeline.desired import origin_here
+    from reconciler.planning.decide import recorded_twice
 
     which = Which(env, state_url, sandbox)
     state, config = _load(which), settings_here(env, sandbox=sandbox)
@@ -113,7 +115,8 @@ def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
         state.lineage,
         SystemClock().now(),
     )
-    page = records_page(state, options.of_this_run())
+    doubts = tuple(recorded_twice(find_kinds(), state.records))
+    page = records_page(state, doubts, options.of_this_run())
     emit(replace(page, context=context))
     return DONE
 
@@ -264,9 +267,8 @@ def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | No
         if not sys.stdin.isatty():
             raise click.UsageError("nobody to ask on standard input: pass --auto-approve")
         chosen = str(file) if file is not None else "the newest good backup"
-        question = (
-            f"Put {chosen} in the place of {_place(Which(env, state_url, sandbox))}, which is kept aside?"
-        )
+        place = _place(Which(env, state_url, sandbox))
+        question = f"Put {chosen} in the place of {place}, whose files are renamed to *.damaged-TIME?"
         with prompting():
             sure = click.confirm(question, err=True)
         if not sure:

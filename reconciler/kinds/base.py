@@ -27,7 +27,7 @@ from reconciler.core.model import (
 from reconciler.core.steps import PLATFORM, Method, OutputRef, Read, Step, Template
 from reconciler.core.wire import Shape
 from reconciler.kinds.manifest import Field, ManifestKind
-from reconciler.kinds.nested import nested_changes
+from reconciler.kinds.nested import nested_changes, parts_of
 
 UNCHECKED_VALUE = "unchecked"  # stands for the fingerprint of a value that is not read while planning
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
@@ -51,7 +51,8 @@ class Subject:
     wanted of the app's machines, by id (see `roles.KeepsPower`). `sets`: who sets which of the app's
     secrets (see `roles.SetsSecrets`), itself included. `made`: of what it refers to, what this plan makes.
     `others_s`: how many seconds others of its kind took to be ready.
-    `beside`: where it is to be made, what the list shows in which it would stand.
+    `beside`: where it is to be made, what the list shows in which it would stand. `referred`: the ids of
+    recorded objects that it refers to.
     """
 
     address: Address
@@ -67,6 +68,7 @@ class Subject:
     made: frozenset[Address] = frozenset()
     others_s: Sequence[float] = ()
     beside: Sequence[Any] = ()
+    referred: Mapping[Address, str] = field(default_factory=dict)
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -171,6 +173,10 @@ class Kind(ManifestKind):
         """More GETs that deciding about this subject needs."""
         return ()
 
+    def origin_reads(self, subject: Subject) -> Sequence[Read]:
+        """GETs that show whether a new object can be made from its origin."""
+        return ()
+
     def hints(self, subject: Subject) -> Sequence[Read]:
         """GETs that only tell people more: where one cannot be answered, `extra` lacks it."""
         return ()
@@ -215,12 +221,12 @@ class Kind(ManifestKind):
         """Why a refused field cannot change, at its place, with the recipe."""
         name = change.path.partition(".")[0]
         recipe = next((field.help for field in self.fields if field.name == name), "")
+        was, wanted = ("nothing" if value is None else value for value in (change.before, change.after))
         return error(
             "immutable-field",
-            f"{self.name} `{subject.address.name}` cannot change `{change.path}` "
-            f"from {change.before} to {change.after}",
-            subject.span("spec", *change.path.split(".")),
-            label=f"it is {change.before} since its creation",
+            f"{self.name} `{subject.address.name}` cannot change `{change.path}` from {was} to {wanted}",
+            subject.span("spec", *parts_of(change.path)),
+            label=f"it is {was} since its creation",
             help=recipe,
         )
 

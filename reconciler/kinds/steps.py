@@ -60,13 +60,14 @@ def create(
     wait: Wait | None = None,
     name: str = "create",
     accepts: tuple[str, ...] = (),
+    **words: Unpack[Words],
 ) -> Step:
     """A call that makes something, which the reply names at `id_path`: made twice, there would be two.
 
     `id_path` is None where it is not the object of the record.
     """
     effect = StepEffect(applied, id_path, object_path=object_path, accepts=accepts)
-    return _step(subject, name, call, effect=effect, recovery=recovery, wait=wait)
+    return _step(subject, name, call, effect=effect, recovery=recovery, wait=wait, **words)
 
 
 def absolute(

@@ -22,7 +22,7 @@ from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
-from reconciler.pipeline.approval import creates_to_approve, unapproved
+from reconciler.pipeline.approval import creates_to_approve, unapproved_creates
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
@@ -150,9 +150,12 @@ async def refuse_unless_runnable(
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
     creates = await creates_to_approve(project, plan, await project.store.load(), desired.by_address)
-    missing = [*_unapproved_deletes(plan, approved_deletes), *unapproved(creates, approved_creates)]
-    if missing or has_errors(plan.diagnostics):
-        raise PlanRefused(plan, (*plan.diagnostics, *missing))
+    unapproved = [
+        *_unapproved_deletes(plan, approved_deletes),
+        *unapproved_creates(creates, approved_creates),
+    ]
+    if unapproved or has_errors(plan.diagnostics):
+        raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
 
 
 def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[Diagnostic]:
@@ -242,13 +245,14 @@ async def _run_under(
     )
     own = OwnCalls(plan, grounds)
     refuse_foreign(own.foreign_reads())
+    refuse_foreign(own.foreign_bindings())
     await read_all(project, reads_again(plan, own), observed.__setitem__)
     moved = what_moved(plan, state, observed)
     if moved:
         raise Moved(
             "the plan is stale: objects changed since it was made",
             [
-                error("moved", f"`{address}` {how}", help="make a new plan and look at it again")
+                error("moved", f"`{address}` {how}", help="make a new plan and review it")
                 for address, how in moved.items()
             ],
         )
@@ -293,7 +297,7 @@ async def _run_under(
         try:
             await recorder.finish()
         except StoreError as failure:
-            # Each outcome is recorded, kept aside or reported in the results.
+            # Each outcome is recorded, spooled or reported in the results.
             project.reporter.note(f"the end of this run could not be recorded: {failure.message}")
     adopted = [
         Result(change.address, f"{change.address}#{change.action}", "done", change.id)

@@ -64,7 +64,7 @@ def _named(change: Change) -> Change:
     return replace(change, reason=f"{why}; {change.reason}" if change.reason else why)
 
 
-def unapproved(creates: Collection[Address], approved: Collection[str]) -> list[Diagnostic]:
+def unapproved_creates(creates: Collection[Address], approved: Collection[str]) -> list[Diagnostic]:
     """An error for each of `creates` that is not `approved`.
 
     Raises TypeError for `approved` that is one text: any part of it would approve.

@@ -148,7 +148,7 @@ class SecretsSettings(_Section):
         None, description="Identities that decrypt; RECONCILE_AGE_IDENTITY and …_FILE go before it."
     )
     age_recipients: list[Annotated[str, Field(pattern=_RECIPIENT)]] = Field(
-        [], description="Whom `reconcile secret encrypt` encrypts to when it is not told."
+        [], description="Recipients of `reconcile secret encrypt` where --to is not given."
     )
     exec: list[Annotated[str, Field(min_length=1)]] = Field(
         [], description="Programs that `value_from: {exec: …}` may run."
@@ -226,6 +226,7 @@ class ProjectSettings:
     `own_variables`: those that hold our own credentials, which are nobody's secret value.
     `variables`: the environment variables of the run, secret ones among them.
     `trusted`: the revision that the settings are those of, where the files are somebody else's (--untrusted).
+    `emulated`: the platform is the embedded sandbox, and the state its own.
     """
 
     settings: Settings
@@ -237,11 +238,22 @@ class ProjectSettings:
     own_variables: frozenset[str] = OWN_VARIABLES
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     trusted: "Revision | None" = None
+    emulated: bool = False
 
     @property
     def private(self) -> Path:
         """The folder of what the tool keeps for itself: state, embedded sandbox, stores."""
         return self.root / PRIVATE / self.env
+
+    @property
+    def marks(self) -> Path | None:
+        """Where this user keeps what was seen of states in files; None where nobody says, and in the sandbox.
+
+        A folder beside the project would go back with it to an older copy.
+        """
+        given, home = (Path(self.variables.get(name, "")) for name in ("XDG_STATE_HOME", "HOME"))
+        folder = given if given.is_absolute() else home / ".local/state"
+        return folder / "reconciler" if folder.is_absolute() and not self.emulated else None
 
     @property
     def overlay(self) -> str:
@@ -252,7 +264,7 @@ class ProjectSettings:
         """With the state that the embedded sandbox has to itself: its ids mean nothing on a platform."""
         place = (self.private / "sandbox-state.db").relative_to(self.root)
         state = StateSection(url=f"sqlite:{place}")
-        return replace(self, settings=self.settings.model_copy(update={"state": state}))
+        return replace(self, settings=self.settings.model_copy(update={"state": state}), emulated=True)
 
     def environments(self) -> list[str]:
         """The environments that there are: those with an overlay, and those with settings of their own."""
@@ -451,7 +463,7 @@ def _parse(data: bytes | None) -> Settings:
 _ALLOWED = {  # by pattern, in words
     _URL: "an address such as https://api.example.com, without a user or password",
     _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
-    VARIABLE: "the name of a variable: letters, digits and `_`, the first one no digit",
+    VARIABLE: "the name of a variable: letters, digits and `_`, not beginning with a digit",
     _LINEAGE: "a lineage as `state init` prints it, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
     _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "

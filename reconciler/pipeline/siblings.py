@@ -39,7 +39,10 @@ async def read_siblings(config: ProjectSettings) -> Siblings:
 
 
 async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
-    """None where there is no state, or none that can be read: it may be on another machine."""
+    """None where there is no state, or none that can be read: it may be on another machine.
+
+    Nor is another one read than the settings pin.
+    """
     require_own_place(config, config.settings.state_url)
     try:
         store = open_store(
@@ -55,4 +58,5 @@ async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
             await store.close()
     except StoreError:
         return None
-    return state.records.values() if state.lineage else None
+    pin = config.settings.state.lineage
+    return state.records.values() if state.lineage and pin in (None, state.lineage) else None

@@ -83,16 +83,19 @@ class Subjects:
 
     def subject(self, address: Address, live: Any = None, at: datetime | None = None) -> Subject:
         """`live`: its object on the platform, as of the platform's time `at`; None where none was seen."""
+        records, resource = self.request.records, self.resources.get(address)
+        targets = [to.address for to in resource.references] if resource is not None else []
         return Subject(
             address,
-            self.resources.get(address),
-            self.request.records.get(address),
+            resource,
+            records.get(address),
             live,
             at or self.request.context.at,
             self.request.capabilities,
             powers=self._powers.get(address.app, {}),
             sets=self.setters.get(address.app, _NO_SETTERS),
             others_s=self._took_s(address.kind),
+            referred={to: records[to].id for to in targets if to in records},
         )
 
     def _owned(self) -> Mapping[str, Address]:

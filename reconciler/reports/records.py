@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.advice import RunOptions, command, spell
+from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, StateRecord, owed_work
+from reconciler.reports.advice import advise
+from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible, visible_lines
 from reconciler.state.store import JournalEntry, Restored, State
@@ -37,8 +40,8 @@ def record_document(record: StateRecord) -> dict[str, Any]:
     }
 
 
-def records_page(state: State, run: RunOptions) -> Page:
-    """One line a record: address, id, what is owed."""
+def records_page(state: State, doubts: Sequence[Diagnostic], run: RunOptions) -> Page:
+    """One line a record: address, id, what is owed. `doubts`: about the records themselves."""
     records, lines = state.records, []
     for address, record in sorted(records.items(), key=lambda item: str(item[0])):
         owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
@@ -50,9 +53,11 @@ def records_page(state: State, run: RunOptions) -> Page:
             "records": [record_document(record) for record in records.values()],
             "unclaimed": found,
             "platform": state.platform or None,
+            "diagnostics": diagnostic_documents(advise(doubts, run)),
         },
         text=_lines(lines),
         notices=notices + "".join(_unclaimed_notice(item, run) for item in found),
+        diagnostics=tuple(doubts),
     )
 
 

@@ -1,19 +1,44 @@
-"""Text that came from elsewhere, made safe for a terminal."""
+"""Text that came from elsewhere, made safe for a terminal and for the log of a CI job."""
 
+import re
 import unicodedata
+from collections.abc import Callable
 
 _TAB = "    "
-_UNSEEN = (  # what turns the direction of text, breaks lines, or takes no room at all
-    "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-    "\u2028\u2029\u200b\u2060\ufeff\ufffe\uffff"
-)
+# Letters and symbols that take room, or none, and show nothing.
+_BLANK = "\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufffe\uffff"
+_JOINERS = "\u200c\u200d"  # some scripts and emoji need them; between plain letters they only hide
+# What a runner takes for a command: `##[` anywhere in a line, and `::name …::`, which IPv6 never holds.
+_COMMAND = r"(?<=##)\[|::(?=[A-Za-z][\w-]*(?:\s[^\n]*?)?::)"
+_SUSPICIOUS = re.compile(rf"[^\x20-\x7e]|{_COMMAND}")
 
 
 def visible(text: str) -> str:
-    """`text` as a terminal shows it: tabs as spaces, control and unseen characters as escapes."""
-    if text.isascii() and text.isprintable():
+    """`text` as a terminal shows it: tabs as spaces; control and unseen characters, and what would be a
+    command to the runner of a CI job, as escapes.
+    """
+    if text.isascii() and text.isprintable() and "##[" not in text and "::" not in text:
         return text
-    return "".join(_visible_character(character) for character in text)
+    return escaped(text.replace("\t", _TAB), _escape)
+
+
+def escaped(text: str, escape: Callable[[str], str]) -> str:
+    """`text`, one line of it, with each character that `visible` spells out as `escape` says."""
+
+    def spell(found: re.Match[str]) -> str:
+        part = found[0]
+        return part if _is_seen(part, text[found.start() - 1 : found.start()]) else "".join(map(escape, part))
+
+    return _SUSPICIOUS.sub(spell, text)
+
+
+def _is_seen(part: str, before: str) -> bool:
+    """`part`: a character that is not plain, or the beginning of a command."""
+    if part.isascii():
+        return False
+    if part in _JOINERS:
+        return bool(before) and not before.isascii()
+    return unicodedata.category(part) not in ("Cc", "Cf", "Cs", "Zl", "Zp") and part not in _BLANK
 
 
 def visible_lines(text: str) -> str:
@@ -34,10 +59,8 @@ def _columns_of_character(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _visible_character(character: str) -> str:
-    if character == "\t":
-        return _TAB
-    if unicodedata.category(character) in ("Cc", "Cs") or character in _UNSEEN:
-        code = ord(character)
-        return f"\\u{code:04x}" if code > 0xFF else f"\\x{code:02x}"
-    return character
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
+    return f"\\u{code:04x}" if code > 0xFF else f"\\x{code:02x}"

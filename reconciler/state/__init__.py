@@ -19,12 +19,14 @@ def open_store(
     tell: Callable[[str], None] = lambda message: None,
     environment: str = "",
     read_only: bool = False,
+    marks: Path | None = None,
 ) -> Spooling:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
 
     `tell` hears of what was done or went wrong beside the work that was asked for: a migration, a backup.
     `environment`: whose state it must be, or becomes when it is made; "" for that of no environment.
-    `read_only`: change no file, and make none.
+    `read_only`: change no file, and make none. `marks`: a folder that does not go back to an older copy
+    together with the state's, and so tells when a state in a file has. None: there is none.
 
     Raises StoreError for an unknown scheme. The rest of `url` may hold a password and is never repeated.
     """
@@ -39,7 +41,7 @@ def open_store(
 
     # Resolved, so that a link and what it points to are one state, with one key and one lock.
     path = (root / rest).resolve()
-    store = SqliteStore(path, clock, tell=tell, environment=environment, read_only=read_only)
+    store = SqliteStore(path, clock, tell=tell, environment=environment, read_only=read_only, marks=marks)
     return Spooling(store, spool_path(path), clock)
 
 

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from reconciler.core.clock import SystemClock
-from reconciler.core.model import Address
+from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.pipeline import open as open_module
 from reconciler.state.sqlite import backups, schema
 from reconciler.state.sqlite.store import SqliteStore
@@ -29,10 +29,10 @@ def state_file(project: Project) -> Path:
     return project.root / ".reconcile" / "state.db"
 
 
-def commit(project: Project, *entries: JournalEntry) -> None:
+def commit(project: Project, *entries: JournalEntry, put: Sequence[StateRecord] = ()) -> None:
     async def work() -> None:
         store = SqliteStore(state_file(project), SystemClock())
-        await store.commit(await store.lease(["shop"], "the test"), entries)
+        await store.commit(await store.lease(["shop"], "the test"), entries, put)
         await store.close()
 
     anyio.run(work)
@@ -137,6 +137,18 @@ def test_an_unclaimed_object_is_shown_until_a_person_decides(applied: Project, a
     applied.run("state", "forget", code=64)
 
 
+def test_an_object_that_two_addresses_have_is_named(applied: Project, app: str) -> None:
+    (record,) = applied.json("state", "list").json["records"]
+    double = StateRecord(
+        Address("Volume", "double", "shop"), record["id"], "shop", {}, Lifecycle(), SystemClock().now()
+    )
+    commit(applied, put=[double])
+    twice = f"{record['id']} is recorded as `Volume/shop/double` and as `Volume/{app}/data`"
+    assert twice in applied.run("state", "list").err
+    (problem,) = applied.json("state", "list").json["diagnostics"]
+    assert (problem["code"], problem["message"]) == ("recorded-twice", twice)
+
+
 def test_a_living_holder_is_named_and_only_force_takes_its_scope(
     project: Project, holder: "subprocess.Popen[str]"
 ) -> None:
@@ -210,7 +222,7 @@ def test_a_terminal_is_asked_before_a_restore(applied: Project, typed: bytes, co
     damage(applied, "DELETE FROM meta WHERE key = 'digest'")
     ended, shown = on_a_terminal(applied, "state", "restore", typed=typed)
     assert ended == code
-    assert "which is kept aside?" in shown
+    assert "whose files are renamed to *.damaged-TIME?" in shown
     applied.run("state", "list", code=code)
 
 

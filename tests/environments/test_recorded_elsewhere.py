@@ -111,6 +111,13 @@ def test_a_state_that_is_not_here_is_told_of_once(owned: Command, sandbox: Sandb
     assert problems(owned, "plan --env test", code=0) == []  # where nothing is taken over, nobody has to know
 
 
+def test_a_state_that_is_not_the_pinned_one_is_not_read(owned: Command) -> None:
+    pin = "6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57"
+    owned.write("reconcile.yaml", f"environments: {{prod: {{state: {{lineage: {pin}}}}}}}\n")
+    (remark,) = problems(owned, "plan --env test", code=0)
+    assert remark["code"] == "environment-not-read"
+
+
 def test_a_state_of_another_platform_has_other_objects(owned: Command, sandbox: Sandbox) -> None:
     del owned.variables["RECONCILE_BASE_URL"]
     owned.monkeypatch.delenv("RECONCILE_BASE_URL")

@@ -3,9 +3,10 @@
 Source: platform notes, "Postgres".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.steps import Read
 from reconciler.core.wire import many, parse_time
 from reconciler.kinds.base import Subject, segment
@@ -42,3 +43,43 @@ def left_after_delete(subject: Subject) -> str:
         f"no backup is taken first; the newest one is {newest.id} of {newest.finished_at}, and the platform "
         "does not say that backups outlive their cluster"
     )
+
+
+def check_restore_point(subject: Subject) -> Iterator[Diagnostic]:
+    """What is wrong with the backup or moment to restore, as far as the source's backups tell.
+
+    The recovery window is not documented; that no moment lies in it before the first backup was finished,
+    or in the future, is sure only of the future.
+    """
+    restore, backups = subject.spec.restore, listed_backups(subject)
+    if backups is None:
+        return
+    finished = sorted(
+        (when, item.id) for item in backups if (when := parse_time(item.finished_at)) is not None
+    )
+    newest = ", ".join(f"{id} of {when.isoformat()}" for when, id in reversed(finished[-3:])) or "none"
+    listed = f"the newest finished backups of {restore.from_} are: {newest}"
+    if restore.backup_id is not None:
+        if all(item.id != restore.backup_id for item in backups):
+            yield error(
+                "restore-point",
+                f"{restore.from_} has no backup {restore.backup_id}",
+                subject.span("spec", "restore", "backup_id"),
+                help=listed,
+            )
+        return
+    moment = parse_time(restore.pitr_time)
+    if moment is not None and moment > subject.now:
+        yield error(
+            "restore-point",
+            f"{restore.pitr_time} is in the future",
+            subject.span("spec", "restore", "pitr_time"),
+            help="check the offset; a restore takes a moment of the past",
+        )
+    elif moment is not None and finished and moment < finished[0][0]:
+        yield warning(
+            "restore-point",
+            f"{restore.pitr_time} is before the first listed backup was finished: the platform may refuse it",
+            subject.span("spec", "restore", "pitr_time"),
+            help=listed,
+        )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error, has_errors
 from reconciler.core.durations import since
 from reconciler.core.model import (
     Action,
@@ -26,7 +26,7 @@ from reconciler.core.steps import FOUND_ID, Ask, Call, Condition, Find, OutputRe
 from reconciler.core.wire import many, one, parse_time
 from reconciler.kinds.alternatives import is_patched, point_at_patch
 from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields, path_of, segment
-from reconciler.kinds.cluster.backups import backups_read, left_after_delete
+from reconciler.kinds.cluster.backups import backups_read, check_restore_point, left_after_delete
 from reconciler.kinds.cluster.spec import PostgresClusterSpec, Restore
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
@@ -67,7 +67,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         "postgres.list": "Lists the clusters of an organization: for `import`, and to find a create whose "
         "reply was lost.",
         "postgres.delete": "Deletes a cluster. Without it, a cluster is deleted by hand.",
-        "postgres.backups": "Lists the backups of a cluster: for `show`, and for the plan of a delete.",
+        "postgres.backups": "Lists the backups of a cluster: for `show`, and for the plans of a delete "
+        "and of a restore.",
     }
     list_capability = "postgres.list"
     fields = (
@@ -152,6 +153,16 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
         return {"backups": backups_read(id)} if "postgres.backups" in capabilities else {}
+
+    def origin_reads(self, subject: Subject) -> Sequence[Read]:
+        """The backups of the cluster to restore from, where its id is known."""
+        restore = subject.spec.restore
+        if restore is None or "postgres.backups" not in subject.capabilities:
+            return ()
+        id = subject.referred.get(Address(self.name, restore.from_))
+        if id is None and _PLATFORM_ID.fullmatch(restore.from_):
+            id = restore.from_
+        return [backups_read(id)] if id else ()
 
     def hints(self, subject: Subject) -> Sequence[Read]:
         """The backups of a cluster that is to be deleted: plans say what is left then."""
@@ -280,8 +291,11 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             recovery=_recovery(subject, _organization(source), {"name": body["name"]}),
             wait=_ready(subject),
         )
-        moment = restore.backup_id or restore.pitr_time
-        return Moves(Action.RESTORE, (step,), reason=f"from {restore.from_} at {moment}")
+        problems = tuple(check_restore_point(subject))
+        reason = f"from {restore.from_} at {restore.backup_id or restore.pitr_time}"
+        if has_errors(problems):
+            return Moves(Action.REFUSED, diagnostics=problems, reason=problems[0].message)
+        return Moves(Action.RESTORE, (step,), reason=reason, diagnostics=problems)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         differing = compare_fields(self.fields, subject)

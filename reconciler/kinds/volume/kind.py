@@ -63,6 +63,12 @@ UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extendi
 _ONCE = "nothing happens: it is used when the volume is created, and not looked at afterwards"
 _NEW_VOLUME = "create a new volume under another name and move the data"
 
+_SHARES_ZONES = "`require_unique_zone: false`"
+_NO_ZONE = (
+    "each volume of one name needs a hardware zone of its own: where no unique zone is left, write "
+    f"{_SHARES_ZONES}"
+)
+
 # What create takes that the platform never returns, or that nobody can change afterwards.
 _CREATE_FIELDS = ("region", "encrypted", "fstype", "auto_backup_enabled", "snapshot_retention")
 _SENT_ONLY_FIELDS = ("machines_only", "require_unique_zone", "compute")
@@ -229,7 +235,11 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     # --- deciding ---
 
     def create(self, subject: Subject) -> Moves:
-        return self._create(subject, Action.CREATE, why_created(subject.spec.origin))
+        reason = why_created(subject.spec.origin)
+        taken = _zones_taken(subject)
+        if taken:
+            reason += f"; needs a zone other than {', '.join(taken)} ({_SHARES_ZONES} lets it share one)"
+        return self._create(subject, Action.CREATE, reason)
 
     def again(self, subject: Subject) -> Moves | None:
         """As large as it was, which no snapshot of it exceeds, and in its region."""
@@ -304,6 +314,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
                 one=Read(volume_path(subject.address, FOUND_ID), one(Volume)),
             ),
             wait=_settled(subject, reply_path=""),
+            if_refused=_NO_ZONE if _zones_taken(subject) or (spec.count or 1) > 1 else "",
         )
         return Moves(action, (step,), reason=reason, diagnostics=tuple(remarks))
 
@@ -393,6 +404,19 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
             label=f"the live size is {change.before} GB",
             help=f"set `size_gb: {change.before}`, or {_NEW_VOLUME}",
         )
+
+
+def _zones_taken(subject: Subject) -> list[str]:
+    """The zones in which the list shows a volume of this name, where the new one may share none."""
+    if subject.spec.require_unique_zone is False:
+        return []
+    wanted = KIND.match(subject.spec, subject.address)
+    named = [
+        item
+        for item in subject.beside
+        if item.present and all(getattr(item, name) == value for name, value in wanted.items())
+    ]
+    return sorted({item.zone for item in named if item.zone})
 
 
 def _holder(subject: Subject) -> str:

@@ -21,6 +21,7 @@ from reconciler.reports.report import (
     Report,
     ValidationReport,
 )
+from reconciler.reports.visible import escaped
 
 FORMAT_VERSION = "1"
 
@@ -30,12 +31,12 @@ def render(report: Report) -> str:
     if report.about is not None:
         begins["context"] = context_document(report.about)
     text = json.dumps(begins | document(report), ensure_ascii=False, indent=2, default=str)
-    # A file's name may be no text; half a surrogate pair is written as JSON escapes it.
-    return text.encode("utf-8", "backslashreplace").decode() + "\n"
+    # Whoever reads the document gets the same text; whoever looks at it sees what is in it.
+    return "\n".join(escaped(line, _escape) for line in text.split("\n")) + "\n"
 
 
 def _escape(character: str) -> str:
-    return json.dumps(character)[1:-1]
+    return json.dumps(character)[1:-1] if not character.isascii() else f"\\u{ord(character):04x}"
 
 
 def document(report: Report) -> dict[str, Any]:

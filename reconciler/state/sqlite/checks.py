@@ -3,7 +3,9 @@
 Records and journal rows carry digests of their own. Here stand how many journal rows there are, a sum over
 the scopes' heads (`heads`), one digest for each small table, that of the fingerprint key, and one over all
 of this. `version` counts the transactions. The file `<state>.seen` repeats it after each one, unsynced: a
-state that is older than what was seen has lost commits, such as those behind a damaged page of the WAL.
+state that is older than what was seen has lost commits, such as those behind a damaged page of the WAL. So
+does a mark in a folder of the user's (`Place.marks`): when the state's own folder is put back to an older
+copy, `<state>.seen` goes back with it.
 """
 
 import hashlib
@@ -54,12 +56,34 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The newest transaction that was acknowledged, as far as this file got to the disk."""
+    """The newest transaction that was acknowledged, as far as `file` got to the disk."""
 
+    file: Path
     version: int
     digest: str
     rows: int
     serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a state is. `marks`: the folder of the second file of what was seen; None for no such file."""
+
+    path: Path
+    marks: Path | None = None
+
+    def seen_files(self, lineage: str) -> list[Path]:
+        """What was seen of the state `lineage` stands in these files."""
+        mark = [self.marks / f"{self._name}.{lineage}.seen"] if self.marks is not None else []
+        return [seen_path(self.path), *mark]
+
+    def all_marks(self) -> list[Path]:
+        """The marks of all states that were ever here, for this user."""
+        return sorted(self.marks.glob(f"{self._name}.*.seen")) if self.marks is not None else []
+
+    @property
+    def _name(self) -> str:
+        return hashlib.sha256(bytes(self.path)).hexdigest()[:32]
 
 
 def read(connection: sqlite3.Connection) -> Checks:
@@ -86,8 +110,8 @@ def write(connection: sqlite3.Connection, checks: Checks) -> None:
 
 
 @contextmanager
-def writing(connection: sqlite3.Connection, path: Path, tables: Iterable[str] = ()) -> Iterator[Checks]:
-    """One transaction that changes the state at `path`; the block keeps up what it gets.
+def writing(connection: sqlite3.Connection, place: Place, tables: Iterable[str] = ()) -> Iterator[Checks]:
+    """One transaction that changes the state at `place`; the block keeps up what it gets.
 
     `tables`: small ones that it may change, apart from those of every commit. They are checked
     before: a new digest must not cover up damage.
@@ -100,7 +124,7 @@ def writing(connection: sqlite3.Connection, path: Path, tables: Iterable[str] = 
         checks.version += 1
         checks.tables |= {table: digest_of(connection, table) for table in touched}
         write(connection, checks)
-    _tell_seen(path, checks)
+    _tell_seen(place, checks)
 
 
 def verify_tables(
@@ -121,32 +145,42 @@ def seen_path(path: Path) -> Path:
     return path.with_name(path.name + ".seen")
 
 
-def seen(path: Path, lineage: str) -> Seen | None:
-    """None when there is no such file, or not one of this state that was written whole."""
+def seen(place: Place, lineage: str) -> list[Seen]:
+    """What each file of `place` tells of this state, where there is one that was written whole."""
+    found = (_read_seen(file, lineage) for file in place.seen_files(lineage))
+    return [each for each in found if each is not None]
+
+
+def _read_seen(file: Path, lineage: str) -> Seen | None:
     try:
-        found = json.loads(seen_path(path).read_bytes())
+        found = json.loads(file.read_bytes())
         digest = found.pop("check")
         if digest != sha256(found) or found.pop("lineage") != lineage:
             return None
         rows = found["rows"] if "rows" in found else found["head_seq"]  # an older program's name for it
-        return Seen(found["version"], found["digest"], rows, found["serial"])
+        return Seen(file, found["version"], found["digest"], rows, found["serial"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def verify_seen(checks: Checks, newest: Seen | None) -> None:
+def newest(seen: Iterable[Seen]) -> Seen | None:
+    return max(seen, key=lambda each: each.version, default=None)
+
+
+def verify_seen(checks: Checks, seen: Iterable[Seen]) -> None:
     """Raises Damaged when commits that were acknowledged are missing."""
-    if newest is None or checks.version > newest.version:
-        return
-    if checks.version < newest.version:
-        lost = newest.version - checks.version
-        changes = "change is" if lost == 1 else "changes are"
-        raise Damaged(f"the last {lost} committed {changes} missing from the file")
-    if checks.digest != newest.digest:
-        raise Damaged("its newest change is not the one that was stored")
+    for each in seen:
+        if checks.version < each.version:
+            lost = each.version - checks.version
+            changes = "change is" if lost == 1 else "changes are"
+            raise Damaged(
+                f"the last {lost} committed {changes} missing from the file ({each.file} knows of more)"
+            )
+        if checks.version == each.version and checks.digest != each.digest:
+            raise Damaged(f"its newest change is not the one that was stored ({each.file} knows another)")
 
 
-def _tell_seen(path: Path, checks: Checks) -> None:
+def _tell_seen(place: Place, checks: Checks) -> None:
     values: dict[str, Any] = {
         "version": checks.version,
         "digest": checks.digest,
@@ -155,19 +189,31 @@ def _tell_seen(path: Path, checks: Checks) -> None:
         "lineage": checks.lineage,
     }
     text = json.dumps(values | {"check": sha256(values)}).ljust(400).encode()
-    # Without it, damage is found by the digests alone; the commit itself is safe.
-    with suppress(OSError):
-        descriptor = os.open(seen_path(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.pwrite(descriptor, text, 0)
-        finally:
-            os.close(descriptor)
+    for file in place.seen_files(checks.lineage):
+        # Without it, damage is found by the digests alone; the commit itself is safe.
+        with suppress(OSError):
+            _replace(file, text)
 
 
-def tell_seen_anew(path: Path, checks: Checks) -> None:
+def _replace(file: Path, text: bytes) -> None:
+    how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(file, how, 0o600)
+    except FileNotFoundError:  # the first mark of this user
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(file, how, 0o600)
+    try:
+        os.pwrite(descriptor, text, 0)
+    finally:
+        os.close(descriptor)
+
+
+def tell_seen_anew(place: Place, checks: Checks) -> None:
     """After a restore: what was seen of the damaged state counts no more."""
-    seen_path(path).unlink(missing_ok=True)
-    _tell_seen(path, checks)
+    for file in place.seen_files(checks.lineage):
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+    _tell_seen(place, checks)
 
 
 def sha256(value: Any) -> str:

@@ -15,6 +15,7 @@ from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import checks, database, schema
+from reconciler.state.sqlite.checks import Place
 
 KEY_BYTES = 32
 
@@ -42,16 +43,17 @@ def state_exists(path: Path) -> bool:
     return False
 
 
-def refuse_beside_traces(path: Path) -> None:
+def refuse_beside_traces(place: Place) -> None:
     """Raises StoreError where an older state has left something: it may be lost, and have to come back."""
+    path = place.path
     left = [key_path(path), spool_path(path), checks.seen_path(path)]
-    traces = [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
+    beside = [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
+    traces = [*(each.name for each in beside), *map(str, place.all_marks())]
     if not traces:
         return
     raise StoreError(
-        f"there was a state {path}: {traces[0].name} is still there",
-        help=f"bring it back with `{_RESTORE_FILE}`; to begin without it, move away "
-        f"{', '.join(each.name for each in traces)}",
+        f"there was a state {path}: {traces[0]} is still there",
+        help=f"bring it back with `{_RESTORE_FILE}`; to begin without it, move away {', '.join(traces)}",
         advice=(_RESTORE_FILE,),
     )
 

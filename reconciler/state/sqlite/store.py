@@ -22,7 +22,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import environments, rules
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
 from reconciler.state.sqlite import backups, checks, files, heads, journal, leases, locks, records, restore
-from reconciler.state.sqlite.checks import Checks
+from reconciler.state.sqlite.checks import Checks, Place
 from reconciler.state.sqlite.database import Damaged, check_pages, connect, explained, transaction, use_wal
 from reconciler.state.store import (
     WHOLE_STATE,
@@ -61,6 +61,7 @@ class SqliteStore:
     `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` hears of what went
     wrong beside the work that was asked for. `backups`: whether `release` makes one after commits.
     `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make none.
+    `marks`: see `checks.Place`.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class SqliteStore:
         backups: bool = True,
         environment: str = "",
         read_only: bool = False,
+        marks: Path | None = None,
     ) -> None:
         self._path = path
+        self._place = Place(path, marks)
         self._clock = clock
         self._randomness = randomness
         self._tell = tell
@@ -209,7 +212,7 @@ class SqliteStore:
         connection = self._readable()
         if connection is None:
             return State("", {}, (), frozenset())
-        seen = checks.seen(self._path, self._lineage)
+        seen = checks.seen(self._place, self._lineage)
         with transaction(connection, "DEFERRED"):
             current = checks.read(connection)
             checks.verify_seen(current, seen)
@@ -253,7 +256,7 @@ class SqliteStore:
         connection = self._readable()
         if connection is None:
             return
-        seen = checks.seen(self._path, self._lineage)
+        seen = checks.seen(self._place, self._lineage)
         with transaction(connection, "DEFERRED"):
             current = backups.verify_all(connection)
         checks.verify_seen(current, seen)
@@ -291,14 +294,14 @@ class SqliteStore:
     def _take(self, scopes: Sequence[str], holder: str) -> Lease:
         self._checked = None
         connection = self._keyed()
-        lease, numbers = leases.take(connection, self._path, scopes, holder, self._clock.now())
+        lease, numbers = leases.take(connection, self._place, scopes, holder, self._clock.now())
         self._held |= {scope: (lease.epochs[scope], number) for scope, number in numbers.items()}
         return lease
 
     def _release(self, lease: Lease) -> None:
         self._checked = None
         try:
-            leases.mark_released(self._writable(), self._path, lease)
+            leases.mark_released(self._writable(), self._place, lease)
         finally:
             self._unlock(scope for scope, epoch in lease.epochs.items() if self._holds(scope, epoch))
 
@@ -312,7 +315,7 @@ class SqliteStore:
         connection = self._writable()
         if self._environment == environment:
             return False
-        with checks.writing(connection, self._path) as current:
+        with checks.writing(connection, self._place) as current:
             data = {"environment": environment, "by": by}
             entry = JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
             _write(connection, current, WHOLE_STATE, [encode_entry(entry)])
@@ -342,7 +345,7 @@ class SqliteStore:
 
     def _restore(self, backup: Path | None, by: str) -> Restored:
         self._close()
-        return restore.restore(self._path, backup, self._clock.now(), by, self._randomness)
+        return restore.restore(self._place, backup, self._clock.now(), by, self._randomness)
 
     def _holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         connection = self._readable()
@@ -362,7 +365,7 @@ class SqliteStore:
         try:
             if alive and not force:
                 raise leases.locked_by(connection, scope, self._clock.now())
-            with checks.writing(connection, self._path, checks.LEASES) as current:
+            with checks.writing(connection, self._place, checks.LEASES) as current:
                 leases.replace(connection, scope)
                 data = {"unlock": scope, "holder": holder, "since": since, "alive": alive, "by": by}
                 entry = JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
@@ -386,7 +389,7 @@ class SqliteStore:
         try:
             with explained(self._path, self._way_out):
                 connection = self._writable()
-                with checks.writing(connection, self._path, _tables(batch)) as current:
+                with checks.writing(connection, self._place, _tables(batch)) as current:
                     outcomes = [self._store(connection, current, request) for request in batch]
                 self._committed = True
         except StoreError as error:
@@ -420,7 +423,7 @@ class SqliteStore:
     def _create(self) -> bool:
         lineage = ""
         if not files.state_exists(self._path):
-            files.refuse_beside_traces(self._path)
+            files.refuse_beside_traces(self._place)
             lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
             files.create_state(self._path, lineage, self._environment)
         self._keyed()
@@ -432,7 +435,7 @@ class SqliteStore:
         current = checks.read(connection)
         if current.key is None:
             key = files.create_key(files.key_path(self._path), self._fingerprint_key())
-            with checks.writing(connection, self._path) as current:
+            with checks.writing(connection, self._place) as current:
                 current.key = backups.key_digest(key)
         self._verify_key(current)
         return connection

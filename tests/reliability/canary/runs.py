@@ -150,6 +150,7 @@ class Workshop:
             platform.url,
             RECONCILE_TOKEN=TOKEN,
             TMPDIR=str(self.temporary),
+            XDG_STATE_HOME=str(self.temporary / "home"),
             CANARY_NOTES=str(self._notes),
             SHOP_PASSWORD=ENV,
             RECONCILE_CAPABILITIES="extended",

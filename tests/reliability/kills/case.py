@@ -26,6 +26,7 @@ from tests.reliability.kills.verdict import (
     live_clusters,
     live_volumes,
 )
+from tests.state.doubles import move_platform
 
 SIGNALS: Mapping[str, int] = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "INT": signal.SIGINT}
 MOST_RUNS = 4  # that may follow the struck one until everything is done
@@ -75,7 +76,7 @@ class _Stage:
 
     def run(self, arguments: Sequence[str], **more: str) -> Ran | None:
         self._count += 1
-        env = self.template.environment(self.sandbox) | more
+        env = self.template.environment(self.sandbox) | {"XDG_STATE_HOME": str(self.root / "home")} | more
         if self.planted:
             env["KILLS_PLANTED"] = self.planted
         name = f"{self._count}-{arguments[0]}"
@@ -101,6 +102,7 @@ def _staged(
     project, db = template.copied(root)
     try:
         with sandboxed(db, CLOCK, template.profile) as sandbox:
+            move_platform(project, sandbox.url)
             yield _Stage(root, project, sandbox, template, planted)
         if kept is not None:
             root.rename(kept)
