@@ -89,6 +89,26 @@ class OwnCalls:
                 if why:
                     yield _foreign(step.address, why)
 
+    def foreign_bindings(self) -> Iterator[Diagnostic]:
+        """One error for each address of which something else would be recorded than its manifest says.
+
+        Of one that has left the manifests, than its record says. Nothing is held against manifests that
+        nobody loaded.
+        """
+        for binding in self._plan.bindings if self._grounds.resources else ():
+            address = binding.address
+            resource, record = self._grounds.resources.get(address), self._grounds.records.get(address)
+            kind = find_kinds().get(address.kind)
+            scope = record.scope if record is not None else ""
+            if resource is not None and kind is not None:
+                own = (resource.lifecycle, resource.file, scope or kind.scope(resource.spec, address))
+            elif record is not None:
+                own = (record.lifecycle, record.source, scope)
+            else:
+                own = None
+            if own != (binding.lifecycle, binding.source, binding.scope):
+                yield _foreign(address, "what would be recorded of it is not what its manifest says")
+
     def adoption_reads(self) -> Iterator[Read]:
         """What shows the objects that the plan records for the first time."""
         for address, record in self._adopted.items():

@@ -245,6 +245,7 @@ async def _run_under(
     )
     own = OwnCalls(plan, grounds)
     refuse_foreign(own.foreign_reads())
+    refuse_foreign(own.foreign_bindings())
     await read_all(project, reads_again(plan, own), observed.__setitem__)
     moved = what_moved(plan, state, observed)
     if moved:
