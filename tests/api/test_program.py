@@ -13,6 +13,7 @@ import pytest
 
 from reconciler.api import (
     ManifestError,
+    Misused,
     ReconcilerError,
     Refused,
     apply,
@@ -271,3 +272,23 @@ def test_a_program_asks_whether_all_is_well(tmp_path: Path, sandbox: Sandbox) ->
     assert asyncio.run(doctor(root, variables=VARIABLES)).is_well
     found = asyncio.run(doctor(root, variables={"RECONCILE_TOKEN": "another"}))
     assert [each.name for each in found.checks if each.outcome == "problem"] == ["token"]
+
+
+def test_a_program_plans_applies_and_compares_single_resources(tmp_path: Path, sandbox: Sandbox) -> None:
+    app = sandbox.app("single")
+    root = project(tmp_path, sandbox, volume("data", app=app) + volume("logs", app=app))
+    data = [f"Volume/{app}/data"]
+
+    async def work() -> None:
+        async with open_project(root, variables=VARIABLES) as opened:
+            proposed = await plan(opened, targets=data)
+            assert ([str(change.address) for change in proposed.changes], proposed.outside) == (data, 1)
+            with pytest.raises(Misused, match="a target names nothing"):
+                await plan(opened, targets=[f"Volume/{app}/dat"])
+            with pytest.raises(TypeError, match="a collection of addresses"):
+                await plan(opened, targets=data[0])
+            await apply(opened, approve=lambda plan: True, targets=data)
+            assert (await drift(opened, targets=data)).plan.outside == 1
+
+    asyncio.run(work())
+    assert [each["name"] for each in sandbox.volumes(app)] == ["data"]
