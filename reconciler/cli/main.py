@@ -23,7 +23,7 @@ _VERBS = {
     "show": "show one resource: live fields, snapshots, what is owed",
     "doctor": "check token, address, clock, state, lock, and what is left open",
     "resolve": "say what became of a call whose outcome is unknown",
-    "state": "list, show, mv, forget, unlock, backup, restore what is recorded",
+    "state": "init, list, show, mv, forget, unlock, backup, restore, set-platform",
     "new": "print a commented manifest of a kind, to be filled in",
     "secret": "encrypt a value, make a key, compare fingerprints",
     "graph": "draw the resources and their order",

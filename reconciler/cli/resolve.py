@@ -14,12 +14,18 @@ from reconciler.core.model import Address
 
 @click.command("resolve", short_help="Say what became of a call whose outcome is unknown.")
 @click.argument("addresses", type=ADDRESS, nargs=-1, metavar="ADDRESS...")
-@click.option("--adopt", metavar="ID", help="The call made this object; or: yes, an inferred id is ours.")
+@click.option("--adopt", metavar="ID", help="The call made this object; also confirms an inferred id.")
 @click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
-@click.option("--force", is_flag=True, help="With --adopt or --not-created: whatever speaks against it.")
+@click.option("--force", is_flag=True, help="With --adopt or --not-created: also against the evidence.")
 @click.option("--restarted", is_flag=True, help="The restarts that were owed are done.")
 @click.option("--machine", metavar="ID", help="With --restarted: of all volumes that this machine holds.")
 @click.option("--confirm-inferred", is_flag=True, help="The ids that were inferred are ours (default: all).")
+@click.option(
+    "--dismiss",
+    metavar="ID",
+    multiple=True,
+    help="The equal object with this id is meant to be there; may be repeated.",
+)
 @options.lock_timeout
 @options.state
 @output()
@@ -32,34 +38,38 @@ def command(
     restarted: bool,
     machine: str | None,
     confirm_inferred: bool,
+    dismiss: tuple[str, ...],
     lock_timeout: float,
     env: str,
     state_url: str | None,
     sandbox: bool,
 ) -> int:
-    """Say what became of a call whose outcome is unknown, or that a restart that was owed is done."""
+    """Say what became of a call whose outcome is unknown, that a restart that was owed is done, or that an
+    object like ours is not to be named any more (`lookalike`).
+    """
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.desired import load_service_of
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.resolve import confirm_inferred as confirm
+    from reconciler.pipeline.resolve import dismiss as dismiss_lookalikes
     from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
     from reconciler.reports.report import Page
 
-    if (adopt is not None) + not_created + restarted + confirm_inferred != 1:
+    if (adopt is not None) + not_created + restarted + confirm_inferred + bool(dismiss) != 1:
         raise click.UsageError(
-            "give exactly one of --adopt ID, --not-created, --restarted and --confirm-inferred"
+            "give exactly one of --adopt ID, --not-created, --restarted, --confirm-inferred and --dismiss ID"
         )
     if adopt is not None and not adopt.strip():
         raise click.UsageError("--adopt is empty: an object has an id")
-    if force and (restarted or confirm_inferred):
+    if force and (restarted or confirm_inferred or dismiss):
         raise click.UsageError("--force goes with --adopt or --not-created")
     if machine is not None and (not restarted or addresses):
         raise click.UsageError("--machine goes with --restarted, in the place of addresses")
     if not addresses and machine is None and not confirm_inferred:
         raise click.UsageError("Missing argument 'ADDRESS...'.")
     if len(addresses) > 1 and not (restarted or confirm_inferred):
-        raise click.UsageError("--adopt and --not-created answer for one address at a time")
+        raise click.UsageError("--adopt, --not-created and --dismiss answer for one address at a time")
     found, reporter = settings_here(env), make_reporter()
 
     async def work() -> Mapping[Address, str]:
@@ -71,6 +81,8 @@ def command(
             if confirm_inferred:
                 return await confirm(project, addresses)
             (address,) = addresses
+            if dismiss:
+                return {address: await dismiss_lookalikes(project, address, dismiss)}
             return {address: await resolve_unknown(project, address, adopt=adopt, force=force)}
 
     resolved = run(work)

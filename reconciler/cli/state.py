@@ -42,7 +42,7 @@ def command() -> None:
 @click.option(
     "--take-over",
     is_flag=True,
-    help="With --env: the state is from now on that environment's, and no longer that of base.",
+    help="With --env: hand the state of base over to this environment.",
 )
 @click.option(
     "--new",
@@ -267,9 +267,8 @@ def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | No
         if not sys.stdin.isatty():
             raise click.UsageError("nobody to ask on standard input: pass --auto-approve")
         chosen = str(file) if file is not None else "the newest good backup"
-        question = (
-            f"Put {chosen} in the place of {_place(Which(env, state_url, sandbox))}, which is kept aside?"
-        )
+        place = _place(Which(env, state_url, sandbox))
+        question = f"Put {chosen} in the place of {place}, whose files are renamed to *.damaged-TIME?"
         with prompting():
             sure = click.confirm(question, err=True)
         if not sure:

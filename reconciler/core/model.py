@@ -20,6 +20,9 @@ Path = tuple[str | int, ...]  # keys and list indices from the document's root: 
 
 SENSITIVE = "(sensitive)"  # stands for every secret value, everywhere
 READY_AFTER = "ready_after_s"  # the field of a record: how many seconds its object took to be ready
+DISMISSED = (
+    "dismissed"  # the field of a record with ids of equal objects that a person said are meant to be there
+)
 DELETION_SENT = "deletion sent"  # the field of a record whose object may be gone by a call of ours
 
 # When others made an object that we took over does not matter: it was there.

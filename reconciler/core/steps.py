@@ -178,7 +178,7 @@ class ForEach:
     `keep`: the record's field `keep + key` holds the keyed fingerprint of what was sent; a value whose
     fingerprint stands there is not sent again.
     `again`: an answer without the mapping came before the values were there: its call is made again, once.
-    `applied`: what the record holds once all are done; `if_none`: likewise if the answer brings no mapping
+    `applied`: what the record holds once all are done; `if_none`: likewise if the answer holds no mapping
     at all (None: then the step fails).
     """
 

@@ -64,7 +64,8 @@ def check_lock(holders: Mapping[str, Locked]) -> Check:
     return suspicious(
         "lock",
         f"locked: {_some(held)}",
-        f"wait for it; one that died frees its scopes itself, and one that hangs by `{unlock}`",
+        "wait for it; one that died frees its scopes itself, and those of one that hangs are freed by "
+        f"`{unlock}`",
         unlock,
     )
 

@@ -1,6 +1,6 @@
 """Drift: what moved on the platform without us."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,6 +30,7 @@ from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_foc
 from reconciler.planning.decide import many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.ids import bad_object, bad_records
 from reconciler.planning.ignores import in_force
+from reconciler.planning.lookalikes import find_lookalikes, lookalike_warnings
 from reconciler.planning.unread import Unread
 
 
@@ -86,6 +87,12 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             by_read.setdefault(read, []).append(record)
         else:
             unseen[kind] += 1
+    neighbours: dict[tuple[str, str | None], list[Resource]] = defaultdict(list)
+    for address, resource in declared.items():
+        neighbours[address.kind, address.app].append(resource)
+    owned = {record.id for record in records.values()} | {each.adopt_id or "" for each in declared.values()}
+    owned |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
+    beside: dict[Address, Sequence[str]] = {}
     changes: list[Change] = []
     drifted: dict[Address, Drifted] = {}
     missing: list[StateRecord] = []
@@ -110,6 +117,20 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             unread.add(observation.cause, problem, [record.address for record in by_read[read]])
             return
         by_id = {item.id: item for item in observation.objects}
+        there = {
+            record.address for record in by_read[read] if getattr(by_id.get(record.id), "present", False)
+        }
+        for name, app in {(address.kind, address.app) for address in there if read.shape.many}:
+            beside.update(
+                find_lookalikes(
+                    kinds[name],
+                    neighbours[name, app],
+                    records,
+                    observation.objects,
+                    owned,
+                    there.__contains__,
+                )
+            )
         for record in by_read[read]:
             kind, resource = kinds[record.address.kind], wanted[record.address]
             live = by_id.get(record.id)
@@ -133,6 +154,8 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     for found, missed in questions.answers():
         judge(found, missed)
     problems += unread.diagnostics()
+    if beside:
+        problems += lookalike_warnings(kinds, beside, wanted, records, await project.siblings())
     compared = sum(map(len, by_read.values()))
     wave = many_missing(missing, compared)
     if wave is not None:

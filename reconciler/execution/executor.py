@@ -251,7 +251,7 @@ class Executor:
                 if await self._is_seen_to_be_gone(step):
                     await self._landed(step, attempt, intent, "")
                     return self.result(step, "done"), None, usable
-                why = f"{outcome.message}; the object is not seen to be gone: run again to look again"
+                why = f"{outcome.message}; nothing shows yet that the object is gone; run again"
                 return self.result(step, "unknown", why), None, usable
             if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
                 # Nobody has to decide: the next run finds out by sending it again.
@@ -266,7 +266,7 @@ class Executor:
             await self._recorder.not_landed(step, attempt)
             if lost == ATTEMPTS:
                 break
-        why = f"{outcome.message}; it did not land, and is not sent again in this run"
+        why = f"{outcome.message}; the call had no effect, and is not sent again in this run"
         return self.result(step, "failed", why), None, usable
 
     # --- one call for each key of an answer ---
@@ -308,7 +308,7 @@ class Executor:
         record = self._recorder.records.get(step.address)
         known = binding or record
         if known is None:
-            raise ReconcilerError(f"`{step.address}` is neither wanted nor recorded")
+            raise ReconcilerError(f"`{step.address}` is neither declared nor recorded")
         if step.find is not None:
             self._refuse_namesake(step, step.find, listed)
         applied = self._applied(step)
@@ -340,7 +340,7 @@ class Executor:
     def _refuse_namesake(self, step: Step, find: Find, listed: Sequence[Any]) -> None:
         """Raises ReconcilerError where what a create makes may be there already, in no record.
 
-        Whatever the plan says: it may be what a lost call made, or what a lost state knew.
+        Whatever the plan says: a lost call may have made it, or a lost state may have known it.
         """
         if step.effect.id_path is None:
             return
@@ -349,7 +349,7 @@ class Executor:
         if ids:
             named = ", ".join(sorted(ids))
             raise ReconcilerError(
-                f"not sent: the platform shows an equal object that no record owns: {named}; plan again"
+                f"not sent: the platform has an equal object that no record owns: {named}; make a new plan"
             )
 
     def _where_found(self, step: Step) -> Read | None:
@@ -403,13 +403,13 @@ class Executor:
         Whether somebody took the lease over meanwhile shows when the outcome is recorded.
         """
         if took_s > self._limits.deadline_s + PAUSE_S:
-            since = f"{took_s:.0f} s from the check of its lease to the answer"
-            self._reporter.note(f"{step.id}: this process stood still: {since}")
+            since = f"{took_s:.0f} s passed between the check of its lease and the answer"
+            self._reporter.note(f"{step.id}: this process was paused: {since}")
 
     async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
-        """Raises Unrecorded when the store is gone: the next run goes on from what was kept aside."""
+        """Raises Unrecorded when the store is gone: the next run goes on from what was spooled."""
         try:
-            await self._tell(step, attempt, intent, outcome)
+            await self._commit_outcome(step, attempt, intent, outcome)
         except Unrecorded as failure:
             id_shown = f" ({outcome.id})" if outcome.id else ""
             message = (
@@ -417,7 +417,7 @@ class Executor:
             )
             raise Unrecorded(message + failure.message, kept=failure.kept) from failure
 
-    async def _tell(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
+    async def _commit_outcome(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
         if outcome.kind is Verdict.NO:
             await self._recorder.failed(step, attempt, outcome.message, outcome.status)
         elif outcome.kind is Verdict.UNKNOWN:
@@ -498,9 +498,9 @@ class Executor:
         return waited.ended == "done"
 
     async def _is_gone(self, step: Step) -> bool:
-        """Whether the platform shows that the object of a deletion is there no more. False: nobody knows.
+        """Whether the platform shows that the object of a deletion is gone. False: it is not known.
 
-        The object itself is asked for: that one list lacks it proves nothing.
+        The object itself is read: a list that lacks it proves nothing.
         """
         if step.wait is None or not step.wait.or_gone:
             return False
@@ -517,7 +517,7 @@ class Executor:
         return not any(each.present for each in objects if item in (None, each.id))
 
     async def _is_seen_to_be_gone(self, step: Step) -> bool:
-        """Whether reads stop to show the object of a deletion, within the time that they may lag."""
+        """Whether reads stop showing the object of a deletion within the time that they may lag."""
         assert step.wait is not None
         try:
             waited = await wait_for(
@@ -569,9 +569,9 @@ class Executor:
             return self.result(step, "done")
         if step.effect.removes:
             # Accepted, so nothing is left to send; only lists lag behind.
-            return self.result(step, "done", "the platform accepted it, and still lists the object")
+            return self.result(step, "done", "the platform accepted the deletion, and still lists the object")
         if waited.ended == "failed":
-            return self.result(step, "failed", f"ended as {waited.seen}; its id is kept")
+            return self.result(step, "failed", f"ended as {waited.seen}; its id is recorded")
         await self._recorder.pending(step, waited.seen, timed_out=not self.stopping)
         return self.result(
             step, "pending", f"still {waited.seen}{self._since(step)}; run again to go on waiting"

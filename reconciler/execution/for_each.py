@@ -1,7 +1,7 @@
-"""A step that stands for one call for each key of an answer: what the answer brought decides how many.
+"""A step that stands for one call for each key of an answer: the answer decides how many.
 
-Everything is checked before the first of them: a key that no secret may have, or that belongs to somebody
-else, or a value that is not text, and none is sent.
+Everything is checked before the first of them. Where a key is not a valid name or belongs to another address,
+or a value is not text, none is sent.
 """
 
 import re
@@ -50,7 +50,7 @@ class Sender(Protocol):
 async def send_each(
     step: Step, outputs: Outputs, recorder: Recorder, fingerprint_key: bytes, sender: Sender
 ) -> Result:
-    """The calls one after another, each with its own intent and outcome; the first failure ends it."""
+    """Send the calls one after another, each with its own intent and outcome. The first failure ends it."""
 
     def print_of(key: str, value: Sensitive) -> str:
         # The key is part of it, so that two keys with one value do not show it.
@@ -145,23 +145,21 @@ def _check(
         shown = cleaned(str(key))[:KEYS_SHOWN]
         if not re.fullmatch(each.pattern, key):
             raise ReconcilerError(
-                f"the answer brings a key `{shown}`, which is not a valid name of a secret; none is set"
+                f"the answer holds a key `{shown}`, which is not a valid name of a secret; none is set"
             )
         if each.never and re.fullmatch(each.never, key):
             raise ReconcilerError(
-                f"the answer brings `{shown}`, which changes how programs run and is never set; none is set"
+                f"the answer holds `{shown}`, which changes how programs run and is never set; none is set"
             )
         if each.allowed and not re.fullmatch(each.allowed, key):
             raise ReconcilerError(
-                f"the answer brings a key `{shown}` that the manifest does not allow; none is set"
+                f"the answer holds a key `{shown}` that the manifest does not allow; none is set"
             )
         if not isinstance(values[key], Sensitive):
-            raise ReconcilerError(
-                f"the answer brings a value of `{shown}` that is not text; no secret is set"
-            )
+            raise ReconcilerError(f"the answer holds a value of `{shown}` that is not text; no secret is set")
         if key in others:
             raise ReconcilerError(
-                f"the answer to `{step.address}` brings `{shown}`, which belongs to `{others[key]}`; "
+                f"the answer to `{step.address}` holds `{shown}`, which belongs to `{others[key]}`; "
                 "none is set"
             )
 

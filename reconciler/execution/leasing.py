@@ -14,7 +14,9 @@ from reconciler.state.store import Lease, Store
 async def leased(
     store: Store, scopes: Collection[str], holder: str, *, timeout_s: float, reporter: Reporter | None = None
 ) -> AsyncIterator[Lease]:
-    """All `scopes` or none; raises Locked. What the block did stands even if they cannot be given back.
+    """Hold the leases of all `scopes`. Raises Locked, and then holds none.
+
+    What the block did stands even if they cannot be released.
 
     A lease that is left behind frees itself with its process.
     """
@@ -26,4 +28,4 @@ async def leased(
             try:
                 await store.release(lease)
             except StoreError as failure:
-                (reporter or Reporter()).note(f"the lease could not be given back: {failure.message}")
+                (reporter or Reporter()).note(f"the lease could not be released: {failure.message}")

@@ -41,7 +41,7 @@ async def settle_open(
 
     Returns why the others are left open, by address.
 
-    Taking the lease also takes in what an earlier run had to keep aside (`Spooling.spool`).
+    Taking the lease also takes in what an earlier run had to spool (`Spooling.spool`).
     `concerned`: the scopes that this run is about; a process at work on another one is left alone.
     """
     state = await store.load()
@@ -193,8 +193,8 @@ def _in_flight(opened: JournalEntry, intent: Intent, held: Locked, now: datetime
     return warning(
         IN_FLIGHT,
         f"{held.holder} has been applying `{opened.address}` for {held.age_s:.0f} s: "
-        f"{intent.method} {intent.path} was sent {sent_s:.0f} s ago, and its answer is not there yet",
-        help=f"nothing has to be decided: run `{plan}` again when that apply is done",
+        f"{intent.method} {intent.path} was sent {sent_s:.0f} s ago, and has not been answered yet",
+        help=f"no decision is needed: when that apply is done, run `{plan}` again",
         advice=(plan,),
     )
 

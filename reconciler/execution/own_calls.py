@@ -75,7 +75,7 @@ class OwnCalls:
         reads += [(Address.parse(source), read) for source, read in self._plan.inputs]
         for address, read in reads:
             if not self.reads(address, read, after):
-                yield _foreign(address, f"GET {read.path} is not its own read")
+                yield _foreign(address, f"GET {read.path} is not a read of this resource")
 
     def foreign_calls(self) -> Iterator[Diagnostic]:
         """One error for each adoption and call that can be told to be foreign before anything is sent."""
@@ -89,6 +89,26 @@ class OwnCalls:
                 if why:
                     yield _foreign(step.address, why)
 
+    def foreign_bindings(self) -> Iterator[Diagnostic]:
+        """One error for each address of which something else would be recorded than its manifest says.
+
+        Of one that has left the manifests, than its record says. Nothing is held against manifests that
+        nobody loaded.
+        """
+        for binding in self._plan.bindings if self._grounds.resources else ():
+            address = binding.address
+            resource, record = self._grounds.resources.get(address), self._grounds.records.get(address)
+            kind = find_kinds().get(address.kind)
+            scope = record.scope if record is not None else ""
+            if resource is not None and kind is not None:
+                own = (resource.lifecycle, resource.file, scope or kind.scope(resource.spec, address))
+            elif record is not None:
+                own = (record.lifecycle, record.source, scope)
+            else:
+                own = None
+            if own != (binding.lifecycle, binding.source, binding.scope):
+                yield _foreign(address, "what would be recorded of it is not what its manifest says")
+
     def adoption_reads(self) -> Iterator[Read]:
         """What shows the objects that the plan records for the first time."""
         for address, record in self._adopted.items():
@@ -100,15 +120,15 @@ class OwnCalls:
         """Why the mutation of `step` at `path` must not be sent; `records`: as they are now."""
         call, address = step.call, step.address
         if (call.method == "DELETE") != step.effect.removes:
-            return f"{call.method} {path} does not do what the step says"
+            return f"{call.method} {path} does something else than the step says"
         if step.effect.removes:
             if str(address) not in self._grounds.approved_deletes:
                 return f"DELETE {path} was not approved"
             recorded, now = self._grounds.records.get(address), records.get(address)
             if recorded is None or now is None or recorded.id != now.id or recorded.inferred:
-                return f"DELETE {path} is of an object that was not recorded as certain before this run"
+                return f"DELETE {path} would delete what was not recorded with certainty before this run"
             if recorded.lifecycle.deletion is not Deletion.DELETE:
-                return f"DELETE {path} is of an object that is recorded with lifecycle deletion: retain"
+                return f"DELETE {path} would delete what is recorded with lifecycle deletion: retain"
         sharing = step.if_owed.addresses if step.if_owed is not None else ()
         for each in dict.fromkeys((address, *sharing)):
             if not any(self._is(own, step, path) for own in self._own(each, records)):
@@ -259,7 +279,7 @@ def _foreign(address: Address, why: str) -> Diagnostic:
     return error(
         "foreign-call",
         f"`{address}`: {why}",
-        help=f"this plan was not made of this state and this platform: make it anew with `{anew}`, and find "
-        "out where it is from",
+        help="this plan was not made from this state and this platform: find out where it is from, and make "
+        f"a new one with `{anew}`",
         advice=(anew,),
     )

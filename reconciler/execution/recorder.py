@@ -39,7 +39,7 @@ def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
 
 
 class Unrecorded(StoreError):
-    """A call was sent and its outcome could not be written down, or (`kept`) only aside, for the next run."""
+    """A call was sent, and the store did not take its outcome. `kept`: it is spooled for the next run."""
 
     def __init__(self, message: str, *, kept: bool) -> None:
         super().__init__(message)
@@ -49,9 +49,8 @@ class Unrecorded(StoreError):
 class Recorder:
     """Holds the records of this run as they stand after each commit.
 
-    `done`, `failed` and `unknown` tell of a call that was sent: when the store is gone they raise
-    Unrecorded, after keeping aside what is known (`Spooling.spool`). What comes before a call raises
-    StoreError.
+    `done`, `failed` and `unknown` record the outcome of a call that was sent. Where the store does not take
+    it, they spool it (`Spooling.spool`) and raise Unrecorded. What comes before a call raises StoreError.
     """
 
     def __init__(
@@ -170,7 +169,7 @@ class Recorder:
         try:
             await self._commit(entry, [doubted] if doubted is not None and doubted != record else [])
         except StoreError as failure:
-            # Nothing to keep aside: the open intent says as much.
+            # Nothing to spool: the open intent says as much.
             raise Unrecorded(failure.message, kept=False) from failure
 
     async def not_landed(self, step: Step, attempt: int) -> None:
@@ -236,9 +235,9 @@ class Recorder:
             try:
                 place = await self._store.spool(self._lease_for(entry), [entry], put, remove)
             except StoreError as another:
-                message = f"{failure.message}; nor could it be kept aside: {another.message}"
+                message = f"{failure.message}; nor could it be written anywhere else: {another.message}"
                 raise Unrecorded(message, kept=False) from failure
-            message = f"{failure.message}; it is kept in {place}, which the next run takes in"
+            message = f"{failure.message}; it was written to {place}: the next run reads it from there"
             raise Unrecorded(message, kept=True) from failure
 
     async def _commit(

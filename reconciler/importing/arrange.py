@@ -115,11 +115,22 @@ def _can_be_named(kind: Kind, name: str | None) -> bool:
     return name is not None and re.fullmatch(kind.name_pattern, name) is not None
 
 
+def _takes_name(kind: Kind, declared: Declared) -> bool:
+    """Whether `spec.name` can hold what the platform calls the object."""
+    try:
+        kind.Spec.model_validate({**declared.spec, "name": declared.name})
+    except ValidationError:
+        return False
+    return declared.name is not None
+
+
 def _free(live: Live, name: str, taken: set[Address]) -> Address:
-    base = file_stem(name) or live.kind.name.lower()
+    base, dash = file_stem(name) or live.kind.name.lower(), "-"
+    if not _can_be_named(live.kind, base):  # its names are those of variables
+        base, dash = re.sub(r"^(?=\d)|\W", "_", base, flags=re.ASCII), "_"
     number = 1
     while True:
-        suffix = f"-{number}" if number > 1 else ""
+        suffix = f"{dash}{number}" if number > 1 else ""
         address = _address(live, f"{base[: _LONGEST_NAME - len(suffix)]}{suffix}")
         if address not in taken:
             taken.add(address)
@@ -137,7 +148,7 @@ def _entry(live: Live, declared: Declared, address: Address, of_that_name: int) 
     order = list(live.kind.Spec.model_fields)
     about = list(comments.get((), ()))
     if "name" in order and declared.name != address.name:
-        if _can_be_named(live.kind, declared.name):
+        if _takes_name(live.kind, declared):
             spec["name"] = declared.name
         else:
             about.append(f"its name on the platform is {declared.name!r}, which a manifest cannot say")
@@ -146,7 +157,8 @@ def _entry(live: Live, declared: Declared, address: Address, of_that_name: int) 
             f"one of {of_that_name} that are called {declared.name!r} on the platform: {declared.apart}"
         )
     if declared.skeleton:
-        about.insert(0, f"{address} is set on the platform; {about.pop(0)}")
+        shown = address._replace(name=declared.name or address.name)  # by which another import knows it
+        about.insert(0, f"{shown} is set on the platform; {about.pop(0)}")
     if about:
         comments[()] = tuple(about)
     spec = {name: spec[name] for name in sorted(spec, key=order.index)}

@@ -222,7 +222,7 @@ class _Search:
         """The object of that id in one of `apps`."""
         if not apps:
             help = f"the platform shows it below its app: write APP/{id}"
-            return self.refused(_not_found(f"nobody knows the app of `{id}`", help))
+            return self.refused(_not_found(f"the app of `{id}` is not known", help))
         same_name = []
         for app in apps:
             for kind, read in self._lists(app, self.kinds):

@@ -27,7 +27,7 @@ from reconciler.core.model import (
 from reconciler.core.steps import PLATFORM, Method, OutputRef, Read, Step, Template
 from reconciler.core.wire import Shape
 from reconciler.kinds.manifest import Field, ManifestKind
-from reconciler.kinds.nested import nested_changes
+from reconciler.kinds.nested import nested_changes, parts_of
 
 UNCHECKED_VALUE = "unchecked"  # stands for the fingerprint of a value that is not read while planning
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
@@ -221,12 +221,12 @@ class Kind(ManifestKind):
         """Why a refused field cannot change, at its place, with the recipe."""
         name = change.path.partition(".")[0]
         recipe = next((field.help for field in self.fields if field.name == name), "")
+        was, wanted = ("nothing" if value is None else value for value in (change.before, change.after))
         return error(
             "immutable-field",
-            f"{self.name} `{subject.address.name}` cannot change `{change.path}` "
-            f"from {change.before} to {change.after}",
-            subject.span("spec", *change.path.split(".")),
-            label=f"it is {change.before} since its creation",
+            f"{self.name} `{subject.address.name}` cannot change `{change.path}` from {was} to {wanted}",
+            subject.span("spec", *parts_of(change.path)),
+            label=f"it is {was} since its creation",
             help=recipe,
         )
 

@@ -13,6 +13,9 @@ from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Re
 R = TypeVar("R")
 
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"  # one line, for what goes into addresses and bodies
+# What the platform calls an object, where its API sets no form: one line that does not begin or end with a
+# space. It generates such names itself: `orders 2026-11-22T01:41:15Z`.
+FREE_NAME = r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$"
 
 
 class Spec(BaseModel):

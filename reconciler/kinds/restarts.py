@@ -11,10 +11,9 @@ from reconciler.core.steps import Call, Condition, IfOwed, Read, Step, Wait
 from reconciler.core.wire import one
 from reconciler.kinds.base import OwnCall, Subject, segment
 from reconciler.kinds.steps import absolute
-from reconciler.services.machines.wire.machine import Machine
+from reconciler.services.machines.wire.machine import RUNNING, Machine
 from reconciler.services.machines.wire.volume import Volume
 
-RUNNING = ("started", "running")  # two words for one state. Source: platform notes, "Machines"
 STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next start is a cold one
 STALE = "its earlier connections may have been closed; clients should reconnect"
 

@@ -15,12 +15,19 @@ _PATTERNS = {
         "at most 63 letters, digits, `.`, `_` and `-`, the first one a letter or digit"
     ),
     r"[A-Za-z_][A-Za-z0-9_]{0,126}": "at most 127 letters, digits and `_`, the first one a letter or `_`",
-    r"[A-Za-z_][A-Za-z0-9_]*": "letters, digits and `_`, the first one no digit",
+    r"[A-Za-z_][A-Za-z0-9_]*": "letters, digits and `_`, not beginning with a digit",
     r"[^\[\x00-\x1f\x7f]+": "write dots between keys, or a list of keys, such as [database, password]",
     r"[^\x00-\x1f\x7f]*": "it holds no line breaks and no other control characters",
     r"([A-Za-z0-9][A-Za-z0-9._~-]{0,254})?": (
         "an id has at most 255 letters, digits, `.`, `_`, `~`, `-`, and begins with a letter or digit"
     ),
+    r"[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?": (
+        "one line of text, which neither begins nor ends with a space"
+    ),
+    r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*": (
+        "no spaces, no `/` and `\\`, and no `.` at the beginning"
+    ),
+    r"[a-z]{3}": "three lower-case letters, such as ams",
     r"https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?": (
         "write https://, a host and perhaps a path: no user, password, query or fragment"
     ),

@@ -10,7 +10,7 @@ _LONGEST_NAME = 63
 
 
 def entry(old: Address, new: Resource) -> str:
-    """With the names that the file of `new` has: beside it, the entry counts in every environment."""
+    """The entry as text, with names as in the file of `new`: beside it, it counts in every environment."""
     there = _in_file(new)
     parts = [there.kind.lower(), there.app, there.name, str(there.ordinal) if there.ordinal else None]
     name = "-".join(part for part in parts if part)[-_LONGEST_NAME:].lstrip("._-")
@@ -18,7 +18,7 @@ def entry(old: Address, new: Resource) -> str:
 
 
 def spec(old: Address | None, new: Resource) -> str:
-    """The same names. `old`: None where a person has to write it, for which OLD stands."""
+    """Its `spec`, with the same names. `old`: None where a person has to write it; OLD stands there."""
     there = _in_file(new)
     source = _written(old._replace(app=there.app)) if old is not None else "OLD"
     return f"{{from: {source}, to: {_written(there)}}}"

@@ -4,8 +4,8 @@ The platform renames nothing, so a renamed manifest looks like a removed and a n
 would delete or abandon the data and make a second, empty object.
 
 **A new address may be that of a recorded object if the object could become what the manifest says**: see
-`sameness`. An object that is known by its name or by an id in the manifest must have the same one. Of
-several, the names tell: see `pairing`.
+`moves.compare`. An object that is known by its name or by an id in the manifest must have the same one. Of
+several, the names tell: see `moves.pair`.
 """
 
 from collections import defaultdict

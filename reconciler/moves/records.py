@@ -34,7 +34,7 @@ def follow_moves(
     records: Records,
     undecided: Collection[Address] = (),
 ) -> Followed:
-    """What the Moved manifests among `entries` mean for `records`.
+    """Return what the Moved manifests among `entries` mean for `records`.
 
     `undecided`: addresses with a call of unknown outcome; what it made must be known before a record moves.
     """

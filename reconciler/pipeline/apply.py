@@ -245,13 +245,14 @@ async def _run_under(
     )
     own = OwnCalls(plan, grounds)
     refuse_foreign(own.foreign_reads())
+    refuse_foreign(own.foreign_bindings())
     await read_all(project, reads_again(plan, own), observed.__setitem__)
     moved = what_moved(plan, state, observed)
     if moved:
         raise Moved(
             "the plan is stale: objects changed since it was made",
             [
-                error("moved", f"`{address}` {how}", help="make a new plan and look at it again")
+                error("moved", f"`{address}` {how}", help="make a new plan and review it")
                 for address, how in moved.items()
             ],
         )
@@ -296,7 +297,7 @@ async def _run_under(
         try:
             await recorder.finish()
         except StoreError as failure:
-            # Each outcome is recorded, kept aside or reported in the results.
+            # Each outcome is recorded, spooled or reported in the results.
             project.reporter.note(f"the end of this run could not be recorded: {failure.message}")
     adopted = [
         Result(change.address, f"{change.address}#{change.action}", "done", change.id)

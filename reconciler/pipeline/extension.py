@@ -90,6 +90,6 @@ def _client(providers: Mapping[str, Client], record: StateRecord) -> Client:
     if name not in providers:
         raise ReconcilerError(
             f"there is no ExtensionProvider `{name}` among the manifests",
-            help=f"`manifests` of reconcile.yaml must lead to that of ExtensionProvider/{name}",
+            help=f"the manifest of ExtensionProvider/{name} must be among the `manifests` of reconcile.yaml",
         )
     return providers[name]

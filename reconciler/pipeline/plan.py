@@ -22,6 +22,7 @@ from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.planning.lookalikes import lookalike_warnings, without_told
 from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
 from reconciler.planning.siblings import Siblings
@@ -86,6 +87,11 @@ async def make_plan(
         fingerprints, problems = await _fingerprint_secrets(
             project, wanted, records, planner.live, need_secrets=undecided is not None
         )
+    told = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
+    beside = without_told(planner.lookalikes, told)
+    if beside:
+        siblings = await project.siblings()
+        problems += lookalike_warnings(find_kinds(), beside, desired.by_address, records, siblings)
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
     plan = with_reasons(plan, await creates_to_approve(project, plan, state, desired.by_address))
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]

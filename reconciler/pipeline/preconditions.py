@@ -41,7 +41,7 @@ def refuse_unless_current(plan: Plan, state: State) -> None:
 
 
 def refuse_while_unknown(plan: Plan, state: State) -> None:
-    """A call that is open: to send it again could make its object twice.
+    """Raises Refused where the outcome of a call is unknown: sent again, it could make its object twice.
 
     Nor may anything rely on what it may have made: a plan looks once, and only an apply settles.
     """
@@ -64,7 +64,7 @@ def takes_over(plan: Plan, state: State) -> bool:
 
 
 def refuse_recorded_elsewhere(plan: Plan, state: State, siblings: Siblings) -> None:
-    """One object has one address: another run may have recorded it since, also in another scope.
+    """Raises Moved where another run has recorded an object since, also in another scope.
 
     Or in another environment (`siblings`).
     """
@@ -87,7 +87,7 @@ def refuse_recorded_elsewhere(plan: Plan, state: State, siblings: Siblings) -> N
                     error(
                         "moved",
                         f"`{binding.address}` would adopt {binding.id}, which is recorded {where} now",
-                        help="make a new plan and look at it again",
+                        help="make a new plan and review it",
                     )
                 ],
             )

@@ -1,6 +1,6 @@
 """What a person decides: lost calls, restarts that were owed, records to forget."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import PlatformError, ReconcilerError
-from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Move, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
@@ -263,6 +263,35 @@ async def confirm_inferred(project: Project, addresses: Collection[Address]) -> 
         sent = ", ".join(f"{name} {record.applied[name]}" for name in _SHOWN if name in record.applied)
         told[address] = f"{confirmed}: sent at {record.created_at:%Y-%m-%d %H:%M:%S} UTC ({sent})"
     return told
+
+
+async def dismiss(project: Project, address: Address, ids: Sequence[str]) -> str:
+    """A person says that the objects `ids`, which are equal to that of `address`, are meant to be there.
+
+    Raises ReconcilerError for an id that the platform does not show, or that a record has.
+    """
+    state = await require_state(project)
+    record = state.records.get(address)
+    if record is None:
+        raise not_recorded(address, state.records)
+    kind = find_kinds()[address.kind]
+    read = located(kind, address, record.id, project.capabilities, record=record)
+    for id in ids:
+        owner = owner_of(find_kinds(), replace(record, id=id, address=address), state.records.values())
+        if owner is not None or id == record.id:
+            raise ReconcilerError(f"{id} is recorded as `{owner or address}`")
+        await _read_one(project, read, id)
+    async with _leased(project, record.scope) as lease:
+        record = (await project.store.load()).records.get(address)
+        if record is None:
+            raise ReconcilerError(f"`{address}` is not recorded any more", help="run this again")
+        known = sorted({*record.applied.get(DISMISSED, ()), *ids})
+        after = replace(record, applied={**record.applied, DISMISSED: known})
+        entry = JournalEntry(
+            project.new_id(), Event.DECIDED, project.clock.now(), address, data={"dismissed": list(ids)}
+        )
+        await project.store.commit(lease, [entry], [after])
+    return f"{', '.join(ids)}: not named any more"
 
 
 async def forget(

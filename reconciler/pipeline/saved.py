@@ -52,10 +52,10 @@ async def run_saved(
     on_executor: Callable[[Executor], None] = lambda executor: None,
     tell: Callable[[Plan], None] = lambda plan: None,
 ) -> Applied:
-    """Run a plan from a file, if nothing that it is about has changed since: also not the manifests.
+    """Run a plan from a file, if neither the manifests nor what it is about has changed since.
 
-    `tell`: called with the plan, in the context of this run, before the platform is read. What the file,
-    the manifests and the state alone refuse is refused before.
+    `tell`: called with the plan, in the context of this run, before the platform is read. What the file, the
+    manifests and the state refuse by themselves is refused before that.
     """
     project.sources.runs_programs = True
     refuse_other_environment(project.environment, plan)
@@ -76,7 +76,7 @@ async def run_saved(
 
 
 def refuse_other_environment(environment: str, plan: Plan) -> None:
-    """Names differ little between environments, and a plan of a new state names none."""
+    """Raises Refused for a plan of another environment: names hardly differ between them."""
     planned, here = plan.context.environment, environment or BASE
     if planned != here:
         raise Refused(
@@ -86,7 +86,7 @@ def refuse_other_environment(environment: str, plan: Plan) -> None:
 
 
 def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:
-    """What was reviewed is a change to these manifests: of a branch that was not merged, it is of others."""
+    """Raises Refused where the manifests are others, such as those of a branch that was not merged."""
     if plan.manifests.digest == desired.manifests.digest:
         return
     anew = command("plan", "--out", "FILE")
@@ -99,8 +99,8 @@ def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:
         [
             error(
                 "plan-of-other-manifests",
-                f"the manifests ask for something else than those that the plan was made from{between}",
-                help=f"make the plan anew with `{anew}` and look at it again",
+                f"the manifests are not those that the plan was made from{between}",
+                help=f"make a new plan and review it: `{anew}`",
                 advice=(anew,),
             )
         ],
@@ -118,8 +118,7 @@ def _refuse_other_addresses(project: Project, plan: Plan) -> None:
             "provider-moved",
             f"ExtensionProvider/{name} is at {project.providers[name].base_url}; "
             f"the plan was made for {planned}",
-            help=f"set its `base_url` back to {planned}, or make the plan anew with `{anew}` and look at it "
-            "again",
+            help=f"set its `base_url` back to {planned}, or make a new plan and review it: `{anew}`",
             advice=(anew,),
         )
         for name, planned in plan.providers.items()

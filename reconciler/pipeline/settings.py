@@ -148,7 +148,7 @@ class SecretsSettings(_Section):
         None, description="Identities that decrypt; RECONCILE_AGE_IDENTITY and …_FILE go before it."
     )
     age_recipients: list[Annotated[str, Field(pattern=_RECIPIENT)]] = Field(
-        [], description="Whom `reconcile secret encrypt` encrypts to when it is not told."
+        [], description="Recipients of `reconcile secret encrypt` where --to is not given."
     )
     exec: list[Annotated[str, Field(min_length=1)]] = Field(
         [], description="Programs that `value_from: {exec: …}` may run."
@@ -463,7 +463,7 @@ def _parse(data: bytes | None) -> Settings:
 _ALLOWED = {  # by pattern, in words
     _URL: "an address such as https://api.example.com, without a user or password",
     _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
-    VARIABLE: "the name of a variable: letters, digits and `_`, the first one no digit",
+    VARIABLE: "the name of a variable: letters, digits and `_`, not beginning with a digit",
     _LINEAGE: "a lineage as `state init` prints it, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
     _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "

@@ -54,6 +54,11 @@ class Planner:
         """The objects that resources refer to, once all answers have come: secret values are made of them."""
         return self._deciding.live
 
+    @property
+    def lookalikes(self) -> Mapping[Address, Sequence[str]]:
+        """Ids of objects beside recorded ones, once all lists have come (see `find_lookalikes`)."""
+        return self._reading.lookalikes
+
     def finish(self, fingerprints: Mapping[Address, str], diagnostics: Iterable[Diagnostic] = ()) -> Plan:
         """See `Deciding.finish`."""
         return self._deciding.finish(fingerprints, diagnostics)

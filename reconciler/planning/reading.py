@@ -4,7 +4,7 @@ Each answer is matched at once, handed on and let go: a hundred thousand resourc
 with their live state.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from reconciler.core.steps import Read
 from reconciler.core.wire import Shape
 from reconciler.kinds.base import Kind, Subject
 from reconciler.planning.fingerprint import digest_absence
+from reconciler.planning.lookalikes import find_lookalikes
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.subjects import Subjects
 
@@ -83,6 +84,7 @@ class Reading:
         self._unlisted: list[Resource] = []
         self._unread: list[StateRecord] = []
         self._waiting: dict[Read, list[_Waiting]] = {}
+        self.lookalikes: dict[Address, Sequence[str]] = {}  # see `find_lookalikes`
         for address, resource in subjects.resources.items():
             if address not in refused and self._planned_or_needed(address):
                 read = subjects.read_of(resource)
@@ -203,6 +205,8 @@ class Reading:
             kind = subjects.request.kinds[name]
             records, objects = subjects.request.records, observation.objects
             matches = match_objects(kind, resources, records, subjects.owned, objects)
+            if read.shape.many:
+                self._look_beside(kind, resources, matches, objects)
             for resource in resources:
                 matched = matches[resource.address]
                 subject = subjects.subject(resource.address, matched.live, observation.at)
@@ -213,6 +217,26 @@ class Reading:
                     candidates = "" if match is None else digest_absence(match, objects)
                     subject = replace(subject, beside=objects)
                 yield Seen(kind, subject, matched, read, candidates)
+
+    def _look_beside(
+        self,
+        kind: Kind,
+        resources: Sequence[Resource],
+        matches: Mapping[Address, Matched],
+        objects: Sequence[Any],
+    ) -> None:
+        """Note what is equal to an object that is there."""
+        subjects = self._subjects
+        taken = {matched.live.id for matched in matches.values() if matched.live is not None}
+        there = {address for address, each in matches.items() if each.live is not None and each.live.present}
+        self.lookalikes |= find_lookalikes(
+            kind,
+            resources,
+            subjects.request.records,
+            objects,
+            subjects.owned.keys() | taken,
+            lambda address: address in there and subjects.in_focus(address),
+        )
 
     def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:
         by_id = {item.id: item for item in observation.objects} if group.left else {}

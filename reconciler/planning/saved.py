@@ -34,7 +34,7 @@ _TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$tem
 _BEFORE, _AFTER = b',\n "signature": "', b'"\n}'  # the signature is of every byte before it
 _SIGNATURE_CHARACTERS = 64
 _MAKE = command("plan", "--out", "FILE")
-_ANEW = f"make it anew with `{_MAKE}`"
+_ANEW = f"make a new one with `{_MAKE}`"
 
 
 def dump_plan(plan: Plan, key: bytes) -> bytes:
@@ -83,7 +83,7 @@ def _document(text: bytes) -> Mapping[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ReconcilerError(
             f"the plan file is not a saved plan of format {FORMAT}",
-            help=f"make it anew with this version's `{_MAKE}`: older plans are not signed, and are not run",
+            help=f"older plans are not signed, and do not run: make a new one with `{_MAKE}`",
             advice=(_MAKE,),
         )
     return document

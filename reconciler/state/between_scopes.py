@@ -4,8 +4,9 @@ The first puts it where it goes, and decides: from then on `State.records` shows
 (`rules.as_moved`). The second removes it where it was. Where a process dies in between, the next lease of
 that scope makes the second one (`finish`).
 
-No kind of ours moves its records so: what an address names lives in its app, or organization, on the
-platform.
+No kind of this platform moves its records so: what an address names lives in its app, or organization. The
+state's contract needs it (`StoreContract` in tests/state/contract.py): the journal of a state says what these
+entries mean, so that a kind whose objects can change their app asks nothing new of any store.
 """
 
 from dataclasses import replace

@@ -10,7 +10,7 @@ from reconciler.kinds.roles import owner_of
 from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.rules import IntentKey, View
-from reconciler.state.spool import Content, Kept, Line
+from reconciler.state.spool_file import Content, Kept, Line
 from reconciler.state.store import Event, JournalEntry, State
 
 

@@ -1,7 +1,7 @@
 """A store whose outcomes survive when it takes no more commits: they are spooled, and taken in later."""
 
 import errno
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -10,16 +10,17 @@ import anyio
 from anyio import to_thread
 
 from reconciler.core.clock import Clock
-from reconciler.core.errors import Locked, StoreError
+from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import between_scopes, ingest, spool
+from reconciler.state import between_scopes, ingest, spool_file
 from reconciler.state.codec import encode_entry, encode_record
+from reconciler.state.passing import Passing
 from reconciler.state.store import JournalEntry, Lease, State, Store
 
 T = TypeVar("T")
 
 
-class Spooling:
+class Spooling(Passing):
     """`inner`, and beside it the file `place` for what `inner` could not take. A `Store` itself.
 
     `load` shows what is spooled at once. A lease takes in what is spooled for its scopes, and ends moves out
@@ -27,7 +28,7 @@ class Spooling:
     """
 
     def __init__(self, inner: Store, place: Path, clock: Clock) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._place = place
         self._clock = clock
         self._lineage = ""
@@ -36,7 +37,7 @@ class Spooling:
     async def load(self, scopes: Collection[str] | None = None) -> State:
         lineage = await self._known()
         # Before the state: what is taken in or committed meanwhile is then found twice, not missed.
-        content = await self._in_thread(lambda: spool.read(self._place, lineage))
+        content = await self._in_thread(lambda: spool_file.read(self._place, lineage))
         if not content.lines:
             return ingest.without_tracked(await self.inner.load(scopes))
         return ingest.overlay(await self.inner.load(), content, self._clock.now()).of(scopes)
@@ -44,45 +45,18 @@ class Spooling:
     async def knows(self, kind: str) -> bool:
         return await self.inner.knows(kind)
 
-    async def create(self) -> bool:
-        return await self.inner.create()
-
-    async def fingerprint_key(self) -> bytes:
-        return await self.inner.fingerprint_key()
-
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         """As in `Store`. Raises StoreError, too, when there is no room for what may have to be spooled."""
         lease = await self.inner.lease(scopes, holder, timeout_s=timeout_s)
         try:
             await self._take_in(lease)
             await between_scopes.finish(self.inner, lease, self._clock.now())
-            await self._in_thread(lambda: spool.reserve(self._place))
+            await self._in_thread(lambda: spool_file.reserve(self._place))
         except BaseException:
             with anyio.CancelScope(shield=True), suppress(StoreError):
                 await self.inner.release(lease)
             raise
         return lease
-
-    async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
-        return await self.inner.holders(scopes)
-
-    async def renew(self, lease: Lease) -> Lease:
-        return await self.inner.renew(lease)
-
-    async def check(self, lease: Lease, for_s: float = 0) -> None:
-        await self.inner.check(lease, for_s)
-
-    async def release(self, lease: Lease) -> None:
-        await self.inner.release(lease)
-
-    async def commit(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> Sequence[StateRecord]:
-        return await self.inner.commit(lease, entries, put, remove)
 
     async def spool(
         self,
@@ -97,7 +71,7 @@ class Spooling:
         that is no longer ours. `load` shows it at once, the next lease of its scope takes it in, if
         its intent is still open and its record has not moved. Raises StoreError when no place takes it.
         """
-        kept = spool.Kept(
+        kept = spool_file.Kept(
             await self._known(),
             lease.epochs,
             [encode_entry(entry) for entry in entries],
@@ -106,11 +80,8 @@ class Spooling:
         )
         with anyio.CancelScope(shield=True):
             async with self._busy:
-                place = await self._in_thread(lambda: spool.keep(self._place, kept))
+                place = await self._in_thread(lambda: spool_file.keep(self._place, kept))
         return str(place)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
     async def _known(self) -> str:
         """The lineage; "" while there is no state."""
@@ -125,7 +96,9 @@ class Spooling:
         lineage = await self._known()
         async with self._busy:
             with ExitStack() as stack:
-                content = await self._in_thread(lambda: stack.enter_context(spool.held(self._place, lineage)))
+                content = await self._in_thread(
+                    lambda: stack.enter_context(spool_file.held(self._place, lineage))
+                )
                 if not content.lines and not content.torn:
                     return
                 state = await self.inner.load()
@@ -136,7 +109,7 @@ class Spooling:
                 for note in ingestion.notes:
                     scope = note.data.get("scope", lease.scopes[0])
                     await self.inner.commit(lease.of(scope), [note])
-                await self._in_thread(lambda: spool.free(self._place, content, ingestion.done))
+                await self._in_thread(lambda: spool_file.free(self._place, content, ingestion.done))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def explaining() -> T:

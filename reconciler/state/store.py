@@ -146,7 +146,7 @@ class State:
     `lineage` names this state for its whole life; it is "" while there is no state (`Store.create`).
     `open_intents`: intents whose outcome is not known, oldest first.
     `plans_run`: ids of plans that an apply has started, in any scope.
-    `spooled`: scopes with outcomes that are kept aside; this state already shows them (`Spooling`).
+    `spooled`: scopes with spooled outcomes, which this state already shows (`Spooling`).
     `unclaimed`: entries whose data names an object (`unclaimed`) that a call of ours made, and that no
     record tracks, because its outcome came after the call was settled otherwise.
     `half_moved`: entries of moves to another scope whose second commit is due (`scope`: where); `records`
@@ -339,7 +339,8 @@ class Maintenance(Protocol):
     async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
         """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
 
-        The damaged files are kept aside. Raises StoreError, and changes nothing, when the backup is not
-        good, and Locked while a process holds any lease; and when there is no `backup` and no damage.
+        The damaged files are renamed (`NAME.damaged-TIME`). Raises StoreError, and changes nothing, when the
+        backup is not good, and Locked while a process holds any lease; and when there is no `backup` and no
+        damage.
         """
         ...

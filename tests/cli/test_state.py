@@ -222,7 +222,7 @@ def test_a_terminal_is_asked_before_a_restore(applied: Project, typed: bytes, co
     damage(applied, "DELETE FROM meta WHERE key = 'digest'")
     ended, shown = on_a_terminal(applied, "state", "restore", typed=typed)
     assert ended == code
-    assert "which is kept aside?" in shown
+    assert "whose files are renamed to *.damaged-TIME?" in shown
     applied.run("state", "list", code=code)
 
 

@@ -89,6 +89,19 @@ def steps(page: Path) -> list[Step]:
     return found
 
 
+def sections(page: Path) -> dict[str, list[Step]]:
+    """By title, what is run for each section alone: what stands before the first one, and its own."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    starts = [(number, line[3:]) for number, line in enumerate(lines, start=1) if line.startswith("## ")]
+    ends = [number for number, _ in starts[1:]] + [len(lines) + 1]
+    found = steps(page)
+    before = [step for step in found if step.line < starts[0][0]]
+    return {
+        title: before + [step for step in found if start < step.line < end]
+        for (start, title), end in zip(starts, ends, strict=True)
+    }
+
+
 def _commands(block: Block) -> Iterator[Step]:
     step: Step | None = None
     for number, line in enumerate(block.text.splitlines(), start=block.line + 1):
@@ -121,14 +134,15 @@ def run(
     page: Path,
     directory: Path,
     *,
+    section: str = "",
     substitutes: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Run the page; what does not come out as it says, as messages.
+    """Run the page, or one of its `sections`; what does not come out as it says, as messages.
 
     `substitutes` replace text that stands for what only readers have; `environment` adds to the page's own.
     """
-    todo = steps(page)
+    todo = sections(page)[section] if section else steps(page)
     with socket.create_server(("127.0.0.1", 0)) as free:
         replaced = {PORT: str(free.getsockname()[1]), **(substitutes or {})}
     activate = directory / ".venv/bin/activate"

@@ -19,11 +19,18 @@ NAMES = [page.relative_to(ROOT).as_posix() for page in pages.pages()]
 RUN = [name for name in NAMES if pages.steps(ROOT / name)]
 LANGUAGES = {"console", "yaml", "json", "text", "python"}
 PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
+RUNBOOK = "docs/how-to/runbook.md"  # troubles that are played apart from each other
 
 
-@pytest.mark.parametrize("name", [name for name in RUN if name not in PROVIDERS])
+@pytest.mark.parametrize("name", [name for name in RUN if name not in {*PROVIDERS, RUNBOOK}])
 def test_the_commands_run_and_show_what_the_page_says(name: str, tmp_path: Path) -> None:
     problems = pages.run(ROOT / name, tmp_path)
+    assert not problems, "\n\n".join(problems)
+
+
+@pytest.mark.parametrize("trouble", pages.sections(ROOT / RUNBOOK))
+def test_a_trouble_of_the_runbook_shows_as_it_says_and_is_cured(trouble: str, tmp_path: Path) -> None:
+    problems = pages.run(ROOT / RUNBOOK, tmp_path, section=trouble)
     assert not problems, "\n\n".join(problems)
 
 

@@ -203,7 +203,7 @@ class Stage:
         return [entry.step for entry in (await self.store.load()).open_intents]
 
     def fail_at(self, event: Event, *, spools: bool = True) -> None:
-        """From now on the disk is full at commits of `event`. `spools`: outcomes can be kept aside."""
+        """From now on the disk is full at commits of `event`. `spools`: outcomes can be spooled."""
         failing = Failing(self.store.inner, event)
         if spools:
             self.store = spooling(failing, self.time, self.root)

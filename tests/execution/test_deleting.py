@@ -63,7 +63,10 @@ async def test_a_delete_that_lists_do_not_show_yet_is_done_and_says_so(stage: St
     await stage.apply(volume(rest=DELETABLE))
     stage.call("POST", "/_sandbox/switches", {"read_lag_s": 600})
     (result,) = (await stage.apply("", approved_deletes=[ADDRESS])).results
-    assert (result.outcome, result.error) == ("done", "the platform accepted it, and still lists the object")
+    assert (result.outcome, result.error) == (
+        "done",
+        "the platform accepted the deletion, and still lists the object",
+    )
 
 
 KINDS = {

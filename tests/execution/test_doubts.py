@@ -93,7 +93,7 @@ async def test_a_process_that_stood_still_during_its_call_says_so(
     monkeypatch.setattr(stage.line, "request", slow)
     assert outcomes(await stage.apply(volume())) == {"Volume/shop/data#create": "done"}
     assert bool(notes.told) is bool(stood_still_s)
-    assert all("stood still: 600 s" in note for note in notes.told)
+    assert all("was paused: 600 s" in note for note in notes.told)
 
 
 @pytest.mark.parametrize("manifests", [cluster(), volume()], ids=["cluster", "volume"])

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -13,12 +15,27 @@ from hypothesis import strategies as st
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Refused
-from reconciler.core.model import Action, Address
-from reconciler.core.steps import IfOwed, OutputRef, Plan, Read, SecretRef, Step, Template
-from reconciler.core.wire import many
+from reconciler.core.model import Action, Address, Deletion, Lifecycle, Resource, StateRecord
+from reconciler.core.steps import (
+    Binding,
+    Call,
+    IfOwed,
+    OutputRef,
+    Plan,
+    Read,
+    SecretRef,
+    Step,
+    StepEffect,
+    Template,
+)
+from reconciler.core.wire import many, one
+from reconciler.execution.outputs import Outputs
+from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.saved import run_saved
+from reconciler.services.machines.wire.cluster import Cluster
+from reconciler.services.machines.wire.machine import MachineWaited
 from reconciler.services.machines.wire.volume import Volume
 from tests.execution.stage import Stage, loaded, outcomes
 
@@ -149,11 +166,12 @@ class Scene:
             self.plan, steps=tuple(step if each.id == step.id else each for each in self.plan.steps)
         )
 
-    async def run(self, plan: Plan, approved: Sequence[str] = APPROVED) -> list[Request]:
-        """The mutations that were sent."""
+    async def run(self, plan: Plan, approved: Sequence[str] = APPROVED, manifests: str = "") -> list[Request]:
+        """The mutations that were sent. `manifests`: as they are loaded; none: nobody did."""
+        desired = Desired(loaded(self.stage, manifests) if manifests else ())
         self.problems, self.outcomes = (), {}
         try:
-            self.outcomes = outcomes(await run_saved(self.stage.project(), Desired(()), plan, approved))
+            self.outcomes = outcomes(await run_saved(self.stage.project(), desired, plan, approved))
         except Refused as refused:
             self.problems = refused.diagnostics
         return [request for request in self.stage.line.sent if request[0] != "GET"]
@@ -381,3 +399,146 @@ def test_no_change_of_a_plan_makes_it_send_what_is_not_the_steps_own(data: st.Da
         assert not [path for _, path in scene.stage.line.sent if path.startswith("/v1/apps/prod/")]
 
     played(act)
+
+
+def test_what_is_recorded_is_what_the_manifests_say() -> None:
+    """A forged lifecycle would take the protection from deletion off, with the next outcome."""
+
+    def forged(binding: Binding) -> Sequence[Binding]:
+        deletes = replace(binding.lifecycle, deletion=Deletion.DELETE, timeout_s=7)
+        return (
+            replace(binding, lifecycle=deletes),
+            replace(binding, source="elsewhere.yaml"),
+            replace(binding, scope="prod"),
+            replace(binding, address=Address.parse("Volume/shop/nobody")),
+        )
+
+    async def act(scene: Scene) -> None:
+        assert len(scene.plan.bindings) > 3
+        assert any(str(each.address) == OLD for each in scene.plan.bindings) is False  # it is deleted
+        for binding in scene.plan.bindings:
+            others = tuple(each for each in scene.plan.bindings if each is not binding)
+            for each in forged(binding):
+                sent = await scene.run(replace(scene.plan, bindings=(*others, each)), manifests=after())
+                assert sent == []
+                assert {problem.code for problem in scene.problems} <= {"foreign-call", "moved"}
+                assert scene.problems
+
+    played(act)
+
+
+def test_an_adoption_is_held_against_the_manifest() -> None:
+    async def act(scene: Scene) -> None:
+        (found,) = (each["id"] for each in scene.stage.volumes() if each["name"] == "found")
+        plain, place = after(), "{name: found, app: shop"
+        assert place in plain
+        for manifests in (
+            plain.replace(place, f"{place}, id: vol_another"),
+            plain.replace(
+                "{name: found, app: shop}\nspec: {region: ams", "{name: found, app: shop}\nspec: {region: fra"
+            ),
+        ):
+            assert manifests != plain
+            assert await scene.run(scene.plan, manifests=manifests) == []
+            assert [each.code for each in scene.problems] == ["foreign-call"]
+        named = plain.replace(place, f"{place}, id: {found}")
+        assert sorted(await scene.run(scene.plan, manifests=named)) == sorted(scene.planned)
+        assert scene.problems == ()
+
+    played(act)
+
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+def own_calls(
+    *records: StateRecord,
+    approved: Sequence[str] = (),
+    bindings: Sequence[Binding] = (),
+    resources: Sequence[Resource] = (),
+) -> OwnCalls:
+    plan: Any = SimpleNamespace(bindings=bindings, steps=(), expectations=(), inputs=())
+    known = {record.address: record for record in records}
+    declared = {resource.address: resource for resource in resources}
+    return OwnCalls(plan, Grounds(NOON, known, {}, frozenset(), declared, approved, Outputs()))
+
+
+def record_of(address: str, id: str = "vol_1", **fields: Any) -> StateRecord:
+    deletes = Lifecycle(deletion=Deletion.DELETE)
+    return StateRecord(Address.parse(address), id, "shop", {}, deletes, NOON, **fields)
+
+
+def test_of_what_left_the_manifests_the_record_stays_as_it_is() -> None:
+    old = record_of(OLD, source="old.yaml")
+    other = Resource(Address("Volume", "data", "shop"), None, Lifecycle(), "data.yaml", {})
+    left = Binding(old.address, "shop", old.lifecycle, "old.yaml", None, {"left": True})
+    for forged in (
+        replace(left, lifecycle=Lifecycle()),
+        replace(left, source="data.yaml"),
+        replace(left, scope="x"),
+    ):
+        own = own_calls(old, bindings=[left, forged], resources=[other])
+        assert [each.code for each in own.foreign_bindings()] == ["foreign-call"]
+    assert list(own_calls(old, bindings=[replace(left, scope="x")]).foreign_bindings()) == []
+
+
+def test_a_deletion_is_the_recorded_objects_or_none() -> None:
+    old = record_of(OLD)
+    path = "/v1/apps/shop/volumes/vol_1"
+    step = Step(f"{OLD}#delete", old.address, Call("DELETE", path), effect=StepEffect(removes=True))
+    known = {old.address: old}
+    assert own_calls(old, approved=[OLD]).why_foreign(step, path, known) == ""
+    assert "was not approved" in own_calls(old).why_foreign(step, path, known)
+    certain = "not recorded with certainty before this run"
+    doubtful = replace(old, inferred=True)
+    assert certain in own_calls(doubtful, approved=[OLD]).why_foreign(step, path, known)
+    assert certain in own_calls(approved=[OLD]).why_foreign(step, path, known)
+    other = {old.address: replace(old, id="vol_2")}
+    assert certain in own_calls(old, approved=[OLD]).why_foreign(step, path, other)
+    retained = replace(old, lifecycle=Lifecycle())
+    assert "lifecycle deletion: retain" in own_calls(retained, approved=[OLD]).why_foreign(step, path, known)
+
+
+def test_what_nobody_knows_has_no_calls_and_no_reads() -> None:
+    nothing = Address("Nothing", "x", "shop")
+    step = Step("Nothing/shop/x#set", nothing, Call("POST", "/v1/apps/shop/volumes"))
+    assert "is not a call of `Nothing/shop/x`" in own_calls().why_foreign(step, "/v1/apps/shop/volumes", {})
+    bindings = [
+        Binding(each, "shop", Lifecycle(), "a.yaml", "x", {"name": "x"})
+        for each in (nothing, Address("Secret", "KEY", "shop"))
+    ]
+    own = own_calls(bindings=bindings)
+    assert list(own.adoption_reads()) == []
+    assert [each.code for each in own.foreign_calls()] == ["foreign-call"] * 2
+
+
+@pytest.mark.parametrize(
+    ("path", "is_own"),
+    [
+        ("/v1/postgres?org_slug=acme", True),
+        ("/v1/postgres?org_slug=others", False),
+        ("/v1/postgres?org_slug=acme&include_deleted=true", False),
+        ("/v1/postgres", False),
+        ("/v1/postgres/c1", True),
+        ("/v1/postgres/c1?x=y", False),
+    ],
+)
+def test_the_query_of_a_read_is_its_own_too(path: str, is_own: bool) -> None:
+    orders = replace(record_of("PostgresCluster/orders", "c1"), scope="org/acme")
+    own = own_calls(orders)
+    known = {orders.address: orders}
+    assert own.reads(orders.address, Read(path, many(Cluster)), known) == is_own
+
+
+@pytest.mark.parametrize(
+    ("query", "is_own"),
+    [
+        ("?state=suspended&timeout=60", True),
+        ("?state=suspended&timeout=60&x=y", False),
+        ("?state=../x", False),
+    ],
+)
+def test_a_machine_is_waited_for_in_a_state_and_no_more(query: str, is_own: bool) -> None:
+    worker = record_of("Machine/shop/worker", "m1")
+    read = Read(f"/v1/apps/shop/machines/m1/wait{query}", one(MachineWaited))
+    assert own_calls(worker).reads(worker.address, read, {worker.address: worker}) == is_own

@@ -61,7 +61,7 @@ async def test_an_outcome_that_cannot_be_stored_is_kept_aside_and_taken_in_by_th
     (result,) = applied.results
     assert (result.outcome, stage.line.mutations) == ("failed", ["POST"])
     assert stage.volumes()[0]["id"] in result.error
-    assert "the next run takes in" in result.error
+    assert "the next run reads it from there" in result.error
     stage.mend()
     assert await stage.open_steps() == []
     assert (await plan(stage, volume())).steps == ()

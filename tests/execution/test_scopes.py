@@ -10,10 +10,11 @@ from reconciler.core.steps import Move, Plan
 from reconciler.execution.recorder import Recorder
 from reconciler.moves.carry_out import moved_records
 from reconciler.state.memory import MemoryStore
+from reconciler.state.passing import Passing
 from reconciler.state.store import JournalEntry, Lease
 from tests.contexts import context
 from tests.execution.stage import START, Stage
-from tests.state.doubles import Passing, made, spooling
+from tests.state.doubles import made, spooling
 
 pytestmark = pytest.mark.anyio
 

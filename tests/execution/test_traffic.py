@@ -13,10 +13,14 @@ from reconciler.core.model import Action, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Read, Step
 from reconciler.core.wire import many
+from reconciler.execution.traffic import Traffic
 from reconciler.pipeline.apply import Applied, PlanRefused
+from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.machines.service import platform_client
 from reconciler.services.machines.wire.volume import Snapshot
 from reconciler.services.observe import observe
+from reconciler.services.outcome import Outcome, Verdict
+from reconciler.services.providers.service import provider_client
 from reconciler.services.registry import Services
 from reconciler.services.transport import Answer
 from tests.execution.stage import SETTLE_S, TOKEN, Stage, Time, cluster, outcomes, volume
@@ -407,3 +411,18 @@ async def test_a_platform_that_is_back_is_found_out(shared: Stage) -> None:
     far.down = 0
     shared.time.elapsed_s += 6
     assert outcomes(await applied(shared, volume())) == {"Volume/shop/data#create": "done"}
+
+
+async def test_a_provider_that_refuses_its_signature_stops_nobody_else(shared: Stage) -> None:
+    client = provider_client(
+        "acme",
+        shared.line,
+        "https://acme.example",
+        lambda: Sensitive("s"),
+        shared.time,
+        new_nonce=lambda: "n",
+    )
+    traffic = Traffic(1)
+    traffic.answered(client, Outcome(Verdict.NO, status=401))
+    assert traffic.halted == ""
+    assert not traffic.notices(0, 1)

@@ -154,7 +154,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the client sends a lost mutation once more",
         CLIENT,
-        "            return unanswered(error)\n",
+        "            outcome = unanswered(error)\n"
+        '            told = f"{method} {path} at {self.address} got no answer: {outcome.message}"\n'
+        "            return replace(outcome, message=told)\n",
         "            answer = await self._request(method, path, call.body, deadline_s)\n",
     ),
     _mutant(
@@ -211,7 +213,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an attached object is taken as the lost one",
         SETTLING,
-        "return not any(getattr(item, name, None) for name in intent.unattached)",
+        "return not item.bad_id and not any(getattr(item, name, None) for name in intent.unattached)",
         "return True",
     ),
     _mutant(
@@ -547,7 +549,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "    await project.store.release(lease)\n    results = await executor.run()\n",
     ),
     _mutant(
-        "what was kept aside is never taken in",
+        "what was spooled is never taken in",
         "state/spooling.py",
         "            await self._take_in(lease)\n",
         "",

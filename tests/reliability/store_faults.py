@@ -80,7 +80,7 @@ def volume(step: str) -> Address:
 
 
 def opened(path: Path, *, backups: bool = False) -> tuple[SqliteStore, Spooling]:
-    """The state, and the store that keeps aside what it cannot take."""
+    """The state, and the store that spools what it cannot take."""
     clock = SimulatedClock()
     inner = SqliteStore(path, clock, backups=backups)
     return inner, Spooling(inner, spool_path(path), clock)
@@ -185,7 +185,7 @@ async def torn_writes(count: int, seed: int, folder: Path, tally: Tally) -> None
 
 
 async def take_over(path: Path) -> State:
-    """The state after the next lease took in what was kept aside; made now if the disk was full for that."""
+    """The state after the next lease took in what was spooled; made now if the disk was full for that."""
     inner, store = opened(path)
     try:
         await store.create()

@@ -1,5 +1,6 @@
 """A sample of the simulation, its regression cases, and the harness's own promises.
 
+Some seeds change with each commit: `simulation.seeds`.
 The whole run: `python -m tests.reliability.simulation --histories 10000 --jobs 2`.
 """
 
@@ -24,6 +25,7 @@ from tests.reliability.simulation.scenario import (
     from_plain,
     to_plain,
 )
+from tests.reliability.simulation.seeds import CHANGING, ELSEWHERE, changing, commit_here, of_commit
 from tests.reliability.simulation.timeline import Standstill, Timeline
 
 HISTORIES = 1000
@@ -44,6 +46,18 @@ def summary() -> Summary:
 def test_a_thousand_histories_break_no_invariant(summary: Summary) -> None:
     assert summary.violations == []
     assert summary.histories == HISTORIES
+
+
+def test_histories_that_change_with_each_commit_break_no_invariant() -> None:
+    seeds = changing()
+    assert campaign.run(seeds, jobs=2).violations == [], f"seeds {seeds[0]} to {seeds[-1]}"
+
+
+def test_each_commit_has_seeds_of_its_own(tmp_path: Path) -> None:
+    assert of_commit("0000000a" + "0" * 32) == range(10, 10 + CHANGING)
+    assert of_commit("") == range(ELSEWHERE, ELSEWHERE + CHANGING)
+    assert commit_here({"GITHUB_SHA": "c0ffee00"}, tmp_path) == "c0ffee00"
+    assert commit_here({"CI_COMMIT_SHA": "not a commit"}, tmp_path) == ""
 
 
 def test_the_schedule_reaches_every_kind_of_event(summary: Summary) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.state import spool
+from reconciler.state import spool_file
 from reconciler.state.sqlite import checks
 from tests.reliability.store_faults import run
 
@@ -15,7 +15,7 @@ def test_no_acknowledged_outcome_is_lost_and_no_flipped_bit_goes_unseen() -> Non
 
 
 def test_a_store_that_keeps_nothing_aside_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "keep", lambda place, kept: place)
+    monkeypatch.setattr(spool_file, "keep", lambda place, kept: place)
     assert any("lost" in violation for violation in run(60, 0, 0, seed=7).violations)
 
 

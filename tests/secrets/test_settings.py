@@ -92,9 +92,8 @@ def test_a_variable_has_a_name_that_is_one_and_is_not_repeated(
     with pytest.raises(ManifestError) as refused:
         settings(tmp_path, text)
     problems = refused.value.diagnostics
-    told = (
-        f"`{setting}.env`: expected the name of a variable: letters, digits and `_`, the first one no digit"
-    )
+    expected = "expected the name of a variable: letters, digits and `_`, not beginning with a digit"
+    told = f"`{setting}.env`: {expected}"
     assert told in [problem.message for problem in problems]
     assert not [each for each in problems if "hunter2" in f"{each.message} {each.help}".lower()]
     assert all(problem.hidden for problem in problems)

@@ -1,15 +1,16 @@
 """Stores for tests of what uses one: a state made on purpose, in memory, behind wrappers that misbehave."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
 
 from reconciler.core.clock import Clock, SystemClock
-from reconciler.core.errors import Locked, StoreError
+from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.pipeline.identity import create_state, set_platform
 from reconciler.state.memory import Holding, MemoryState, MemoryStore
+from reconciler.state.passing import Passing
 from reconciler.state.rules import View
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
@@ -69,52 +70,6 @@ def read_only(state: State, clock: Clock, folder: Path, at_work: Mapping[str, st
 
 def spooling(store: Store, clock: Clock, folder: Path) -> Spooling:
     return Spooling(store, folder / "outcomes.spool", clock)
-
-
-class Passing:
-    """Passes every call on to `inner`."""
-
-    def __init__(self, inner: Store) -> None:
-        self.inner = inner
-
-    async def load(self, scopes: Collection[str] | None = None) -> State:
-        return await self.inner.load(scopes)
-
-    async def knows(self, kind: str) -> bool:
-        return await self.inner.knows(kind)
-
-    async def create(self) -> bool:
-        return await self.inner.create()
-
-    async def fingerprint_key(self) -> bytes:
-        return await self.inner.fingerprint_key()
-
-    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
-        return await self.inner.lease(scopes, holder, timeout_s=timeout_s)
-
-    async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
-        return await self.inner.holders(scopes)
-
-    async def renew(self, lease: Lease) -> Lease:
-        return await self.inner.renew(lease)
-
-    async def check(self, lease: Lease, for_s: float = 0) -> None:
-        await self.inner.check(lease, for_s)
-
-    async def release(self, lease: Lease) -> None:
-        await self.inner.release(lease)
-
-    async def commit(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> Sequence[StateRecord]:
-        return await self.inner.commit(lease, entries, put, remove)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 class Unwritable(Passing):

@@ -1,4 +1,4 @@
-"""Outcomes that the database could not take: kept aside, shown at once, taken in by the next lease."""
+"""Outcomes that the database could not take: spooled, shown at once, taken in by the next lease."""
 
 import errno
 import fcntl
@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state import maintenance_of, spool
+from reconciler.state import maintenance_of, spool_file
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.files import spool_path
 from reconciler.state.sqlite.store import SqliteStore
@@ -99,7 +99,7 @@ async def test_a_kept_outcome_is_shown_at_once_and_taken_in_by_the_next_lease(
 
     state = await taken_in(store, another)
     assert state == replace(shown, spooled=frozenset())
-    assert place.read_bytes() == bytes(spool.RESERVE_BYTES)
+    assert place.read_bytes() == bytes(spool_file.RESERVE_BYTES)
 
 
 async def test_many_outcomes_of_one_run_fit_although_they_need_more_than_the_reserve(
@@ -112,11 +112,11 @@ async def test_many_outcomes_of_one_run_fit_although_they_need_more_than_the_res
     for number, address in enumerate(addresses):
         done = entry(Event.DONE, f"s{number}", text="x" * 5_000)
         await store.spool(lease, [done], [record(address)])
-    assert place.stat().st_size > spool.RESERVE_BYTES
+    assert place.stat().st_size > spool_file.RESERVE_BYTES
     state = await taken_in(store, another)
     assert set(state.records) == set(addresses)
     assert state.open_intents == ()
-    assert place.stat().st_size == spool.RESERVE_BYTES
+    assert place.stat().st_size == spool_file.RESERVE_BYTES
 
 
 async def test_a_kept_removal_and_a_kept_failure_are_taken_in(
@@ -159,7 +159,7 @@ async def test_a_lease_takes_in_its_own_scopes_only(
     assert (await taken_in(store, another)).spooled == set()
     state = await another().load()
     assert set(state.records) == {DATA, LOGS}
-    assert place.read_bytes() == bytes(spool.RESERVE_BYTES)
+    assert place.read_bytes() == bytes(spool_file.RESERVE_BYTES)
 
 
 async def test_the_serials_that_are_shown_are_those_that_the_next_lease_stores(
@@ -278,7 +278,7 @@ async def test_a_torn_line_is_told_and_never_half_applied(
     sound = place.read_bytes().rstrip(b"\0")
     await store.spool(lease, [entry(Event.DONE)], [record()])
     second = place.read_bytes().rstrip(b"\0")[len(sound) :]
-    place.write_bytes((sound + second[:length]).ljust(spool.RESERVE_BYTES, b"\0"))
+    place.write_bytes((sound + second[:length]).ljust(spool_file.RESERVE_BYTES, b"\0"))
     complete = length == -1  # all but the end of the line
     shown = await another().load()
     assert set(shown.records) == ({LOGS, DATA} if complete else {LOGS})
@@ -286,7 +286,7 @@ async def test_a_torn_line_is_told_and_never_half_applied(
     state = await taken_in(store, another)
     assert state.records == shown.records
     assert len(state.open_intents) == (0 if complete else 1)
-    assert place.read_bytes() == bytes(spool.RESERVE_BYTES)
+    assert place.read_bytes() == bytes(spool_file.RESERVE_BYTES)
 
 
 async def test_a_torn_line_stands_in_the_journal(
@@ -303,7 +303,7 @@ async def test_a_torn_line_stands_in_the_journal(
         "SELECT data FROM journal ORDER BY seq DESC LIMIT 1"
     ).fetchone()
     assert "half-written" in data
-    assert place.read_bytes() == bytes(spool.RESERVE_BYTES)
+    assert place.read_bytes() == bytes(spool_file.RESERVE_BYTES)
 
 
 @pytest.mark.slow
@@ -363,10 +363,12 @@ async def test_what_does_not_fit_beside_the_state_goes_to_temporary_files(
     await store.commit(lease, [entry(Event.INTENT, "s2")])
     full.add(place.parent.name)
     first = await store.spool(lease, [entry(Event.DONE, "s2")], [record(LOGS)])
-    told = Path(await store.spool(lease, [entry(Event.DONE, text="x" * spool.RESERVE_BYTES)], [record()]))
+    told = Path(
+        await store.spool(lease, [entry(Event.DONE, text="x" * spool_file.RESERVE_BYTES)], [record()])
+    )
     assert first == str(place)
     assert told.parent == elsewhere
-    assert place.stat().st_size == spool.RESERVE_BYTES
+    assert place.stat().st_size == spool_file.RESERVE_BYTES
     assert stat.S_IMODE(told.stat().st_mode) == 0o600
     shown = await another().load()
     assert set(shown.records) == {DATA, LOGS}
@@ -392,8 +394,8 @@ async def test_when_nothing_takes_an_outcome_the_first_reason_is_told(
 ) -> None:
     full |= {place.parent.name, elsewhere.name}
     with pytest.raises(StoreError, match="no space left"):
-        await store.spool(lease, [entry(Event.DONE, text="x" * spool.RESERVE_BYTES)])
-    assert place.read_bytes() == bytes(spool.RESERVE_BYTES)
+        await store.spool(lease, [entry(Event.DONE, text="x" * spool_file.RESERVE_BYTES)])
+    assert place.read_bytes() == bytes(spool_file.RESERVE_BYTES)
 
 
 async def test_no_lease_without_room_for_outcomes(
@@ -443,8 +445,8 @@ async def test_a_place_that_another_process_is_writing_is_left_to_it(
 async def test_lines_of_another_state_are_left_alone(
     store: Spooling, another: OpenStore, lease: Lease, place: Path
 ) -> None:
-    sound = spool.encode(spool.Kept("another lineage", {"shop": 1}, [], [], []))
-    place.write_bytes(sound.ljust(spool.RESERVE_BYTES, b"\0"))
+    sound = spool_file.encode(spool_file.Kept("another lineage", {"shop": 1}, [], [], []))
+    place.write_bytes(sound.ljust(spool_file.RESERVE_BYTES, b"\0"))
     await store.spool(lease, [entry(Event.DONE)], [record()])
     assert DATA in (await taken_in(store, another)).records
     assert place.read_bytes().startswith(sound + b" ")

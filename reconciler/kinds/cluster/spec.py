@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
-from reconciler.kinds.manifest import TEXT_PATTERN, Spec
+from reconciler.kinds.manifest import FREE_NAME, TEXT_PATTERN, Spec
 
 PLANS = ("basic", "starter", "launch", "scale", "Performance")
 
@@ -83,8 +83,9 @@ class PostgresClusterSpec(Spec):
     )
     name: str | None = Describe(
         None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        description="Name on the platform; default: metadata.name.",
+        max_length=255,
+        pattern=FREE_NAME,
+        description="Name on the platform, which may hold spaces; default: metadata.name.",
         examples=["orders"],
     )
     disk_size_gb: int | None = Describe(

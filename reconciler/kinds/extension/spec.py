@@ -32,8 +32,11 @@ class ExtensionSpec(Spec):
         min_length=1, pattern=TEXT_PATTERN, description="Alias address that routes to that user."
     )
     user_role: Literal["admin", "member"] = Describe(description="Role of that user.")
-    primary_region: Region | None = Describe(
-        None, description="Region code where the app writes; for region-aware extensions.", examples=["ams"]
+    primary_region: str | None = Describe(
+        None,
+        pattern=r"^[a-z]{3}$",
+        description="Three-letter region code where the app writes; for region-aware extensions.",
+        examples=["ams"],
     )
     read_regions: list[Region] | None = Describe(
         None, description="Region codes of read replicas.", examples=[["fra", "iad"]]

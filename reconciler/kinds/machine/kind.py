@@ -18,10 +18,10 @@ from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Power, Subject, com
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.machine.spec import MachineSpec
 from reconciler.kinds.manifest import Field
-from reconciler.kinds.restarts import RUNNING, STALE
+from reconciler.kinds.restarts import STALE
 from reconciler.kinds.roles import Importable, KeepsPower
 from reconciler.kinds.steps import absolute, wait_only
-from reconciler.services.machines.wire.machine import Machine, MachineWaited
+from reconciler.services.machines.wire.machine import RUNNING, Machine, MachineWaited
 
 UNKNOWN = "unknown"
 LARGEST_MB = 2048

@@ -6,10 +6,11 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic import Field as Describe
 
 from reconciler.kinds.manifest import Spec
+from reconciler.services.machines.wire.machine import RUNNING
 
 
 def _canonical_power(value: object) -> object:
-    return "started" if value == "running" else value
+    return RUNNING[0] if value in RUNNING else value
 
 
 class MachineSpec(Spec):

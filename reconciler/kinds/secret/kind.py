@@ -39,7 +39,7 @@ from reconciler.kinds.base import (
 from reconciler.kinds.declared import Declared
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import Importable, NamesResources, SendsSecret, SetsSecrets
-from reconciler.kinds.secret.spec import NAME, SecretSource, SecretSpec
+from reconciler.kinds.secret.spec import ANY_NAME, NAME, SecretSource, SecretSpec
 from reconciler.kinds.secret.template import _PLACEHOLDER, _placeholder, parse_template
 from reconciler.kinds.source import check_source, source_ref
 from reconciler.kinds.steps import absolute, answer_of, delete
@@ -138,10 +138,11 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         return secrets_of(place, capabilities)
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
-        if not re.fullmatch(NAME, live.name):
+        if not re.fullmatch(ANY_NAME, live.name):
             return Declared(place, live.name, refused="no Secret manifest can have its name")
+        variable = re.sub(r"^(?=\d)|[^A-Za-z0-9_]", "_", live.name)
         comment = "its value cannot be read. To manage it, say where the value comes from and uncomment:"
-        return Declared(place, live.name, {"value_from": {"env": live.name}}, {(): (comment,)}, skeleton=True)
+        return Declared(place, live.name, {"value_from": {"env": variable}}, {(): (comment,)}, skeleton=True)
 
     # --- what apply holds every plan to ---
 

@@ -6,6 +6,8 @@ from reconciler.kinds.manifest import Spec
 from reconciler.kinds.source import ValueSource
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
+# What the platform may call a secret: one segment of a path, which its API sets no other form for.
+ANY_NAME = r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*"
 
 
 class SecretSource(ValueSource):
@@ -22,8 +24,10 @@ class SecretSpec(Spec):
 
     name: str | None = Describe(
         None,
-        pattern=f"^{NAME}$",
-        description="Name on the platform; default: metadata.name.",
+        max_length=255,
+        pattern=f"^{ANY_NAME}$",
+        description="Name on the platform; default: metadata.name. Programs see only names of variables: "
+        "letters, digits and `_`.",
         examples=["DATABASE_URL"],
     )
     value_from: SecretSource = Describe(description="Where the value comes from; never the value itself.")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Tag
 from pydantic import Field as Describe
 
-from reconciler.kinds.manifest import TEXT_PATTERN, Spec
+from reconciler.kinds.manifest import FREE_NAME, TEXT_PATTERN, Spec
 from reconciler.kinds.volume.origins import Origin
 
 MOST_GB = 100_000  # the document names no largest size; one in bytes is a mistake
@@ -54,8 +54,9 @@ class VolumeSpec(Spec):
 
     name: str | None = Describe(
         None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        description="Name on the platform; default: metadata.name.",
+        max_length=255,
+        pattern=FREE_NAME,
+        description="Name on the platform, which may hold spaces; default: metadata.name.",
         examples=["data"],
     )
     region: str | None = Describe(

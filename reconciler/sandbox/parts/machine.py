@@ -16,8 +16,7 @@ from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Machine, World
 from reconciler.services.machines.wire import machine as wires
 
-RUNNING = ("started", "running")  # two words for one state
-_WITH_MEMORY = (*RUNNING, "suspending", "suspended")
+_WITH_MEMORY = (*wires.RUNNING, "suspending", "suspended")
 
 
 def register(
@@ -58,7 +57,7 @@ def register(
     if held is not None:
         _attach(world, machine, held)
     if state is not None:
-        if state in RUNNING and machine.state not in _WITH_MEMORY:
+        if state in wires.RUNNING and machine.state not in _WITH_MEMORY:
             boot(world, machine, world.now)
         machine.memory_kept = state in _WITH_MEMORY
         world.enter(machine, state)
@@ -162,7 +161,7 @@ def world_wire(world: World, machine: Machine) -> dict[str, Any]:
 def shown_state(world: World, machine: Machine) -> str:
     """The state as answers spell it (switch started_word)."""
     word: str = world.switches["started_word"]
-    return word if machine.state in RUNNING else machine.state
+    return word if machine.state in wires.RUNNING else machine.state
 
 
 def _time(at: float) -> str:

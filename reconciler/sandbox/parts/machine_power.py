@@ -11,10 +11,11 @@ from reconciler.sandbox.clock import YEAR_ONE_S
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts import machine_lease
-from reconciler.sandbox.parts.machine import RUNNING, boot, mounted, required, shown_state
+from reconciler.sandbox.parts.machine import boot, mounted, required, shown_state
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Machine, Transition, Transitions, World
 from reconciler.services.machines.wire import machine as wires
+from reconciler.services.machines.wire.machine import RUNNING
 
 LARGEST_MB = 2048
 UPDATED_SINCE = datetime(2024, 6, 20, 20, tzinfo=UTC).timestamp()

@@ -111,7 +111,7 @@ def test_a_provisioning_that_fails_keeps_its_id(scene: Scene) -> None:
     scene.provider.ends_as = "error"
     scene.declare(scene.extension())
     applied = scene.apply(code=1)
-    assert "ended as error; its id is kept" in applied.json["results"][0]["error"]
+    assert "ended as error; its id is recorded" in applied.json["results"][0]["error"]
     assert scene.record()["id"] == "res_1"
     assert scene.secrets() == set()
     scene.provider.resources["res_1"]["status"] = "ready"

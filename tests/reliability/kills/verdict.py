@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from reconciler.core.wire import parse_time
 from reconciler.sandbox.fingerprint import holds
+from reconciler.services.machines.wire.machine import RUNNING
 from reconciler.services.machines.wire.volume import GONE_STATES
 from tests.cli.harness import MUTATIONS, Ran
 from tests.reliability.kills import scenario
@@ -29,7 +30,6 @@ LOCKED = 5
 SNAPSHOT_SERVES = timedelta(hours=1)  # so long one taken before a call serves when the call is tried again
 
 _TRACEBACK = re.compile(r"^Traceback ", re.MULTILINE)
-_WORDS = {"running": "started"}  # two words for one state. Source: platform notes, "Machines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,10 @@ def _restart(ending: Ending) -> Iterator[Finding]:
 
 def _power(ending: Ending) -> Iterator[Finding]:
     """Each machine is as its manifest says, because of the one call for it, and never got another one."""
-    states = {each["id"]: _WORDS.get(each["state"], each["state"]) for each in ending.after["machines"]}
+    states = {
+        each["id"]: RUNNING[0] if each["state"] in RUNNING else each["state"]
+        for each in ending.after["machines"]
+    }
     for id, (_, wanted, verb) in scenario.MACHINES.items():
         if states.get(id) != wanted:
             yield Finding("not converged", f"machine {id} is {states.get(id)}, not {wanted}")

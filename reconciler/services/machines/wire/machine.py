@@ -6,13 +6,14 @@ from pydantic import Field
 
 from reconciler.core.wire import Wire
 
+RUNNING = ("started", "running")  # two words for one state: answers hold either
 GONE_STATES = frozenset({"destroying", "destroyed"})
 
 _LARGEST = 2**53 - 1  # what numbers of every client hold
 
 # Where a machine is, or is heading by itself. Of other states (`updating`, unknown words) nobody can tell.
 _POWER = {
-    **dict.fromkeys(("started", "running", "starting", "restarting"), "started"),
+    **dict.fromkeys((*RUNNING, "starting", "restarting"), "started"),
     **dict.fromkeys(("suspended", "suspending"), "suspended"),
     **dict.fromkeys(("stopped", "stopping"), "stopped"),
     **{state: state for state in ("created", "failed", "launch_failed", "replaced", "migrated")},

@@ -1,0 +1,91 @@
+"""Equal objects beside ours that nobody owns: named until a person says that they are meant to be there."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
+from reconciler.drift.find import find_drift
+from reconciler.pipeline.project import Desired
+from reconciler.pipeline.resolve import dismiss, forget, move
+from reconciler.state.store import Event
+from tests.execution.stage import SETTLE_S, Stage, loaded, outcomes, plan, volume
+
+pytestmark = pytest.mark.anyio
+
+DATA = Address.parse("Volume/shop/data")
+
+
+async def named(stage: Stage, manifests: str = "") -> Sequence[str]:
+    """What plan and drift say of lookalikes, which must be the same."""
+    manifests = manifests or volume()
+    planned = await plan(stage, manifests)
+    assert planned.steps == ()
+    drifted = await find_drift(stage.project(), Desired(loaded(stage, manifests)))
+    told = [
+        [each.message for each in found.diagnostics if each.code == "lookalike"]
+        for found in (planned, drifted)
+    ]
+    assert told[0] == told[1]
+    return told[0]
+
+
+async def test_what_takes_effect_after_it_did_not_land_is_named(stage: Stage) -> None:
+    stage.fault(method="POST", path="/v1/apps/shop/volumes", action="drop_before", times=1)
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {"Volume/shop/data#create": "done"}  # sent again, once it had not landed
+    assert await named(stage) == []
+    await stage.time.sleep(10 * SETTLE_S)
+    late = stage.make_volume()
+    ours = (await stage.record()).id
+    (told,) = await named(stage)
+    assert told.startswith(
+        f"beside `Volume/shop/data` ({ours}) there is {late}, with the same name and region"
+    )
+    assert not (await stage.apply(volume())).results
+    assert late in (await named(stage))[0]  # and on, until somebody decides
+
+
+async def test_a_dismissed_one_is_not_named_as_long_as_the_record_is_there(stage: Stage) -> None:
+    await stage.apply(volume())
+    first = stage.make_volume()
+    committed: list[object] = []
+    commit = stage.store.commit
+
+    async def watching(lease: object, entries: object, *rest: object, **more: object) -> object:
+        committed.extend((each.event, each.address, each.data) for each in entries)  # type: ignore[attr-defined]
+        return await commit(lease, entries, *rest, **more)  # type: ignore[arg-type]
+
+    stage.store.commit = watching  # type: ignore[method-assign,assignment]
+    assert "not named any more" in await dismiss(stage.project(), DATA, [first])
+    assert await named(stage) == []
+    assert committed == [(Event.DECIDED, DATA, {"dismissed": [first]})]
+    second = stage.make_volume()
+    (told,) = await named(stage)
+    assert second in told
+    assert first not in told
+    await dismiss(stage.project(), DATA, [second])
+    # It goes where the record goes, and stays over changes of it.
+    await stage.apply(volume(spec="region: ams, size_gb: 20"))
+    target = Address.parse("Volume/shop/files")
+    await move(stage.store, DATA, target, stage.time, "test", "r8", 0)
+    assert await named(stage, volume("files", "name: data, region: ams, size_gb: 20")) == []
+    await forget(stage.store, target, stage.time, "test", "r9", 0)
+    planned = await plan(stage, volume())
+    assert [each.code for each in planned.diagnostics] == ["ambiguous-match"]
+
+
+async def test_only_what_is_there_and_nobodys_is_dismissed(stage: Stage) -> None:
+    await stage.apply(volume() + volume("logs"))
+    ours, other = (await stage.record()).id, (await stage.record("Volume/shop/logs")).id
+    for id, why in (
+        (ours, "is recorded as `Volume/shop/data`"),
+        (other, "is recorded as `Volume/shop/logs`"),
+        ("vol_none", "there is no vol_none on the platform"),
+    ):
+        with pytest.raises(ReconcilerError, match=why):
+            await dismiss(stage.project(), DATA, [id])
+    with pytest.raises(ReconcilerError, match="Volume/shop/nothing"):
+        await dismiss(stage.project(), Address.parse("Volume/shop/nothing"), [ours])
+    assert "dismissed" not in (await stage.record()).applied
