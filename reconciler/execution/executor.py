@@ -330,6 +330,7 @@ class Executor:
             owes=owes.because if (owes := step.effect.owes) is not None and owes.if_silent else "",
             service=step.call.service,
             own_id=applied.get(step.recovery.own_id, "") if isinstance(step.recovery, Repeat) else "",
+            service_at=self._services.time(step.call.service),
         )
         return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") not in UNDER_WAY)
 
@@ -459,7 +460,8 @@ class Executor:
             return Settlement("landed")
         least_s = min(outcome.retry_after_s or 0.0, RATE_LIMIT_S)
         if isinstance(step.recovery, Repeat):
-            left_s = max(left_of_window(sent_at, self._clock, self._limits.repeat_after_s), least_s)
+            left_s = left_of_window(intent, sent_at, self._clock, self._services, self._limits.repeat_after_s)
+            left_s = max(left_s, least_s)
             tell = partial(self._reporter.sent_again, step)
             tell(left_s)
             await sleep_telling(self._clock, left_s, tell)
