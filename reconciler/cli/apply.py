@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PENDING, "done": DONE}
 
 
-@click.command("apply", short_help="Make the platform as the manifests say.")
+@click.command("apply", short_help="Make the platform match the manifests.")
 @options.paths
 @target
 @click.option(

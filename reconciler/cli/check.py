@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--provider", metavar="NAME", help="Take what options leave out from `providers.NAME`.")
 @click.option("--signing-secret-env", metavar="VAR", help="Variable that holds the signing secret.")
 @click.option("--webhook-secret-env", metavar="VAR", help="Variable that holds the webhook secret.")
-@click.option("--encoding", type=click.Choice(["hex", "base64"]), help="Of signatures. [hex]")
+@click.option("--encoding", type=click.Choice(["hex", "base64"]), help="Encoding of signatures. [hex]")
 @click.option("--costs-path", metavar="PATH", help="Path of the billing API.")
 @click.option("--auth-url", metavar="URL", help="The sign-in service that the provider was set up with.")
 @click.option("--user", metavar="ID", help="Who signs in there. [check-user]")
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="Of one request.",
+    help="Longest time for one request.",
 )
 @click.option(
     "--ready-timeout",
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     default=240.0,
     show_default=True,
     metavar="SECONDS",
-    help="Until a resource is ready.",
+    help="Longest time until a resource is ready.",
 )
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True

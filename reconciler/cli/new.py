@@ -14,7 +14,7 @@ from reconciler.cli.output import emit, output
 @click.argument("kind", type=KIND)
 @click.option("--name", default="NAME", show_default=True, help="The resource's name.")
 @click.option("--app", default="APP", show_default=True, help="The app it belongs to.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write a new file instead.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a new file.")
 @output()
 @reports_failures
 def command(kind: str, name: str, app: str, out: Path | None) -> int:

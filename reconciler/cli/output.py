@@ -41,7 +41,7 @@ def output(kind: str = "page") -> Callable[[Function], Function]:
         expose_value=False,
         callback=remember,
         is_eager=True,  # what goes wrong with other options is reported in this format
-        help="Format.",
+        help="Format of the report.",
     )
 
 

@@ -31,7 +31,7 @@ def command() -> None:
     metavar="SOURCE",
     help="Connection string of the PostgreSQL server: env:NAME or file:PATH.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 picks a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 picks a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--db", type=click.Path(dir_okay=False, path_type=Path), help="Store. [.reconcile/provider-NAME.db]"
@@ -43,7 +43,9 @@ def command() -> None:
     metavar="ADDRESS",
     help="Address or network of a proxy in front, whose X-Forwarded-For is believed; repeatable.",
 )
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="How many processes."
+)
 @click.option("--public-url", metavar="URL", help="The address that the platform calls. [where it listens]")
 @click.option(
     "--signing-secret-from",
@@ -52,7 +54,7 @@ def command() -> None:
     metavar="SOURCE",
     help="Secret of the platform's requests; while rotating, given twice: the new one first.",
 )
-@click.option("--encoding", type=click.Choice(["hex", "base64"]), help="Of signatures. [hex]")
+@click.option("--encoding", type=click.Choice(["hex", "base64"]), help="Encoding of signatures. [hex]")
 @click.option("--webhook-url", metavar="URL", help="Where the platform takes webhooks.")
 @click.option("--webhook-secret-from", metavar="SOURCE", help="Secret to sign webhooks with.")
 @click.option("--auth-url", metavar="URL", help="The platform's sign-in service.")

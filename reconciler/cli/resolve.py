@@ -14,9 +14,9 @@ from reconciler.core.model import Address
 
 @click.command("resolve", short_help="Say what became of a call whose outcome is unknown.")
 @click.argument("addresses", type=ADDRESS, nargs=-1, metavar="ADDRESS...")
-@click.option("--adopt", metavar="ID", help="The call made this object; or: yes, an inferred id is ours.")
+@click.option("--adopt", metavar="ID", help="The call made this object; also confirms an inferred id.")
 @click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
-@click.option("--force", is_flag=True, help="With --adopt or --not-created: whatever speaks against it.")
+@click.option("--force", is_flag=True, help="With --adopt or --not-created: also against the evidence.")
 @click.option("--restarted", is_flag=True, help="The restarts that were owed are done.")
 @click.option("--machine", metavar="ID", help="With --restarted: of all volumes that this machine holds.")
 @click.option("--confirm-inferred", is_flag=True, help="The ids that were inferred are ours (default: all).")
@@ -24,7 +24,7 @@ from reconciler.core.model import Address
     "--dismiss",
     metavar="ID",
     multiple=True,
-    help="The object like ours is meant to be there; may be repeated.",
+    help="The equal object with this id is meant to be there; may be repeated.",
 )
 @options.lock_timeout
 @options.state

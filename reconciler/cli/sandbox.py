@@ -15,7 +15,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("sandbox", short_help="Run the emulated platform.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 picks a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 picks a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--db", type=click.Path(dir_okay=False, path_type=Path), help="File that keeps the world.")
 @click.option("--clock", default="real", show_default=True, help="real, manual, or xN: N times faster.")

@@ -42,7 +42,7 @@ def command() -> None:
 @click.option(
     "--take-over",
     is_flag=True,
-    help="With --env: the state is from now on that environment's, and no longer that of base.",
+    help="With --env: hand the state of base over to this environment.",
 )
 @click.option(
     "--new",

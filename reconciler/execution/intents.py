@@ -20,6 +20,7 @@ class Intent:
     `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings
     a new object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart
     may be owed. `own_id`: the id that the call gives what it makes (see `Repeat.own_id`). `one`: see `Find`.
+    `service_at`: the service's own time when it was sent; None where no answer had told it.
     """
 
     method: str
@@ -39,12 +40,14 @@ class Intent:
     service: str = PLATFORM
     own_id: str = ""
     one: Read | None = None
+    service_at: datetime | None = None
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
         for name, read in (("find", self.find), ("one", self.one)):
             if read is not None:
                 data[name] = {**asdict(read), "shape": str(read.shape)}
+        data["service_at"] = self.service_at.isoformat() if self.service_at is not None else None
         return data
 
     def record(self, address: Address, id: str, created_at: datetime, *, inferred: bool) -> StateRecord:

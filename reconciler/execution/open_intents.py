@@ -86,7 +86,7 @@ async def _settlements(
 
     async def find_out(number: int, opened: JournalEntry, intent: Intent) -> None:
         if intent.if_unknown == "repeat":
-            await clock.sleep(left_of_window(opened.at, clock, limits.repeat_after_s))
+            await clock.sleep(left_of_window(intent, opened.at, clock, services, limits.repeat_after_s))
             found[number] = None
             return
         assert opened.address is not None
@@ -137,7 +137,7 @@ async def overlay(
         elif intent.if_unknown == "find" and intent.find is not None:
             tracked = frozenset(record.id for record in records.values())
             settlement = await look(intent, services.read, services, tracked.copy, limits)
-            if left_of_window(opened.at, clock, limits.settle_s):
+            if left_of_window(intent, opened.at, clock, services, limits.settle_s):
                 settlement = Settlement("undecided", why="it may still show up; the next apply waits for it")
         if settlement.kind == "landed":
             record = records.get(opened.address)

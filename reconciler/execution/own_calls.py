@@ -243,6 +243,10 @@ class OwnReader:
         self.check(read)
         return await self._services.read(read)
 
+    def time(self, service: str) -> datetime | None:
+        """See `Services.time`."""
+        return self._services.time(service)
+
     def check(self, read: Read) -> None:
         """Raises Refused for what is not of the address."""
         if not self._own.reads(self._address, read, self._records):

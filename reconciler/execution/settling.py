@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from reconciler.services.registry import Reader
 
 LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed
 BETWEEN_LISTS_S = 5.0
+DATE_IS_WITHIN_S = 1.0  # a Date header has whole seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,19 @@ async def look(
     return settlement
 
 
-def left_of_window(sent_at: datetime, clock: Clock, settle_s: float) -> float:
+def left_of_window(
+    intent: Intent, sent_at: datetime, clock: Clock, services: Reader, settle_s: float
+) -> float:
     """Seconds until a call sent at `sent_at` can no longer take effect; 0 when that time is over.
 
-    Never more than the whole window, whatever became of the clock since.
+    A clock may have jumped since, ours or the service's: of the two times that have passed, the shorter one
+    counts, where the service has told its own. Never more than the whole window.
     """
-    left_s = (sent_at + timedelta(seconds=settle_s) - clock.now()).total_seconds()
+    passed_s = (clock.now() - sent_at).total_seconds()
+    now = services.time(intent.service)
+    if intent.service_at is not None and now is not None:
+        passed_s = min(passed_s, (now - intent.service_at).total_seconds() + DATE_IS_WITHIN_S)
+    left_s = settle_s - passed_s
     return min(max(0.0, left_s), settle_s)
 
 
@@ -131,22 +139,46 @@ class Evidence:
         """
         if intent.if_unknown != "find" or intent.find is None:
             return Settlement("undecided", why="the platform documents no way to find out")
-        left_s = max(left_of_window(sent_at, self._clock, self._limits.settle_s), least_s)
+        settle_s, began_s = self._limits.settle_s, self._clock.monotonic()
+
+        def left() -> float:
+            """Of the window; what was waited for here has passed in any case."""
+            left_s = left_of_window(intent, sent_at, self._clock, services, settle_s)
+            return max(0.0, min(left_s, settle_s - (self._clock.monotonic() - began_s)))
+
+        left_s = max(left(), least_s)
         tell(left_s)
         try:
             await sleep_telling(self._clock, left_s, tell)
-            return await self._judged(intent, services)
+            return await self._judged(intent, services, left, tell)
         finally:
             tell(0.0)
 
-    async def _judged(self, intent: Intent, services: Reader) -> Settlement:
-        """What lists show from now on: one after another, until one is clear."""
-        settlement = Settlement("not_landed")
-        for _ in range(LISTS_WITHOUT_A_TRACE):
+    async def _judged(
+        self,
+        intent: Intent,
+        services: Reader,
+        left: Callable[[], float],
+        tell: Callable[[float], None],
+    ) -> Settlement:
+        """What lists show from now on: one after another, until one is clear.
+
+        `left`: of the window. The first answer of a run may tell that more of it is left than our clock says:
+        then it counts for nothing.
+        """
+        settlement, lists = Settlement("not_landed"), 0
+        asked = services.time(intent.service) is not None
+        while lists < LISTS_WITHOUT_A_TRACE:
             await self._clock.sleep(self._until_the_next_moment())
             settlement = await look(
                 intent, partial(self._list, services), services, self._tracked, self._limits
             )
+            if not asked and (left_s := left()):
+                asked = True
+                tell(left_s)
+                await sleep_telling(self._clock, left_s, tell)
+                continue
+            asked, lists = True, lists + 1
             if settlement.kind == "landed":
                 self._taken.add(settlement.id)
             if settlement.kind != "not_landed":

@@ -159,7 +159,7 @@ async def open_state(
     need not be `pinned`. `read_only`: no file is changed or made. `tell` gets what was done or went wrong
     beside the work that was asked for: a migration, a backup.
     """
-    require_own_place(config, url or config.settings.state_url)
+    require_own_place(config, url or config.settings.state_url, tighten=not read_only)
     pin = config.settings.state.lineage if pinned else None
     store = open_store(
         url or config.settings.state_url,

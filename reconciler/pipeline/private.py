@@ -11,10 +11,11 @@ from reconciler.pipeline.settings import PRIVATE, ProjectSettings
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def require_private(root: Path, folder: Path) -> None:
+def require_private(root: Path, folder: Path, *, tighten: bool = True) -> None:
     """Raises ReconcilerError unless each folder from below `root` down to `folder`, if it is there, is ours.
 
-    It is not a link and holds none, and nobody else owns it or what it holds. Others lose their rights.
+    It is not a link and holds none, and nobody else owns it or what it holds. With `tighten`, others lose
+    their rights.
     Root may use what belongs to the owner of `root`: jobs in containers run so.
     """
     owners = {os.geteuid()}
@@ -30,21 +31,21 @@ def require_private(root: Path, folder: Path) -> None:
         except OSError as failure:
             raise _refused(at) from failure
         try:
-            _check(at, descriptor, owners)
+            _check(at, descriptor, owners, tighten=tighten)
         except OSError as failure:
             raise ReconcilerError(f"cannot make {at} private: {failure.strerror}") from failure
         finally:
             os.close(descriptor)
 
 
-def require_own_place(config: ProjectSettings, url: str) -> None:
+def require_own_place(config: ProjectSettings, url: str, *, tighten: bool = True) -> None:
     """Raises ReconcilerError where the state at `url` lies in a folder of the project that is not ours."""
     path = Path(os.path.normpath(config.root / url.partition(":")[2]))
     if path.is_relative_to(config.root / PRIVATE):
-        require_private(config.root, path.parent)
+        require_private(config.root, path.parent, tighten=tighten)
 
 
-def _check(at: Path, descriptor: int, owners: Collection[int]) -> None:
+def _check(at: Path, descriptor: int, owners: Collection[int], *, tighten: bool) -> None:
     status = os.fstat(descriptor)
     if status.st_uid not in owners:
         raise _of_another(at, status)
@@ -55,7 +56,7 @@ def _check(at: Path, descriptor: int, owners: Collection[int]) -> None:
                 raise _refused(at / entry.name)
             if held.st_uid not in owners:
                 raise _of_another(at / entry.name, held)
-    if status.st_mode & _OTHERS:
+    if tighten and status.st_mode & _OTHERS:
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & ~_OTHERS)
 
 

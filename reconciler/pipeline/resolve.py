@@ -65,13 +65,7 @@ async def resolve_unknown(
 
 async def _must_be_over(project: Project, state: State, opened: JournalEntry, intent: Intent) -> None:
     """Raises ReconcilerError while the call may still take effect, or something shows that it may have."""
-    left_s = left_of_window(opened.at, project.clock, project.limits.settle_s)
-    if left_s:
-        raise ReconcilerError(
-            f"the call for `{opened.address}` was sent {project.limits.settle_s - left_s:.0f} s ago, and may "
-            f"still take effect for {left_s:.0f} s",
-            help=f"run this again then; if you know better, {_FORCE}",
-        )
+    _refuse_within_window(project, opened, intent)
     look = intent if intent.find is not None else _with_a_list(project, opened, intent)
     if look is None or look.find is None:
         return
@@ -82,6 +76,7 @@ async def _must_be_over(project: Project, state: State, opened: JournalEntry, in
             f"cannot check that nothing was created: {failure.message}",
             help=f"run this again once the platform answers; if you know better, {_FORCE}",
         ) from failure
+    _refuse_within_window(project, opened, intent)  # by the platform's clock, too
     tracked = {record.id for record in state.records.values()}
     found = [item.id for item in candidates(look, observation.objects, tracked)]
     if found:
@@ -90,6 +85,17 @@ async def _must_be_over(project: Project, state: State, opened: JournalEntry, in
             f"the call for `{opened.address}` may have made {', '.join(sorted(found))}, which no record has",
             help=f"if it did, run `{ways[0]}`; if you know that it did not, {_FORCE}",
             advice=ways[:1],
+        )
+
+
+def _refuse_within_window(project: Project, opened: JournalEntry, intent: Intent) -> None:
+    settle_s = project.limits.settle_s
+    left_s = left_of_window(intent, opened.at, project.clock, project.services, settle_s)
+    if left_s:
+        raise ReconcilerError(
+            f"the call for `{opened.address}` was sent {settle_s - left_s:.0f} s ago, and may "
+            f"still take effect for {left_s:.0f} s",
+            help=f"run this again then; if you know better, {_FORCE}",
         )
 
 

@@ -4,6 +4,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,7 +27,15 @@ from reconciler.core.errors import (
 from reconciler.core.model import Observation
 from reconciler.core.steps import Call, Read, Template
 from reconciler.services import paths
-from reconciler.services.answers import cleaned, error_text, first_difference, is_html, parsed, request_id
+from reconciler.services.answers import (
+    cleaned,
+    error_text,
+    first_difference,
+    http_date,
+    is_html,
+    parsed,
+    request_id,
+)
 from reconciler.services.auth import Auth, without_credential
 from reconciler.services.breaker import Breaker
 from reconciler.services.outcome import Outcome, classify, unanswered
@@ -75,6 +84,7 @@ class Client:
         self._user_agent = user_agent
         self._read_only = read_only
         self._jitter = jitter
+        self._told: tuple[datetime, float] | None = None  # the time of the newest answer, and our own then
 
     @property
     def name(self) -> str:
@@ -121,6 +131,13 @@ class Client:
         path = _plain(read.path)
         paths.check("GET", path)
         return await self._request("GET", path, None, deadline_s)
+
+    def time(self) -> datetime | None:
+        """The service's own time, by its newest answer and what has passed since; None before one told it."""
+        if self._told is None:
+            return None
+        at, then_s = self._told
+        return at + timedelta(seconds=self._clock.monotonic() - then_s)
 
     def action(self, call: Call) -> str:
         """What the service's rate limit counts `call` as."""
@@ -237,6 +254,8 @@ class Client:
                 method, prepared.url, headers=headers, body=prepared.body, deadline_s=deadline_s
             )
             status = answer.status
+            if (at := http_date(answer.headers.get("date", ""))) is not None:
+                self._told = at, self._clock.monotonic()
             return without_credential(answer, prepared.credential) if status >= 400 else answer
         finally:
             service = self.service.name if self.service.label else ""

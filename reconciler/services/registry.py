@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from reconciler.core.errors import NoSuchService
@@ -16,6 +17,10 @@ class Reader(Protocol):
 
     async def read(self, read: Read) -> Observation:
         """See `Client.read`."""
+        ...
+
+    def time(self, service: str) -> datetime | None:
+        """See `Client.time`; None for a service that nobody knows."""
         ...
 
 
@@ -38,6 +43,10 @@ class Services:
     async def read(self, read: Read, slots: AbstractAsyncContextManager[object] = UNBOUNDED) -> Observation:
         """The answer of the service that `read` names. `slots`: see `Client.read`."""
         return await self.of(read.service).read(read, slots)
+
+    def time(self, service: str) -> datetime | None:
+        """See `Client.time`; None for a service that nobody knows."""
+        return self.clients[service].time() if service in self.clients else None
 
 
 def providers_of(plan: Plan) -> Collection[str]:

@@ -83,6 +83,13 @@ def test_all_is_well_and_looking_changes_nothing(calm: Project, real: Sandbox) -
     assert lines[-1] == "0 problems, 0 warnings."
 
 
+def test_a_folder_that_others_may_read_is_left_as_it_is(calm: Project) -> None:
+    private = calm.root / ".reconcile"
+    private.chmod(0o755)
+    checks(calm, code=0)
+    assert private.stat().st_mode & 0o777 == 0o755
+
+
 def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     shutil.rmtree(calm.root / ".reconcile")
     found = checks(calm, code=1)

@@ -1,19 +1,21 @@
 """What became of a create whose answer was lost, decided from evidence and never by sending blindly."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.steps import PLATFORM
 from reconciler.execution.open_intents import parse_intent
-from reconciler.execution.settling import look
+from reconciler.execution.settling import left_of_window, look
 from reconciler.pipeline.apply import PlanRefused, run_plan
 from reconciler.pipeline.resolve import resolve_unknown
 from reconciler.services.registry import Services
 from reconciler.services.transport import Answer
-from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, outcomes, plan, volume
+from tests.execution.stage import SETTLE_S, START, Stage, cluster, left_open, outcomes, plan, volume
 from tests.state.doubles import made, spooling
 
 pytestmark = pytest.mark.anyio
@@ -276,3 +278,54 @@ async def test_three_checkouts_with_new_states_make_one_cluster(stage: Stage) ->
         stage.store = spooling(made(stage.time), stage.time, stage.root)
         await stage.apply(cluster())
     assert stage.line.mutations == ["POST"]
+
+
+# --- clocks that jump ---
+
+
+def jump_by_an_hour(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our wall clock, once a call was sent; neither the platform's nor the time that passes."""
+
+    def now() -> datetime:
+        return START + timedelta(seconds=stage.time.elapsed_s + (3600 if stage.line.mutations else 0))
+
+    monkeypatch.setattr(stage.time, "now", now)
+
+
+async def test_a_jump_of_our_clock_while_a_call_is_open_shortens_no_window(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jump_by_an_hour(stage, monkeypatch)
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    stage.time.at(SETTLE_S * 0.9, stage.make_volume)  # the request was only slow
+    assert outcomes(await stage.apply(volume())) == {CREATE: "done"}
+    assert stage.line.mutations == ["POST"]
+    assert len(stage.volumes()) == 1
+
+
+async def test_a_jump_of_our_clock_between_two_runs_shortens_no_window(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jump_by_an_hour(stage, monkeypatch)
+    await left_open(stage, volume(), "POST")
+    began_s = stage.time.elapsed_s
+    (question,) = (await plan(stage, volume())).diagnostics
+    assert "it may still show up; the next apply waits for it" in question.message
+    with pytest.raises(ReconcilerError, match="may still take effect for"):
+        await resolve_unknown(stage.project(), Address.parse("Volume/shop/data"), adopt=None)
+    await stage.apply(volume())
+    assert began_s + SETTLE_S - 2 <= stage.time.elapsed_s <= began_s + SETTLE_S + 20
+    assert stage.line.mutations == ["POST"]
+    assert (await stage.record()).inferred
+
+
+async def test_an_intent_of_an_earlier_version_is_settled_by_our_clock(stage: Stage) -> None:
+    await left_open(stage, volume(), "POST")
+    (opened,) = (await stage.store.load()).open_intents
+    assert opened.data["service_at"] == START.isoformat()
+    old = {name: value for name, value in opened.data.items() if name != "service_at"}
+    intent = parse_intent(replace(opened, data=old))
+    services = stage.project().services
+    assert intent.service_at is None
+    await stage.time.sleep(SETTLE_S / 2)
+    assert left_of_window(intent, opened.at, stage.time, services, SETTLE_S) == SETTLE_S / 2

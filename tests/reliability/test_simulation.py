@@ -79,7 +79,7 @@ def test_a_failure_is_shrunk_to_a_case_that_replays(tmp_path: Path, monkeypatch:
     scenario = Scenario(7, [Round([VOLUME], runs=[late]), Round([VOLUME], pause_s=20.0, runs=[Run()])])
     assert play(scenario).violation is None
     with monkeypatch.context() as planted:
-        planted.setattr(settling, "left_of_window", lambda sent_at, clock, settle_s: 0.0)
+        planted.setattr(settling, "left_of_window", lambda *details: 0.0)
         found = play(scenario).violation
         assert found is not None
         case = read_case(write_case(scenario, found.invariant, tmp_path))
