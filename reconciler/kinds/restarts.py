@@ -4,6 +4,7 @@ Suspend and resume does not do it: the machine has to stop. Source: platform not
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.steps import Call, Condition, IfOwed, Read, Step, Wait
@@ -11,6 +12,7 @@ from reconciler.core.wire import one
 from reconciler.kinds.base import OwnCall, Subject, segment
 from reconciler.kinds.steps import absolute
 from reconciler.services.machines.wire.machine import RUNNING, Machine
+from reconciler.services.machines.wire.volume import Volume
 
 STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next start is a cold one
 STALE = "its earlier connections may have been closed; clients should reconnect"
@@ -48,8 +50,33 @@ def restart_calls(subject: Subject) -> Iterable[OwnCall]:
 
 
 def settled_by_a_stop(subject: Subject) -> bool:
-    """Whether the next start of the machine, a cold one, does what is owed so far."""
-    return _owes(subject) and _state(subject) in STOPPED
+    """Whether the next start of the machine, a cold one, does what is owed so far.
+
+    So it is for a volume that no machine holds: the one that it is attached to next sees all of it.
+    """
+    return _owes(subject) and (_state(subject) in STOPPED or _is_seen_loose(subject))
+
+
+def loose_reads(subject: Subject) -> Sequence[Read]:
+    """The volume itself, before what it owes is dropped: a list may lag behind an attachment."""
+    if not (_owes(subject) and is_loose(subject)):
+        return ()
+    return (Read(f"/v1/apps/{subject.address.app}/volumes/{segment(subject.live.id)}", one(Volume)),)
+
+
+def _is_seen_loose(subject: Subject) -> bool:
+    seen = subject.extra.get(one(Volume), ())
+    return is_loose(subject) and bool(seen) and all(map(_is_loose, seen))
+
+
+def is_loose(subject: Subject) -> bool:
+    """Whether the platform shows that nothing holds the volume. A field that is missing says nothing."""
+    return _is_loose(subject.live)
+
+
+def _is_loose(live: Any) -> bool:
+    told = "attached_machine_id" in live.model_fields_set
+    return told and not live.attached_machine_id and not live.attached_alloc_id
 
 
 def restart_remarks(subject: Subject, *, grows: bool) -> tuple[Diagnostic, ...]:
@@ -59,7 +86,9 @@ def restart_remarks(subject: Subject, *, grows: bool) -> tuple[Diagnostic, ...]:
     """
     machine = subject.live.attached_machine_id
     if settled_by_a_stop(subject):
-        settled = f"machine {machine} is {_state(subject)}: its next start uses the added space"
+        settled = "no machine holds it: the next one sees the added space"
+        if machine:
+            settled = f"machine {machine} is {_state(subject)}: its next start uses the added space"
         return (_remark("restart-settled", subject, f"{settled}, and no restart is owed any more"),)
     hindrance = _hindrance(subject)
     grows = grows and _state(subject) not in STOPPED  # its next start is a cold one anyway

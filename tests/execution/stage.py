@@ -187,6 +187,11 @@ class Stage:
         found: str = self.call("POST", "/v1/apps/shop/volumes", body)["id"]
         return found
 
+    def hold(self) -> None:
+        """Attach the only volume to a machine that runs."""
+        (held,) = self.volumes()
+        self.call("POST", "/_sandbox/machines", {"app": "shop", "volumes": [held["id"]]})
+
     def volumes(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("GET", "/_sandbox/world", {})["volumes"]
         return found

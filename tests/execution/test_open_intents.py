@@ -21,6 +21,8 @@ RESIZED = "Volume/shop/data#extend"
 
 async def test_an_absolute_call_is_planned_again_and_its_restart_stays_owed(stage: Stage) -> None:
     await stage.apply(volume())
+    stage.hold()
+    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "never"})
     await left_open(stage, GROWN, "PUT")
     assert await stage.open_steps() == [RESIZED]
     seen = await plan(stage, GROWN)
@@ -210,6 +212,8 @@ async def test_a_snapshot_of_a_volume_that_was_forgotten_meanwhile_is_nobody_s(s
 
 async def test_a_restart_that_is_owed_already_is_not_owed_twice(stage: Stage) -> None:
     await stage.apply(volume())
+    stage.hold()
+    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "never"})
     stage.fault(method="PUT", path="*", action="drop_before")
     stage.fault(method="PUT", path="*", action="status", status=412)
     await stage.apply(GROWN)

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.execution.stage import Stage, outcomes, volume
+from reconciler.core.errors import Refused
+from reconciler.pipeline.apply import run_plan
+from tests.execution.stage import Stage, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -13,6 +15,27 @@ PATH = "/v1/apps/shop/volumes/*/extend"
 
 async def owed(stage: Stage) -> list[tuple[str, str]]:
     return [(each.because, each.certainty) for each in (await stage.record()).obligations]
+
+
+@pytest.mark.parametrize("action", ["drop_before", "drop_after"])
+async def test_a_lost_extend_of_a_volume_that_no_machine_holds_owes_nothing(
+    stage: Stage, action: str
+) -> None:
+    await stage.apply(volume())
+    stage.fault(method="PUT", path=PATH, action=action)
+    stage.call("POST", "/_sandbox/switches", {"extend_not_larger": 422})
+    applied = await stage.apply(GROWN)
+    assert outcomes(applied) == {EXTEND: "done"}
+    assert (applied.owed, await owed(stage)) == ((), [])
+
+
+async def test_a_volume_that_gets_a_machine_before_its_extend_is_planned_anew(stage: Stage) -> None:
+    await stage.apply(volume())
+    planned = await plan(stage, GROWN)
+    stage.hold()
+    with pytest.raises(Refused):
+        await run_plan(stage.project(), planned, approved_deletes=())
+    assert stage.line.mutations == ["POST"]
 
 
 @pytest.mark.parametrize(("rule", "certainties"), [("always", ["owed"]), ("never", [])])
@@ -27,6 +50,7 @@ async def test_the_answer_says_whether_a_restart_is_owed(
 
 async def test_an_answer_that_does_not_say_leaves_it_unknown(stage: Stage) -> None:
     await stage.apply(volume())
+    stage.hold()
     silent = {"action": "status", "status": 200, "after": True, "body": {"volume": stage.volumes()[0]}}
     stage.fault(method="PUT", path=PATH, **silent)
     assert outcomes(await stage.apply(GROWN)) == {EXTEND: "done"}
@@ -39,7 +63,9 @@ async def test_a_lost_extend_is_repeated_and_a_refusal_of_the_same_size_is_succe
     stage: Stage, action: str, refusal: int
 ) -> None:
     await stage.apply(volume())
+    stage.hold()
     stage.call("POST", "/_sandbox/switches", {"extend_not_larger": refusal, "read_lag_s": 8})
+    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "never"})
     stage.fault(method="PUT", path=PATH, action=action)
     assert outcomes(await stage.apply(GROWN)) == {EXTEND: "done"}
     assert stage.line.mutations == ["POST", "PUT", "PUT"]
@@ -75,6 +101,7 @@ async def test_a_definite_answer_replaces_the_uncertain_one(stage: Stage) -> Non
 async def test_two_extends_owe_their_restarts_side_by_side(stage: Stage) -> None:
     stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "always"})
     await stage.apply(volume())
+    stage.hold()
     await stage.apply(GROWN)
     await stage.apply(volume(spec="region: ams, size_gb: 30"))
     assert await owed(stage) == [

@@ -174,7 +174,7 @@ class Ghost:
         for id, (since, owed_by) in list(self.owing.items()):
             machine = self.machine(self.holder(id) or "")
             booted = machine is not None and (not machine.memory_kept or (machine.booted_at or 0.0) >= since)
-            if booted or (owed_by is not None and self.holder(id) != owed_by):
+            if booted or self.holder(id) is None or self.holder(id) != owed_by:
                 del self.owing[id]
 
     def cluster(self, id: str) -> Cluster | None:
