@@ -175,13 +175,17 @@ def lost() -> bool:
 
 def _print(report: "Report", *, paged: bool = False) -> None:
     from reconciler.cli.pager import echo_report, look_here, output_encoding
-    from reconciler.reports.report import Failure, Page
+    from reconciler.core.diagnostics import has_errors
+    from reconciler.reports.report import Failure, Page, ValidationReport
 
     format = chosen_format()
     if not format.in_parts:
         click.echo(format.printable(format.render(report), output_encoding()), nl=False)
         return
     if isinstance(report, Failure):  # nothing of it is a result: `failures` tells of it on stderr
+        echo_diagnostics(report.diagnostics)
+        return
+    if isinstance(report, ValidationReport) and has_errors(report.diagnostics):
         echo_diagnostics(report.diagnostics)
         return
     notices = report.notices if isinstance(report, Page) else ""

@@ -38,7 +38,7 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
             yield f"{counts[action]} {_VERBS.get(action, f'to {action.value}')}", action
         yield f"; {rest}." if rest else ".", None
     elif has_errors(plan.diagnostics):
-        yield "Plan incomplete: see the errors above.", None
+        yield "Plan incomplete: see the errors.", None
     elif moving:
         yield f"No changes, but {moving} still in progress", None
         yield f"; {rest}." if rest else ".", None
@@ -57,7 +57,7 @@ def of_drift(plan: Plan, *, only_new: bool, unmanaged: Sequence[Change] = ()) ->
         drift = "New drift" if only_new else "Drift"
         return f"{drift} in {len(plan.changes)} of {counted(compared, 'object')}{outside}."
     if has_errors(plan.diagnostics):
-        return "Drift incomplete: see the errors above."
+        return "Drift incomplete: see the errors."
     if only_new:
         return f"No new drift in {counted(compared, 'object')}{outside}."
     if unmanaged:

@@ -41,6 +41,13 @@ def test_a_text_report_has_excerpts(reconcile: Command) -> None:
     assert "size_gb: 0" in (reconcile.root / "a.txt").read_text()
 
 
+def test_manifests_with_errors_are_not_called_valid(reconcile: Command) -> None:
+    reconcile.write("manifests/data.yaml", volume(size_gb=0))
+    ended = reconcile("validate", code=1)
+    assert ended.out == ""
+    assert "size_gb: 0" in ended.err
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -113,7 +113,7 @@ def test_a_report_reads_as_recorded(name: str, report: Report) -> None:
 def test_the_verdict_comes_after_what_the_report_is_about() -> None:
     problem: Diagnostic = error("secret-source", "source not readable here")
     partial = PlanReport(plan=replace(EMPTY, diagnostics=(problem,)), diagnostics=(problem,))
-    assert FORMAT.render(partial).splitlines()[2] == "**Plan incomplete: see the errors above.**"
+    assert FORMAT.render(partial).splitlines()[2] == "**Plan incomplete: see the errors.**"
     assert (
         FORMAT.render(DriftReport(plan=EMPTY)).splitlines()[2] == "**No drift: 3 objects are as recorded.**"
     )

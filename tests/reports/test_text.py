@@ -44,8 +44,8 @@ def test_a_plan_without_changes_is_one_line() -> None:
 
 def test_a_plan_that_could_not_see_everything_does_not_say_that_all_is_as_declared() -> None:
     problem = error("secret-source", "source not readable here")
-    assert render_plan(replace(EMPTY, diagnostics=(problem,))) == "Plan incomplete: see the errors above.\n"
-    assert render_drift(replace(EMPTY, diagnostics=(problem,))) == "Drift incomplete: see the errors above.\n"
+    assert render_plan(replace(EMPTY, diagnostics=(problem,))) == "Plan incomplete: see the errors.\n"
+    assert render_drift(replace(EMPTY, diagnostics=(problem,))) == "Drift incomplete: see the errors.\n"
     hint = warning("secret-source", "source not readable here")
     assert render_plan(replace(EMPTY, diagnostics=(hint,))) == (
         "No changes: 3 resources are as declared; see the warnings.\n"
