@@ -115,6 +115,7 @@ def test_a_retained_record_and_an_owed_restart_do_not_count_as_changes(
     sandbox.switch(extend_needs_restart="always")
     project.write(volume(app) + volume(app, "kept"))
     project.apply()
+    sandbox.machine(app, *(each["id"] for each in sandbox.volumes(app) if each["name"] == "data"))
     project.write(volume(app, spec="region: ams, size_gb: 11"))
     applied = project.apply()
     sandbox.switch(extend_needs_restart="attached")
