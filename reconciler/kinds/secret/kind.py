@@ -243,7 +243,9 @@ def _repointed(subject: Subject) -> Iterator[FieldChange]:
     Nothing is stopped where a list shows that there is no such secret. What a secret that no record knows
     names, nobody can read.
     """
-    if "secrets.list" in subject.capabilities and subject.live is None:
+    name = subject.platform_name()
+    there = subject.live is not None or any(item.name == name for item in subject.beside)
+    if "secrets.list" in subject.capabilities and not there:
         return
     recorded = subject.record.applied if subject.record is not None else {}
     for address in sorted(map(str, subject.made)):
