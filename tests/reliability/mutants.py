@@ -68,6 +68,7 @@ PRECONDITIONS = "pipeline/preconditions.py"
 VOLUME = "kinds/volume/kind.py"
 MACHINE = "kinds/machine/kind.py"
 MACHINE_CALLS = "kinds/machine/calls.py"
+MACHINE_POWER = "kinds/machine/power.py"
 RESTARTS = "kinds/restarts.py"
 DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
@@ -343,7 +344,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a machine is suspended although it is suspended",
         MACHINE,
-        '        if state == "suspended" or state in RUNNING:\n',
+        "        if state in AT_REST or state in RUNNING:\n",
         '        if state == "suspended":\n'
         '            return unseen(subject, FieldChange("power", UNKNOWN, want, Effect.IN_PLACE))\n'
         "        if state in RUNNING:\n",
@@ -356,9 +357,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a machine that a manifest wants suspended is started",
-        MACHINE,
-        'return start(subject, fields) if want == "started" else',
-        'return start(subject, fields) if subject.live.power != "started" else',
+        MACHINE_POWER,
+        "return moves[subject.spec.power](subject, fields)",
+        'return moves["suspended" if subject.live.power == "started" else "started"](subject, fields)',
     ),
     _mutant(
         "a suspend is not waited for",

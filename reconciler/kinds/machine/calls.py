@@ -3,6 +3,7 @@
 Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 """
 
+from dataclasses import replace
 from typing import Any
 
 from reconciler.core.model import Address
@@ -24,7 +25,7 @@ _RULES = (
 CALLED_AT = "power_at"  # the field of a record: when the apply began that sent the last call
 
 # By what is wanted, what the record holds until it is reached.
-COMING = {"suspended": "suspending", "started": "starting"}
+COMING = {"suspended": "suspending", "stopped": "stopping", "started": "starting"}
 
 
 def recorded(subject: Subject) -> Any:
@@ -65,8 +66,33 @@ def start_step(subject: Subject) -> Step:
     )
 
 
+def stop_step(subject: Subject) -> Step:
+    wait = until_stopped(subject)
+    return absolute(
+        subject,
+        "stop",
+        Call("POST", f"{machine_path(subject.address, subject.spec.id)}/stop"),
+        known_id=subject.spec.id,
+        applied={"power": "stopping", CALLED_AT: RUN_BEGAN},
+        wait=wait,
+        guard=Already(_soon(wait)),
+    )
+
+
+def until_wanted(subject: Subject) -> Wait:
+    """Until the machine has the power that its manifest wants."""
+    waits = {"suspended": until_suspended, "stopped": until_stopped, "started": until_started}
+    return waits[subject.spec.power](subject)
+
+
 def until_suspended(subject: Subject) -> Wait:
     return reached(subject, "suspended", {"power": "suspended"})
+
+
+def until_stopped(subject: Subject) -> Wait:
+    if "machine.get" not in subject.capabilities:
+        return reached(subject, "stopped", {"power": "stopped"})
+    return replace(until(subject, "stopped"), applied={"power": "stopped"})
 
 
 def reached(subject: Subject, state: str, applied: dict[str, Any] | None = None) -> Wait:

@@ -1,4 +1,4 @@
-"""The power of machines: suspended, with a wait for it, or started. Nothing else of a machine is managed.
+"""The power of machines: started, suspended or stopped. Nothing else of a machine is managed.
 
 The documented API shows no machine. With capability `machine.get` its live state is compared; without
 it, that is unknown, and a call is planned when the record does not hold that it was done.
@@ -6,7 +6,6 @@ Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import eq
 from typing import Any, ClassVar
 
 from reconciler.core.diagnostics import Diagnostic, Severity
@@ -21,10 +20,9 @@ from reconciler.kinds.machine.calls import (
     machine_path,
     reached,
     recorded,
-    until_started,
-    until_suspended,
+    until_wanted,
 )
-from reconciler.kinds.machine.power import STARTABLE, start, suspend, unseen
+from reconciler.kinds.machine.power import STARTABLE, STOPPABLE, bring, may_stop, unseen
 from reconciler.kinds.machine.spec import MachineSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import Importable, KeepsPower
@@ -32,12 +30,20 @@ from reconciler.kinds.steps import wait_only
 from reconciler.services.machines.wire.machine import RUNNING, Machine
 
 UNKNOWN = "unknown"
+AT_REST = ("suspended", "stopped", "created")
 
 
 def _undo(change: FieldChange) -> Action:
     if change.before == "started":
         return Action.START if change.after in STARTABLE else Action.REFUSED
+    if change.before == "stopped":
+        return Action.STOP if change.after in STOPPABLE else Action.REFUSED
     return Action.SUSPEND if change.after == "started" else Action.REFUSED
+
+
+def _is_so(want: str, live: str) -> bool:
+    """A machine that has never run is as good as stopped: nothing of it is in memory."""
+    return live == want or (want, live) == ("stopped", "created")
 
 
 class MachineKind(KeepsPower, Importable, Kind):
@@ -45,7 +51,7 @@ class MachineKind(KeepsPower, Importable, Kind):
     Spec = MachineSpec
     in_app = True
     lifecycle = ("deletion", "timeout_s", "ignore")
-    fields = (Field("power", Effect.IN_PLACE, equal=eq, undo=_undo, moves=True),)
+    fields = (Field("power", Effect.IN_PLACE, equal=_is_so, undo=_undo, moves=True),)
     remarks: ClassVar = {
         "id": "refused: run `reconcile state forget ADDRESS` first; the old machine stays as it is"
     }
@@ -55,7 +61,8 @@ class MachineKind(KeepsPower, Importable, Kind):
         "machine.get": "Shows the live state of a machine: for plans, for drift, and for restarts, which a "
         "machine that does not run is spared. Without it, the live state is unknown.",
         "machine.list": "Lists the machines of an app: for `import --machines`.",
-        "machine.stop": "Stops a machine: with `machine.get`, `lifecycle.restart: auto` stops and starts it.",
+        "machine.stop": "Stops a machine: for `power: stopped`; with `machine.get` also for "
+        "`lifecycle.restart: auto`, which stops and starts it.",
         "machine.restart": "Restarts a machine: `lifecycle.restart: auto` carries out owed restarts by it.",
     }
     list_capability = "machine.list"
@@ -68,8 +75,11 @@ class MachineKind(KeepsPower, Importable, Kind):
         if resource is not None:
             wanted = resource.spec.power
             return Power(resource.spec.id, wanted, address) if wanted else None
-        if record is not None and record.applied.get("power") in ("suspending", "suspended"):
+        last = record.applied.get("power") if record is not None else None
+        if record is not None and last in ("suspending", "suspended"):
             return Power(record.id, "suspended", address)
+        if record is not None and last in ("stopping", "stopped"):
+            return Power(record.id, "stopped", address)
         return None
 
     # --- observing ---
@@ -91,7 +101,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         spec, unfit = declared_fields(MachineSpec, ("id",), live, {})
         if unfit:
             return Declared(place, live.name, refused="no Machine manifest can have its id")
-        power = live.power if live.power in ("started", "suspended") else "started"
+        power = live.power if live.power in ("started", "suspended", "stopped") else "started"
         why = f"it is {live.state} now; its power is left alone until somebody writes it:"
         comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (why, f"power: {power}")}
         return Declared(place, live.name or live.id, spec, comments, apart=live.id)
@@ -111,6 +121,8 @@ class MachineKind(KeepsPower, Importable, Kind):
         yield OwnCall("GET", f"{path}/wait", query=r"state=[a-z]+&timeout=\d{1,3}")
         yield OwnCall("POST", f"{path}/suspend")
         yield OwnCall("POST", f"{path}/start")
+        if may_stop(subject):
+            yield OwnCall("POST", f"{path}/stop")
 
     # --- deciding ---
 
@@ -141,12 +153,11 @@ class MachineKind(KeepsPower, Importable, Kind):
             return self._change_unseen(subject, fields)
         state = subject.live.state
         if fields:
-            return start(subject, fields) if want == "started" else suspend(subject, fields)
-        if state == "suspended" or state in RUNNING:
+            return bring(subject, fields)
+        if state in AT_REST or state in RUNNING:
             return Moves(Action.NOOP)
-        wait = until_suspended(subject) if want == "suspended" else until_started(subject)
         reason = f"still {state}" if state else "its state is not known"
-        return Moves(Action.NOOP, (wait_only(subject, wait),), reason=reason)
+        return Moves(Action.NOOP, (wait_only(subject, until_wanted(subject)),), reason=reason)
 
     def _change_unseen(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         if fields:

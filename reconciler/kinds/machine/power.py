@@ -11,24 +11,35 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Action, FieldChange, Impact
 from reconciler.core.wire import parse_time
 from reconciler.kinds.base import Moves, Subject
-from reconciler.kinds.machine.calls import start_step, suspend_step, until, until_started
+from reconciler.kinds.machine.calls import start_step, stop_step, suspend_step, until, until_started
 from reconciler.kinds.steps import wait_only
 from reconciler.services.machines.wire.machine import RUNNING
 
 LARGEST_MB = 2048
 UPDATED_SINCE = datetime(2024, 6, 20, 20, tzinfo=UTC)
 STARTABLE = ("suspended", "stopped", "created", "failed")
+STOPPABLE = ("started", "suspended", "failed")
+
+_VERBS = {"started": Action.START, "suspended": Action.SUSPEND, "stopped": Action.STOP}
+
+
+def bring(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    """Where the machine is shown, and is not as its manifest wants it."""
+    moves = {"started": start, "suspended": suspend, "stopped": stop}
+    return moves[subject.spec.power](subject, fields)
 
 
 def unseen(subject: Subject, change: FieldChange, known: str = "") -> Moves:
     """Where nothing shows the machine. `known`: what our own calls say of it; "" without one."""
-    starts = change.after == "started"
-    verb = "start" if starts else "suspend"
+    if change.after == "stopped" and not may_stop(subject):
+        return _no_stop(subject, (change,))
+    verb = _VERBS[change.after]
     why = f"; {known}" if known else ""
     reason = f"live state unknown (enable `machine.get` to read it){why}; {verb} will be sent"
-    if starts:
-        return Moves(Action.START, (start_step(subject),), (change,), reason=reason)
-    return Moves(Action.SUSPEND, (suspend_step(subject),), (change,), Impact.DOWNTIME, reason)
+    if verb is Action.START:
+        return Moves(verb, (start_step(subject),), (change,), reason=reason)
+    step = suspend_step(subject) if verb is Action.SUSPEND else stop_step(subject)
+    return Moves(verb, (step,), (change,), Impact.DOWNTIME, reason)
 
 
 def start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
@@ -59,6 +70,37 @@ def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         steps.insert(0, wait_only(subject, until_started(subject)))
     reason = f"it is {state}; a later start resumes it only as long as its snapshot is kept"
     return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
+
+
+def stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    state = subject.live.state
+    if subject.live.power not in STOPPABLE:
+        return _refused(subject, fields, f"is {state}, which a stop does not change")
+    if not may_stop(subject):
+        return _no_stop(subject, fields)
+    steps = [stop_step(subject)]
+    if state == "suspending":
+        steps.insert(0, wait_only(subject, until(subject, "suspended")))
+    elif subject.live.power == "started" and state not in RUNNING:
+        steps.insert(0, wait_only(subject, until_started(subject)))
+    discards = "; its snapshot is discarded" if subject.live.power == "suspended" else ""
+    reason = f"it is {state}{discards}; a later start is a cold one"
+    return Moves(Action.STOP, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
+
+
+def may_stop(subject: Subject) -> bool:
+    return "machine.stop" in subject.capabilities
+
+
+def _no_stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    problem = error(
+        "capability-missing",
+        f"`{subject.address}`: `power: stopped` needs capability `machine.stop`, since no stop is documented",
+        subject.span("spec", "power"),
+        help="if your platform has it, add `machine.stop` to `platform.capabilities` in reconcile.yaml; else "
+        "write `power: suspended`, or stop the machine by hand and remove `power`",
+    )
+    return Moves(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=problem.message)
 
 
 def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: str = "") -> Moves:
