@@ -12,7 +12,6 @@ import click
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, target
 from reconciler.cli.failures import (
-    DECIDE,
     DONE,
     FAILED,
     PENDING,
@@ -32,8 +31,9 @@ if TYPE_CHECKING:
     from reconciler.pipeline.apply import Applied, PlanRefused
     from reconciler.pipeline.project import Project
 
-# A skipped step waits for one that failed, is unknown or is pending, and that one's code says more.
-_CODES = {"failed": FAILED, "skipped": PENDING, "unknown": DECIDE, "pending": PENDING, "done": DONE}
+# A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is
+# unknown and comes with no question, the next run finds out.
+_CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": PENDING, "done": DONE}
 
 
 @click.command("apply", short_help="Make the platform match the manifests.")
@@ -146,7 +146,7 @@ def exit_code(applied: "Applied") -> int:
     """0 only when everything is done; owed restarts alone do not count."""
     if applied.declined:
         return FAILED
-    return first_of(*(_CODES[result.outcome] for result in applied.results))
+    return first_of(code_of(applied.notices, DONE), *(_CODES[result.outcome] for result in applied.results))
 
 
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:

@@ -10,6 +10,7 @@ from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
 from reconciler.kinds.roles import Importable, object_of, secret_names
+from reconciler.manifests.writing.write import in_comment
 from reconciler.moves.records import former_addresses
 from reconciler.planning.match import possible
 from reconciler.planning.siblings import Siblings
@@ -70,7 +71,7 @@ class Known:
     records: Mapping[Address, StateRecord]
     policies: Sequence[Resource]
     kinds: Mapping[str, Kind]
-    skeletons: frozenset[str] = frozenset()  # addresses that stand in the manifests as comments
+    skeletons: frozenset[str] = frozenset()  # addresses in the manifests' comments, as these show them
     elsewhere: frozenset[Address] = frozenset()  # addresses that other environments' manifests have
     siblings: Siblings = field(default_factory=Siblings)
     _declared: dict[Address, Resource] = field(init=False)
@@ -155,7 +156,7 @@ class Known:
         setter = self._secrets.get((address.app, live.id))
         if setter is not None:
             return Skipped(live, "known", f"it is set by `{setter}`")
-        if str(address) in self.skeletons:
+        if in_comment(str(address)) in self.skeletons:
             return Skipped(live, "known", f"`{address}` stands in the manifests as a comment")
         return None
 

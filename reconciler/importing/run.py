@@ -93,7 +93,7 @@ async def find_unmanaged(
 
 
 def _skeletons(root: Path, loaded: Loaded) -> frozenset[str]:
-    """Addresses that stand in the manifests as comments."""
+    """Addresses that stand in the manifests as comments, as these show them."""
     found: set[str] = set()
     for name in loaded.files:
         found |= {address.decode() for address in _SKELETON.findall((root / name).read_bytes())}

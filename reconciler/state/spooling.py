@@ -42,9 +42,6 @@ class Spooling(Passing):
             return ingest.without_tracked(await self.inner.load(scopes))
         return ingest.overlay(await self.inner.load(), content, self._clock.now()).of(scopes)
 
-    async def knows(self, kind: str) -> bool:
-        return await self.inner.knows(kind)
-
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         """As in `Store`. Raises StoreError, too, when there is no room for what may have to be spooled."""
         lease = await self.inner.lease(scopes, holder, timeout_s=timeout_s)

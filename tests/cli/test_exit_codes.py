@@ -3,6 +3,7 @@
 import pytest
 
 from reconciler.cli.apply import exit_code
+from reconciler.core.diagnostics import error
 from reconciler.core.model import Address
 from reconciler.core.steps import OutcomeWord, Plan, Result
 from reconciler.pipeline.apply import Applied
@@ -43,13 +44,16 @@ def test_the_sandbox_makes_its_own_folder_and_no_other(project: Project) -> None
         (["done"], 0),
         (["done", "pending", "skipped"], 4),
         (["pending", "failed", "skipped"], 1),
-        (["skipped", "failed", "unknown", "pending"], 3),
+        (["skipped", "failed", "unknown", "pending"], 1),
+        (["done", "unknown"], 4),
     ],
 )
 def test_a_skipped_step_counts_as_what_it_waits_for(outcomes: list[OutcomeWord], code: int) -> None:
     results = [Result(Address("Volume", "data", "shop"), f"#{word}", word) for word in outcomes]
     nothing = Plan("plan", context(), (), (), (), (), (), ())
     assert exit_code(Applied(nothing, results)) == code
+    asked = (error("unknown-outcome", "was it made?"),)
+    assert exit_code(Applied(nothing, results, notices=asked)) == 3
 
 
 def test_a_mistyped_verb_is_guessed(project: Project) -> None:
@@ -111,6 +115,7 @@ def test_a_retained_record_and_an_owed_restart_do_not_count_as_changes(
     sandbox.switch(extend_needs_restart="always")
     project.write(volume(app) + volume(app, "kept"))
     project.apply()
+    sandbox.machine(app, *(each["id"] for each in sandbox.volumes(app) if each["name"] == "data"))
     project.write(volume(app, spec="region: ams, size_gb: 11"))
     applied = project.apply()
     sandbox.switch(extend_needs_restart="attached")

@@ -374,6 +374,19 @@ def test_secrets_become_comments_once(scene: Scene) -> None:
     assert {("Secret/shop/API_KEY", "set"), ("Secret/shop/my_secret", "set")} <= set(actions(scene.plan()))
 
 
+def test_a_secret_whose_name_no_file_may_hold_as_it_is_becomes_a_comment_once(scene: Scene) -> None:
+    scene.capabilities = frozenset({"secrets.list"})
+    scene.live["/v1/apps/shop/secrets"] = {"secrets": [{"name": "\x80key"}]}
+    assert "Secret/shop/key" in addresses(scene.run("shop"))
+    text = scene.read("shop.yaml")
+    assert "# Secret/shop/\\x80key is set on the platform" in text
+    assert scene.run("shop").entries == []
+    lines = [line.removeprefix("# ") for line in text.partition("uncomment:\n")[2].splitlines()]
+    scene.write("\n".join(lines), "key.yaml")
+    (step,) = (step for step in scene.plan().steps if step.address.kind == "Secret")
+    assert step.call.path == "/v1/apps/shop/secrets/%C2%80key"
+
+
 def test_names_of_any_text_are_written_so_that_they_load_again(scene: Scene) -> None:
     scene.capabilities = frozenset({"postgres.list"})
     free = "orders 2026-11-22T01:41:15Z"

@@ -413,7 +413,8 @@ async def test_a_refused_removal_of_a_secret_shows_the_platforms_words() -> None
         (reply("", 503), "PUT /v1/apps/shop/volumes/vol_1 was answered 503: no reason is given"),
         (
             reply("{}", 201),
-            "PUT /v1/apps/shop/volumes/vol_1 was answered 201: the answer holds no id at `id`",
+            "PUT /v1/apps/shop/volumes/vol_1 was answered 201: "
+            "the answer holds no id at `id`, or none that can be used",
         ),
         (
             Lost("the connection failed"),

@@ -57,7 +57,12 @@ def write(documents: Sequence[Commented], *, head: Sequence[str] = (), follows: 
 
 def comment(text: str) -> str:
     """`text` as one line of comment, whatever it holds."""
-    return f"# {_ESCAPED.sub(_escape, text)}".rstrip()
+    return f"# {in_comment(text)}".rstrip()
+
+
+def in_comment(text: str) -> str:
+    """`text` as a comment shows it: what no manifest may hold stands as escapes."""
+    return _ESCAPED.sub(_escape, text)
 
 
 def scalar(value: Any) -> str:
