@@ -199,18 +199,28 @@ def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
 
 def _destroyed(kind: Kind, subject: Subject, record: StateRecord) -> Moves:
     comes_back = kind.role(ComesBack)
-    again = comes_back.again(subject) if comes_back is not None else None
+    # Made again under the id that the manifest names, it would be refused by the next plan.
+    named = subject.resource is not None and subject.resource.adopt_id is not None
+    again = comes_back.again(subject) if comes_back is not None and not named else None
     if again is not None:
         return again
     how = comes_back.how_again(subject) if comes_back is not None else ""
     forget = command("state", "forget", subject.address)
+    place = ".".join(map(str, kind.id_path))
+    if not kind.takes_over:
+        cure = (
+            f"if another one is there, run `{forget}` and write its id as `{place}`; else remove the manifest"
+        )
+    else:
+        first = f"take `{place}` out of the manifest, which names what is gone; then, " if named else ""
+        cure = f"{first}{how}to let the next apply make an empty one, run `{forget}`"
     return refuse(
         error(
             "object-destroyed",
             f"`{subject.address}` ({record.id}) was destroyed outside reconcile: "
             f"the platform shows it as {getattr(subject.live, 'state', None) or subject.live.status}",
             subject.span("metadata", "name"),
-            help=f"{how}to let the next apply make an empty one, run `{forget}`",
+            help=cure,
             advice=(forget,),
         )
     )
