@@ -30,11 +30,15 @@ def command(
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.core.context import BASE
     from reconciler.pipeline.desired import environments_at
+    from reconciler.pipeline.settings import refuse_unknown_environment
     from reconciler.pipeline.validate import validate
     from reconciler.reports.report import ValidationReport
 
     config = settings_here(env or BASE, ref=ref, untrusted=untrusted, manifests_only=True)
-    names = [env or BASE] if env else [BASE, *environments_at(config, ref)]
+    names = [env] if env else [BASE, *environments_at(config, ref)]
+    default = config.settings.default_environment
+    if not env and default is not None and default not in names:
+        refuse_unknown_environment(default, names[1:], config.settings.overlays)
     found = validate(paths, [config.of(name) for name in names], texts_here(), ref, changed_since)
     differs = changed_since is not None
     emit(

@@ -90,6 +90,7 @@ def test_the_settings_may_name_the_one_that_is_meant(staged: Command) -> None:
     assert (staged.root / ".reconcile/state.db").exists()
     staged.write("reconcile.yaml", "default_environment: prd\nenvironments: {test: {}}\n")
     assert "there is no environment `prd`" in staged("state list", code=1).err
+    assert "there is no environment `prd`" in staged("validate", code=1).err
     staged.write("reconcile.yaml", "default_environment: Prod\n")
     assert "reconcile.yaml:1:22" in staged("validate", code=1).err
 
