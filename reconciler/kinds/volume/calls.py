@@ -10,7 +10,6 @@ from reconciler.core.model import FieldChange
 from reconciler.core.steps import Call, Condition, Owes, Read, Step, Wait
 from reconciler.core.wire import many, one
 from reconciler.kinds.base import Subject, segment
-from reconciler.kinds.restarts import is_loose
 from reconciler.kinds.steps import absolute
 from reconciler.kinds.volume.snapshots import volume_path
 from reconciler.services.machines.wire.volume import GONE_STATES, Volume
@@ -42,12 +41,7 @@ def extend_step(subject: Subject, grow: FieldChange) -> Step:
         "extend",
         Call("PUT", extend, {"size_gb": grow.after}),
         applied={"size_gb": grow.after, "snapshot": None},
-        owes=Owes(
-            "restart",
-            "needs_restart",
-            f"extended from {grow.before} to {grow.after} GB",
-            if_silent=not is_loose(subject),
-        ),
+        owes=Owes("restart", "needs_restart", f"extended from {grow.before} to {grow.after} GB"),
         wait=Wait(
             Read(path, one(Volume)), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
         ),

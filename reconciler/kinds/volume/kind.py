@@ -22,7 +22,6 @@ from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fi
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.restarts import (
-    is_loose,
     loose_reads,
     machine_reads,
     restart_calls,
@@ -146,11 +145,9 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         reads = [snapshots_read(subject)] if again else self.objective_reads(subject)
         if subject.resource is None:
             return reads
-        return (*reads, *machine_reads(subject, grows=self._grows(subject)), *loose_reads(subject))
-
-    def _grows(self, subject: Subject) -> bool:
         want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
-        return want_gb is not None and live_gb is not None and want_gb > live_gb
+        grows = want_gb is not None and live_gb is not None and want_gb > live_gb
+        return (*reads, *machine_reads(subject, grows=grows), *loose_reads(subject))
 
     def hints(self, subject: Subject) -> Sequence[Read]:
         """The snapshots of a volume that is to be deleted, or was destroyed: its data is in them only."""
@@ -187,9 +184,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         if action is Action.DELETE:
             return ("id", "present", "size_gb", "attached_machine_id", "attached_alloc_id")
-        grows = subject.resource is not None and self._grows(subject)
-        if subject.resource is not None and (restart_steps(subject) or (grows and is_loose(subject))):
-            return ("id", "present", "attached_machine_id")  # what was reviewed may restart no other machine
+        if subject.resource is not None and restart_steps(subject):  # of the machine that was reviewed
+            return ("id", "present", "attached_machine_id")
         return ("id", "present")
 
     # --- importing ---
