@@ -25,7 +25,6 @@ from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fi
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field, Spec
 from reconciler.kinds.restarts import (
-    is_loose,
     loose_reads,
     machine_reads,
     restart_calls,
@@ -156,11 +155,9 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         reads = [snapshots_read(subject)] if again else self.objective_reads(subject)
         if subject.resource is None:
             return reads
-        return (*reads, *machine_reads(subject, grows=self._grows(subject)), *loose_reads(subject))
-
-    def _grows(self, subject: Subject) -> bool:
         want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
-        return want_gb is not None and live_gb is not None and want_gb > live_gb
+        grows = want_gb is not None and live_gb is not None and want_gb > live_gb
+        return (*reads, *machine_reads(subject, grows=grows), *loose_reads(subject))
 
     def hints(self, subject: Subject) -> Sequence[Read]:
         """The snapshots of a volume that is to be deleted, or was destroyed: its data is in them only."""
@@ -198,9 +195,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         if action is Action.DELETE:
             return ("id", "present", "size_gb", "attached_machine_id", "attached_alloc_id")
-        grows = subject.resource is not None and self._grows(subject)
-        if subject.resource is not None and (restart_steps(subject) or (grows and is_loose(subject))):
-            return ("id", "present", "attached_machine_id")  # what was reviewed may restart no other machine
+        if subject.resource is not None and restart_steps(subject):  # of the machine that was reviewed
+            return ("id", "present", "attached_machine_id")
         return ("id", "present")
 
     # --- importing ---
@@ -457,12 +453,7 @@ def _extend_step(subject: Subject, grow: FieldChange) -> Step:
         "extend",
         Call("PUT", extend, {"size_gb": grow.after}),
         applied={"size_gb": grow.after, "snapshot": None},
-        owes=Owes(
-            "restart",
-            "needs_restart",
-            f"extended from {grow.before} to {grow.after} GB",
-            if_silent=not is_loose(subject),
-        ),
+        owes=Owes("restart", "needs_restart", f"extended from {grow.before} to {grow.after} GB"),
         wait=Wait(
             Read(path, one(Volume)), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
         ),
