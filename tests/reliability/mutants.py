@@ -264,7 +264,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a list that cannot be read counts as empty",
         SETTLING,
-        'return Settlement("undecided", why=f"the platform could not be read: {failure.message}")',
+        'return Settlement("undecided", why=why, unread=down or isinstance(failure, Down))',
         'return Settlement("not_landed")',
     ),
     _mutant(
