@@ -22,7 +22,8 @@ class Service:
     `essential`: nothing can be said without it, so that a refused token (401) ends the run.
 
     The rest is what messages say: `check_access` of a path after 403, and after 401 where the client does not
-    know where its credential is from, `check_address` when something else seems to have answered, `no_secret` when what signs requests is not readable.
+    know where its credential is from; `check_address` when something else seems to have answered; `no_secret`
+    when what signs requests is not readable.
     """
 
     name: str
