@@ -323,7 +323,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a lost answer owes nothing",
         EXECUTOR,
-        "        if said is False:\n",
+        "        if said is False or (said is not True and not step.effect.owes.if_silent):\n",
         "        if said is not True:\n",
     ),
     _mutant(

@@ -54,11 +54,11 @@ class MachineKind(KeepsPower, Importable, Kind):
     example: ClassVar = {"id": "5e1ec7edca5e42", "power": "suspended"}
     id_path = ("spec", "id")
     capabilities: ClassVar = {
-        "machine.get": "Shows the live state of a machine: for plans, for drift, and for restarts, which a "
-        "machine that does not run is spared. Without it, the live state is unknown.",
+        "machine.get": "Shows the live state of a machine: for plans, for drift, and for restarts (only a "
+        "running machine is restarted). Without it, the live state is unknown.",
         "machine.list": "Lists the machines of an app: for `import --machines`.",
         "machine.stop": "Stops a machine: with `machine.get`, `lifecycle.restart: auto` stops and starts it.",
-        "machine.restart": "Restarts a machine: `lifecycle.restart: auto` carries out owed restarts by it.",
+        "machine.restart": "Restarts a machine: `lifecycle.restart: auto` uses it for owed restarts.",
     }
     list_capability = "machine.list"
     import_when_asked = True  # a deploy may replace a machine by one with another id
@@ -94,7 +94,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         if unfit:
             return Declared(place, live.name, refused="no Machine manifest can have its id")
         power = live.power if live.power in ("started", "suspended") else "started"
-        why = f"it is {live.state} now; its power is left alone until somebody writes it:"
+        why = f"it is {live.state} now; its power is left alone until you write it:"
         comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (why, f"power: {power}")}
         return Declared(place, live.name or live.id, spec, comments, apart=live.id)
 
@@ -159,7 +159,8 @@ class MachineKind(KeepsPower, Importable, Kind):
             return Moves(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
         when = subject.record.applied.get(_CALLED_AT) if subject.record is not None else None
         call = f"our last call, in the apply of {when}," if when else "our last call"
-        why = f"{call} left it {last}; what it is now, or whether it still exists, only machine.get tells"
+        unseen = "whether it still exists is unknown (enable `machine.get` to read its live state)"
+        why = f"{call} left it {last}; {unseen}"
         remark = Diagnostic(
             "power-unknown", Severity.INFO, f"`{subject.address}`: {why}", subject.span("spec", "power")
         )
@@ -226,7 +227,7 @@ def _suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     steps = [_suspend_step(subject)]
     if state not in RUNNING:
         steps.insert(0, wait_only(subject, _until_started(subject)))
-    reason = f"it is {state}; a later start resumes it only as long as its snapshot is kept"
+    reason = f"it is {state}; a later start resumes it only while its snapshot exists"
     return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
 
@@ -289,7 +290,7 @@ def _start_step(subject: Subject) -> Step:
         applied={"power": "started" if seen else "starting", _CALLED_AT: RUN_BEGAN},
         wait=wait,
         guard=Already(_soon(wait)),
-        note=f"{STALE}. Whether its memory was kept, nothing tells",
+        note=f"{STALE}. It is not known whether its memory was kept",
     )
 
 

@@ -28,5 +28,5 @@ class MachineSpec(Spec):
         | None
     ) = Describe(
         None,
-        description="The power to keep; `running` means `started`. Without it, nothing is done.",
+        description="Power state to keep; `running` means `started`. Without it, the power is left alone.",
     )

@@ -110,10 +110,11 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         Field("compute", Effect.REFUSED, "record", help=_NEW_VOLUME),
     )
     remarks: ClassVar = {
-        "size_gb.min": "the volume is extended to it where the live size is smaller; a smaller value changes "
+        "size_gb.min": "the volume is extended to it if the live size is smaller; a smaller value changes "
         "nothing",
-        "size_gb.max": "refused where the live size is larger; any other value changes nothing",
-        "count": "more are created; of fewer, the highest numbers leave as if their manifests had left",
+        "size_gb.max": "refused if the live size is larger; any other value changes nothing",
+        "count": "with a larger value, more are created; with a smaller one, the volumes with the highest "
+        "indexes are treated as removed from the manifests",
         "from_": _ONCE,
         "snapshot_id": _ONCE,
         "source_volume_id": _ONCE,
@@ -264,11 +265,11 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         lines = [f"`from: {{snapshot_id: {newest.id}}}`"]
         if spec.region is None:
             lines.append(f"`region: {subject.live.region}`")
-        instead = " in the place of its origin" if spec.origin is not None else ""
+        instead = " in place of its origin" if spec.origin is not None else ""
         made = f" (made {newest.created_at})" if newest.created_at else ""
         others = "; take it out again before `count` grows" if spec.count is not None else ""
         return (
-            f"to bring the data of its newest snapshot{made} back at this address, write "
+            f"to restore its newest snapshot{made} at this address, write "
             f"{' and '.join(lines)} into `spec`{instead} and apply{others}; "
         )
 
