@@ -274,6 +274,7 @@ class Action(StrEnum):
     UPDATE = "update"
     SET = "set"
     SUSPEND = "suspend"
+    STOP = "stop"
     START = "start"
     SNAPSHOT = "snapshot"
     RESTART = "restart"

@@ -230,8 +230,9 @@ class Executor:
             if outcome.status == TOO_MANY:
                 wait_s = limited.pause_s(outcome)
                 if wait_s is None:
-                    self._traffic.give_up(client, call)
-                    why = f"{outcome.message}; rate-limited for {limited.for_s:.0f} s; run again"
+                    why = limited.told(outcome)
+                    self._traffic.give_up(client, call, outcome, why)
+                    why = f"{outcome.message}; rate-limited: {why}; run again later"
                     return self.result(step, "failed", why), None, usable
                 client.refused(call, wait_s)
                 self._reporter.asked_to_wait(step, wait_s)

@@ -65,6 +65,13 @@ class Limited:
         self._times += 1
         return pause_s if self.for_s + pause_s <= RATE_LIMIT_S else None
 
+    def told(self, outcome: Outcome) -> str:
+        """Why it is not tried again, once its time is up."""
+        so_far = f" for {self.for_s:.0f} s" if round(self.for_s) else ""
+        asked_s = outcome.retry_after_s
+        asked = f", and the service asks to wait {asked_s:.0f} s{so_far and ' more'}" if asked_s else ""
+        return f"refused with 429{so_far}{asked}; a step waits {RATE_LIMIT_S:.0f} s at most"
+
 
 class Traffic:
     """All calls of one run."""
@@ -73,7 +80,7 @@ class Traffic:
         self._slots = anyio.CapacityLimiter(concurrency)
         self._creates: dict[str, _Creates] = defaultdict(_Creates)
         self._changed = anyio.Event()
-        self._refused: set[tuple[str, str]] = set()
+        self._refused: dict[tuple[str, str], tuple[float, str]] = {}  # how long to wait, and why
         self._credential = ""
         self.halted = ""  # why no call may start any more
 
@@ -132,9 +139,9 @@ class Traffic:
             self.halted = "the platform refused the token (401)"
             self._credential = client.credential
 
-    def give_up(self, client: Client, call: Call) -> None:
-        """`call` was refused with 429 for so long that others of its action need not be tried."""
-        self._refused.add((client.name, client.action(call)))
+    def give_up(self, client: Client, call: Call, outcome: Outcome, why: str) -> None:
+        """`call` is not tried again after 429, and others of its action need not be tried."""
+        self._refused[client.name, client.action(call)] = outcome.retry_after_s or 0.0, why
 
     def notices(self, done: int, total: int) -> Sequence[Diagnostic]:
         """What stopped calls, once for each cause. `done` of `total` steps of the run are."""
@@ -151,12 +158,13 @@ class Traffic:
                 )
             )
         if self._refused:
+            wait_s, why = max(self._refused.values())
+            until = f"{wait_s:.0f} s" if wait_s else "until the service takes calls again"
             found.append(
                 error(
                     "rate-limited",
-                    f"calls were refused with 429 for {RATE_LIMIT_S:.0f} s and more: {done} of {total} steps "
-                    "are done",
-                    help=f"wait until the platform takes calls again, {again}",
+                    f"calls were {why}: {done} of {total} steps are done",
+                    help=f"wait {until}, {again}",
                     advice=(apply,),
                 )
             )
@@ -165,7 +173,7 @@ class Traffic:
     def _says_no(self, client: Client, call: Call) -> str:
         """Why `call` must not be sent any more; "" when it may."""
         if (client.name, client.action(call)) in self._refused:
-            return "rate-limited: calls of its kind were refused with 429 for a minute; run again"
+            return "rate-limited: another call of its kind was refused with 429; run again"
         return self.halted
 
     async def _until_creates_may_start(self, known: _Creates) -> None:

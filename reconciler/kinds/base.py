@@ -37,7 +37,7 @@ class Power(NamedTuple):
     """What a manifest, or else the record, keeps a machine: its id, the word, and whose word it is."""
 
     machine: str
-    wanted: Literal["started", "suspended"]
+    wanted: Literal["started", "suspended", "stopped"]
     address: Address
 
 

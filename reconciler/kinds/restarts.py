@@ -124,6 +124,8 @@ def _hindrance(subject: Subject) -> str:
             f"a manifest keeps machine {machine} suspended, and a resume does not use the added space; "
             "stop and start it"
         )
+    if power is not None and power.wanted == "stopped":
+        return f"a manifest keeps machine {machine} stopped, and its next start uses the added space"
     if "machine.restart" not in subject.capabilities and not subject.capabilities >= _STOP_AND_START:
         return _NEEDED
     state = _state(subject)

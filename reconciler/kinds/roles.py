@@ -43,7 +43,7 @@ class SetsSecrets(ABC):
 
 
 class KeepsPower(ABC):
-    """It keeps a machine started or suspended."""
+    """It keeps a machine started, suspended or stopped."""
 
     @abstractmethod
     def power(self, address: Address, resource: Resource | None, record: StateRecord | None) -> Power | None:

@@ -22,6 +22,7 @@ SUMMARY = (
     Action.SNAPSHOT,
     Action.SET,
     Action.SUSPEND,
+    Action.STOP,
     Action.START,
     Action.RESTART,
     Action.DELETE,

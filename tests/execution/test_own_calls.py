@@ -146,7 +146,7 @@ class Scene:
         self.paths = [
             *(path + rest for path in objects for rest in ("", "/extend", "/snapshots", "/")),
             *(f"{shop}/machines/{id}/{verb}" for id in ("m1", "m2", "m3") for verb in ("restart", "stop")),
-            *(f"/v1/apps/prod/machines/m3/{verb}" for verb in ("restart", "suspend", "start")),
+            *(f"/v1/apps/prod/machines/m3/{verb}" for verb in ("restart", "suspend", "start", "stop")),
             *(f"/v1/apps/{app}/secrets/{name}" for app in ("shop", "prod") for name in ("PASSWORD", "TAKEN")),
             "/v1/apps/prod/volumes",
             "/v1/apps/prod/secrets/LOOT",

@@ -20,10 +20,12 @@ from tests.execution.stage import Stage, outcomes, plan, volume
 pytestmark = pytest.mark.anyio
 
 SUSPEND = "Machine/shop/worker#suspend"
+STOP = "Machine/shop/worker#stop"
 START = "Machine/shop/worker#start"
 WAIT = "Machine/shop/worker#wait"
 ADDRESS = "Machine/shop/worker"
 GET = frozenset({"machine.get"})
+STOPS = frozenset({"machine.stop"})
 
 each_view = pytest.mark.parametrize("capabilities", [frozenset(), GET], ids=["unseen", "seen"])
 
@@ -65,6 +67,71 @@ async def test_a_machine_is_suspended_waited_for_and_left_alone_by_the_next_run(
     again = await stage.apply(machine("suspended"))
     assert (again.plan.steps, again.plan.changes, again.results) == ((), (), ())
     assert stage.line.mutations == ["POST"]
+
+
+@each_view
+async def test_a_machine_is_stopped_waited_for_left_alone_and_started_again(
+    stage: Stage, capabilities: frozenset[str]
+) -> None:
+    stage.capabilities = capabilities | STOPS
+    make_machine(stage)
+    assert outcomes(await stage.apply(machine("stopped"))) == {STOP: "done"}
+    assert states(stage) == {"m1": "stopped"}
+    assert (await stage.record(ADDRESS)).applied["power"] == "stopped"
+    assert (await stage.apply(machine("stopped"))).plan.steps == ()
+    assert stage.line.mutations == ["POST"]
+    assert outcomes(await stage.apply(machine("started"))) == {START: "done"}
+    await stage.time.sleep(5)
+    assert states(stage) == {"m1": "started"}
+
+
+async def test_without_the_capability_nothing_is_stopped_and_the_line_is_named(stage: Stage) -> None:
+    make_machine(stage)
+    (problem,) = (await plan(stage, machine("stopped"))).diagnostics
+    assert (problem.code, problem.severity) == ("capability-missing", "error")
+    assert problem.span is not None
+    with pytest.raises(Refused):
+        await stage.apply(machine("stopped"))
+    assert (states(stage), stage.line.mutations) == ({"m1": "started"}, [])
+
+
+@each_view
+async def test_a_stop_that_takes_too_long_is_pending_and_the_next_run_only_waits(
+    stage: Stage, capabilities: frozenset[str]
+) -> None:
+    stage.capabilities = capabilities | STOPS
+    make_machine(stage)
+    soon = machine("stopped", rest="lifecycle: {timeout_s: 1}\n")
+    assert outcomes(await stage.apply(soon)) == {STOP: "pending"}
+    assert (await stage.record(ADDRESS)).applied["power"] == "stopping"
+    assert outcomes(await stage.apply(machine("stopped"))) == {WAIT: "done"}
+    assert (await stage.record(ADDRESS)).applied["power"] == "stopped"
+    assert (await stage.apply(machine("stopped"))).plan.steps == ()
+    assert stage.line.mutations == ["POST"]
+
+
+@each_view
+async def test_a_stop_of_a_suspended_machine_discards_its_memory(
+    stage: Stage, capabilities: frozenset[str]
+) -> None:
+    stage.capabilities = capabilities | STOPS
+    make_machine(stage, state="suspended")
+    assert outcomes(await stage.apply(machine("stopped"))) == {STOP: "done"}
+    (found,) = stage.call("GET", "/_sandbox/world", {})["machines"]
+    assert (found["state"], found["snapshot"]) == ("stopped", False)
+
+
+@pytest.mark.parametrize("action", ["drop_before", "drop_after"])
+@each_view
+async def test_a_lost_answer_to_a_stop_is_settled_by_asking_again(
+    stage: Stage, capabilities: frozenset[str], action: str
+) -> None:
+    stage.capabilities = capabilities | STOPS
+    make_machine(stage)
+    stage.fault(method="POST", path="/v1/apps/shop/machines/m1/*", action=action)
+    assert outcomes(await stage.apply(machine("stopped"))) == {STOP: "done"}
+    assert stage.line.mutations == ["POST", "POST"]
+    assert (states(stage), await stage.open_steps()) == ({"m1": "stopped"}, [])
 
 
 async def test_the_plan_says_of_which_apply_the_last_thing_known_of_a_machine_is(stage: Stage) -> None:
@@ -371,6 +438,24 @@ async def test_a_stopped_machine_is_not_restarted_and_its_start_settles_what_is_
     assert outcomes(await stage.apply(GROWN + machine("started"))) == {START: "done"}
     assert unused_space(stage) == []
     assert (await stage.apply(GROWN + machine("started"))).plan.steps == ()
+
+
+@pytest.mark.parametrize("with_get", [True, False], ids=["seen", "unseen"])
+async def test_a_machine_that_is_to_be_stopped_is_not_restarted_and_its_stop_settles_what_is_owed(
+    stage: Stage, with_get: bool
+) -> None:
+    await grown_under_a_machine(stage)
+    if not with_get:
+        stage.capabilities -= GET
+    stopping = await stage.apply(GROWN + machine("stopped"))
+    assert outcomes(stopping) == {STOP: "done"}
+    assert [path.rpartition("/")[2] for method, path in stage.line.sent if method == "POST"] == ["stop"]
+    assert len(stopping.owed) == 1
+    stage.capabilities |= GET
+    after = await stage.apply(GROWN + machine("stopped"))
+    assert (after.plan.steps, after.owed, (await stage.record()).obligations) == ((), (), ())
+    assert outcomes(await stage.apply(GROWN + machine("started"))) == {START: "done"}
+    assert unused_space(stage) == []
 
 
 async def test_growing_and_settling_meet_in_one_run(stage: Stage) -> None:

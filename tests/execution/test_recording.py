@@ -221,3 +221,22 @@ async def test_what_a_template_read_is_recorded_with_its_fingerprint(stage: Stag
         known.id,
         "(new)",
     )
+
+
+async def test_what_a_template_no_longer_reads_is_not_recorded_any_more(stage: Stage) -> None:
+    def secret(cluster: str) -> str:
+        return (
+            "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: HOST, app: shop}\n"
+            f'spec: {{value_from: {{template: "${{PostgresCluster/{cluster}:id}}"}}}}\n'
+        )
+
+    clusters = cluster() + cluster().replace("orders", "copy")
+    await stage.apply(clusters + secret("orders"))
+    (change,) = (await stage.apply(clusters + secret("copy"))).plan.changes
+    assert "it will no longer name PostgresCluster/orders" in change.reason
+    applied = (await stage.record("Secret/shop/HOST")).applied
+    copy = await stage.record("PostgresCluster/copy")
+    assert applied["reads PostgresCluster/copy"] == copy.id
+    assert applied["reads PostgresCluster/orders"] is None
+    (change,) = (await stage.apply(clusters + secret("orders"))).plan.changes
+    assert "it will no longer name PostgresCluster/copy" in change.reason

@@ -67,6 +67,8 @@ APPLY = "pipeline/apply.py"
 PRECONDITIONS = "pipeline/preconditions.py"
 VOLUME = "kinds/volume/kind.py"
 MACHINE = "kinds/machine/kind.py"
+MACHINE_CALLS = "kinds/machine/calls.py"
+MACHINE_POWER = "kinds/machine/power.py"
 RESTARTS = "kinds/restarts.py"
 DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
@@ -323,8 +325,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a lost answer owes nothing",
         EXECUTOR,
-        "        if said is False or (said is not True and not step.effect.owes.if_silent):\n",
-        "        if said is not True:\n",
+        "if said is False or (said is not True and not step.effect.owes.if_silent):",
+        "if said is not True:",
     ),
     _mutant(
         "a dead process's extend owes nothing",
@@ -342,28 +344,28 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a machine is suspended although it is suspended",
         MACHINE,
-        '        if state == "suspended" or state in RUNNING:\n',
+        "        if state in AT_REST or state in RUNNING:\n",
         '        if state == "suspended":\n'
-        "            return Moves(Action.SUSPEND, (_suspend_step(subject),))\n"
+        '            return unseen(subject, FieldChange("power", UNKNOWN, want, Effect.IN_PLACE))\n'
         "        if state in RUNNING:\n",
     ),
     _mutant(
         "a machine is suspended although it is recorded as suspended",
         MACHINE,
-        "_recorded(subject) in (want, _COMING[want])",
-        "_recorded(subject) == _COMING[want]",
+        "recorded(subject) in (want, COMING[want])",
+        "recorded(subject) == COMING[want]",
     ),
     _mutant(
         "a machine that a manifest wants suspended is started",
-        MACHINE,
-        'return _start(subject, fields) if want == "started" else',
-        'return _start(subject, fields) if subject.live.power != "started" else',
+        MACHINE_POWER,
+        "return moves[subject.spec.power](subject, fields)",
+        'return moves["suspended" if subject.live.power == "started" else "started"](subject, fields)',
     ),
     _mutant(
         "a suspend is not waited for",
-        MACHINE,
-        '        applied={"power": "suspending", _CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
-        '        applied={"power": "suspended", _CALLED_AT: RUN_BEGAN},\n',
+        MACHINE_CALLS,
+        '        applied={"power": "suspending", CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
+        '        applied={"power": "suspended", CALLED_AT: RUN_BEGAN},\n',
     ),
     _mutant(
         "a slice of a wait that is over counts as the end of it",

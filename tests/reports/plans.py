@@ -76,6 +76,7 @@ CHANGES = (
     ),
     Change(KEY, Action.SET, (FieldChange("value", SENSITIVE, SENSITIVE, Effect.WRITE_ONLY),)),
     Change(machine("idle"), Action.SUSPEND, impact=Impact.DOWNTIME),
+    Change(machine("off"), Action.STOP, impact=Impact.DOWNTIME),
     Change(machine("busy"), Action.START, (FieldChange("power", "suspended", "started", Effect.RESTART),)),
     Change(volume("old-snapshots"), Action.SNAPSHOT, reason="no usable snapshot from the last 24 h"),
     Change(machine("grown"), Action.RESTART, impact=Impact.RESTART),

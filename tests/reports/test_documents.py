@@ -19,7 +19,8 @@ from reconciler.reports.report import Failure
 from tests.reports.plans import CHANGES, DIAGNOSTICS, EMPTY, OWED, PLAN, RESULTS
 
 SUMMARY = (
-    "create restore adopt update extend snapshot set suspend start restart delete retain forget noop refused"
+    "create restore adopt update extend snapshot set suspend stop start restart "
+    "delete retain forget noop refused"
 )
 
 

@@ -1,1 +1,1 @@
-"""Machines of others, whose power a manifest may keep: started or suspended."""
+"""Machines of others, whose power a manifest may keep: started, suspended or stopped."""

@@ -14,19 +14,20 @@ def _canonical_power(value: object) -> object:
 
 
 class MachineSpec(Spec):
-    """The power of an existing machine: suspended, or started. Nothing else of a machine is managed."""
+    """The power of an existing machine: started, suspended or stopped. Nothing else of it is managed."""
 
     id: str = Describe(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="The machine's id on the platform."
     )
     power: (
         Annotated[
-            Literal["started", "suspended"],
+            Literal["started", "suspended", "stopped"],
             BeforeValidator(_canonical_power),
-            WithJsonSchema({"type": "string", "enum": ["started", "suspended", "running"]}),
+            WithJsonSchema({"type": "string", "enum": ["started", "suspended", "stopped", "running"]}),
         ]
         | None
     ) = Describe(
         None,
-        description="Power state to keep; `running` means `started`. Without it, the power is left alone.",
+        description="The power state to keep; `running` means `started`, and `stopped` needs capability "
+        "`machine.stop`. Without it, the power is left alone.",
     )

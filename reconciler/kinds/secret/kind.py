@@ -48,6 +48,7 @@ from reconciler.services.machines.wire.secret import Secret
 _READS = "reads "  # a field of the record for each object that the template reads: the id that it then had
 _IN_TEMPLATE = "value_from.template:"  # before the address of such an object: the path of the field in a plan
 UNKNOWN = "unknown"
+_NEW = "(new)"  # for the id of an object that this plan makes
 _RENAMED = "write a second Secret manifest for the new name; the old one stays set until it is unset"
 
 
@@ -192,7 +193,8 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         assert subject.resource is not None
         name = subject.platform_name()
         value = self.secret(subject.resource)
-        repointed = list(_repointed(subject))
+        named_now = {ref.source: OutputRef(ref.source, "id", or_kept=True) for ref in _read_by(value)}
+        renamed = list(_renamed(subject, named_now))
         step = absolute(
             subject,
             "set",
@@ -204,16 +206,16 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
                 "fingerprint": value,
                 "digest": answer_of(subject, "set", "digest"),
                 "version": answer_of(subject, "set", "version"),
-                **{_READS + ref.source: OutputRef(ref.source, "id", or_kept=True) for ref in _read_by(value)},
+                **{_READS + address: None for address in _named_before(subject)},
+                **{_READS + address: id for address, id in named_now.items()},
             },
             guard=UnlessRecorded("fingerprint") if unless_same else None,
         )
         written = fields or (FieldChange("value", None, SENSITIVE, Effect.WRITE_ONLY),)
-        for each in repointed:
-            reason += f"; it will name a new {each.path.removeprefix(_IN_TEMPLATE)}, before: {each.before}"
-        staged = f"{reason}; machines see it at their next start or update"
-        impact = Impact.REPOINT if repointed else Impact.ONLINE
-        return Moves(Action.SET, (step,), (*written, *repointed), impact, staged)
+        staged = "; ".join((reason, *map(_told, renamed), "machines see it at their next start or update"))
+        stops = any(each.before for each in renamed) and any(each.after == _NEW for each in renamed)
+        impact = Impact.REPOINT if stops else Impact.ONLINE
+        return Moves(Action.SET, (step,), (*written, *renamed), impact, staged)
 
     def remove(self, subject: Subject) -> Moves:
         if "secrets.delete" not in subject.capabilities:
@@ -237,20 +239,40 @@ def _read_by(value: SecretRef) -> Iterator[OutputRef]:
     yield from (part for part in value.parts if isinstance(part, OutputRef))
 
 
-def _repointed(subject: Subject) -> Iterator[FieldChange]:
-    """The objects that a template stops naming, because this plan makes new ones under their addresses.
+def _named_before(subject: Subject) -> Mapping[str, str]:
+    """The ids of the objects that the template read when the secret was last set, by their addresses."""
+    applied = subject.record.applied if subject.record is not None else {}
+    return {name.removeprefix(_READS): id for name, id in applied.items() if id and name.startswith(_READS)}
 
-    Nothing is stopped where a list shows that there is no such secret. What a secret that no record knows
-    names, nobody can read.
+
+def _renamed(subject: Subject, named_now: Collection[str]) -> Iterator[FieldChange]:
+    """The objects that the template stops naming or begins to name, by their ids.
+
+    Nothing is stopped where a list shows that there is no such secret. What a secret names that was set by
+    somebody else, or before that was recorded, nobody can read.
     """
     name = subject.platform_name()
     there = subject.live is not None or any(item.name == name for item in subject.beside)
     if "secrets.list" in subject.capabilities and not there:
         return
-    recorded = subject.record.applied if subject.record is not None else {}
-    for address in sorted(map(str, subject.made)):
-        before = recorded.get(_READS + address, UNKNOWN)
-        yield FieldChange(_IN_TEMPLATE + address, before, "(new)", Effect.WRITE_ONLY)
+    named, made = _named_before(subject), set(map(str, subject.made))
+    ids = {str(address): id for address, id in subject.referred.items()}
+    now = {address: _NEW if address in made else ids.get(address, UNKNOWN) for address in named_now}
+    for address in sorted({*named, *(now if named else made)}):
+        before, after = named.get(address, None if named else UNKNOWN), now.get(address)
+        if (after is None and before in now.values()) or (before is None and after in named.values()):
+            continue  # the same object, whose record has another address now
+        if before != after:
+            yield FieldChange(_IN_TEMPLATE + address, before, after, Effect.WRITE_ONLY)
+
+
+def _told(change: FieldChange) -> str:
+    """What `_renamed` found, in words."""
+    address = change.path.removeprefix(_IN_TEMPLATE)
+    if change.after is None:
+        return f"it will no longer name {address} ({change.before})"
+    new = f"a new {address}" if change.after == _NEW else f"{address} ({change.after})"
+    return f"it will name {new}" + (f", before: {change.before}" if change.before else "")
 
 
 def _overwritten(subject: Subject) -> bool:

@@ -40,6 +40,7 @@ _MARKS = {
     Action.UPDATE: "~",
     Action.SET: "~",
     Action.SUSPEND: "~",
+    Action.STOP: "~",
     Action.START: "~",
     Action.SNAPSHOT: "+",
     Action.RESTART: "~",
@@ -57,6 +58,7 @@ _TONES = {
     Action.UPDATE: Tone.CHANGE,
     Action.SET: Tone.CHANGE,
     Action.SUSPEND: Tone.PAUSE,
+    Action.STOP: Tone.PAUSE,
     Action.START: Tone.CHANGE,
     Action.SNAPSHOT: Tone.NEW,
     Action.RESTART: Tone.PAUSE,
@@ -73,7 +75,15 @@ _EFFECT_TONES = {Effect.RESTART: Tone.PAUSE, Effect.REFUSED: Tone.REFUSED}
 _OUTCOME_TONES = {"failed": Tone.LOSS, "unknown": Tone.REFUSED, "pending": Tone.PAUSE, "skipped": Tone.PAUSE}
 _VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
 # What touches an object that somebody may be using: its impact is always said.
-_TOUCHING = (Action.DELETE, Action.EXTEND, Action.UPDATE, Action.SUSPEND, Action.START, Action.RESTART)
+_TOUCHING = (
+    Action.DELETE,
+    Action.EXTEND,
+    Action.UPDATE,
+    Action.SUSPEND,
+    Action.STOP,
+    Action.START,
+    Action.RESTART,
+)
 
 Group = dict[str, list[str]]  # the lines of each app; "" is no app
 

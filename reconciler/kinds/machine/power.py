@@ -1,0 +1,133 @@
+"""Which call brings a machine to the power that is wanted, or what refuses it.
+
+Source: platform API, 3.3 and 8.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.model import Action, FieldChange, Impact
+from reconciler.core.wire import parse_time
+from reconciler.kinds.base import Moves, Subject
+from reconciler.kinds.machine.calls import start_step, stop_step, suspend_step, until, until_started
+from reconciler.kinds.steps import wait_only
+from reconciler.services.machines.wire.machine import RUNNING
+
+LARGEST_MB = 2048
+UPDATED_SINCE = datetime(2024, 6, 20, 20, tzinfo=UTC)
+STARTABLE = ("suspended", "stopped", "created", "failed")
+STOPPABLE = ("started", "suspended", "failed")
+
+_VERBS = {"started": Action.START, "suspended": Action.SUSPEND, "stopped": Action.STOP}
+
+
+def bring(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    """Where the machine is shown, and is not as its manifest wants it."""
+    moves = {"started": start, "suspended": suspend, "stopped": stop}
+    return moves[subject.spec.power](subject, fields)
+
+
+def unseen(subject: Subject, change: FieldChange, known: str = "") -> Moves:
+    """Where nothing shows the machine. `known`: what our own calls say of it; "" without one."""
+    if change.after == "stopped" and not may_stop(subject):
+        return _no_stop(subject, (change,))
+    verb = _VERBS[change.after]
+    why = f"; {known}" if known else ""
+    reason = f"live state unknown (enable `machine.get` to read it){why}; {verb} will be sent"
+    if verb is Action.START:
+        return Moves(verb, (start_step(subject),), (change,), reason=reason)
+    step = suspend_step(subject) if verb is Action.SUSPEND else stop_step(subject)
+    return Moves(verb, (step,), (change,), Impact.DOWNTIME, reason)
+
+
+def start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    state = subject.live.state
+    if subject.live.power not in STARTABLE:
+        return _refused(subject, fields, f"is {state}, which a start does not change")
+    steps = [start_step(subject)]
+    if state == "stopping":
+        steps.insert(0, wait_only(subject, until(subject, "stopped")))
+    how = {
+        "suspended": "resumes it, or starts it cold if its snapshot is lost",
+        "suspending": "may cancel that",
+    }.get(state, "starts it cold")
+    return Moves(Action.START, tuple(steps), tuple(fields), reason=f"it is {state}; the call {how}")
+
+
+def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    state = subject.live.state
+    if subject.live.power != "started":
+        return _refused(subject, fields, f"is {state}: only a machine that runs can be suspended")
+    broken = list(_broken_rules(subject.live))
+    if broken:
+        rules, recipes = zip(*broken, strict=True)
+        why = f"cannot be suspended: {', '.join(rules)}"
+        return _refused(subject, fields, why, f"{', '.join(recipes)}; or write `power: started`")
+    steps = [suspend_step(subject)]
+    if state not in RUNNING:
+        steps.insert(0, wait_only(subject, until_started(subject)))
+    reason = f"it is {state}; a later start resumes it only while its snapshot exists"
+    return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
+
+
+def stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    state = subject.live.state
+    if subject.live.power not in STOPPABLE:
+        return _refused(subject, fields, f"is {state}, which a stop does not change")
+    if not may_stop(subject):
+        return _no_stop(subject, fields)
+    steps = [stop_step(subject)]
+    if state == "suspending":
+        steps.insert(0, wait_only(subject, until(subject, "suspended")))
+    elif subject.live.power == "started" and state not in RUNNING:
+        steps.insert(0, wait_only(subject, until_started(subject)))
+    discards = "; its snapshot is discarded" if subject.live.power == "suspended" else ""
+    reason = f"it is {state}{discards}; a later start is a cold one"
+    return Moves(Action.STOP, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
+
+
+def may_stop(subject: Subject) -> bool:
+    return "machine.stop" in subject.capabilities
+
+
+def _no_stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    problem = error(
+        "capability-missing",
+        f"`{subject.address}`: `power: stopped` needs capability `machine.stop`, since no stop is documented",
+        subject.span("spec", "power"),
+        help="if your platform has it, add `machine.stop` to `platform.capabilities` in reconcile.yaml; else "
+        "write `power: suspended`, or stop the machine by hand and remove `power`",
+    )
+    return Moves(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=problem.message)
+
+
+def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: str = "") -> Moves:
+    message = f"machine `{subject.address.name}` ({subject.live.id}) {why}"
+    problem: Diagnostic = error(
+        "machine-power",
+        message,
+        subject.span("spec", "power"),
+        label=f"the live state is {subject.live.state}",
+        help=recipe or "start it first (`power: started`), look at it on the platform, or remove `power`",
+    )
+    return Moves(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=message)
+
+
+def _broken_rules(live: Any) -> Iterator[tuple[str, str]]:
+    """Each rule that forbids to suspend the machine, and what to do about it. What is not told breaks none.
+
+    Source: platform API, 3.3 and 8.
+    """
+    guest = live.config.guest if live.config is not None else None
+    init = live.config.init if live.config is not None else None
+    if guest is not None and (guest.memory_mb or 0) > LARGEST_MB:
+        yield f"it has {guest.memory_mb} MB of memory (at most {LARGEST_MB})", "give it less memory"
+    if init is not None and init.swap_size_mb:
+        yield f"it has {init.swap_size_mb} MB of swap", "remove its swap"
+    if live.config is not None and live.config.schedule:
+        yield f"it has a schedule ({live.config.schedule})", "remove its schedule"
+    updated_at = parse_time(live.updated_at)
+    if updated_at is not None and updated_at < UPDATED_SINCE:
+        yield "it was last updated before 2024-06-20 20:00 UTC", "update it once (a deploy does)"
