@@ -172,8 +172,8 @@ class MachineKind(KeepsPower, Importable, Kind):
             return Moves(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
         when = subject.record.applied.get(CALLED_AT) if subject.record is not None else None
         call = f"our last call, in the apply of {when}," if when else "our last call"
-        unseen = "whether it still exists is unknown (enable `machine.get` to read its live state)"
-        why = f"{call} left it {last}; {unseen}"
+        doubt = "whether it still exists is unknown (enable `machine.get` to read its live state)"
+        why = f"{call} left it {last}; {doubt}"
         remark = Diagnostic(
             "power-unknown", Severity.INFO, f"`{subject.address}`: {why}", subject.span("spec", "power")
         )
