@@ -199,15 +199,11 @@ EACH_VALUE = SecretRef("each")
 
 @dataclass(frozen=True, slots=True)
 class Owes:
-    """The reply's boolean at `when` says whether `work` is now owed; without one it is owed as unknown.
-
-    `if_silent`: False where nothing can be owed unless the reply says so.
-    """
+    """The reply's boolean at `when` says whether `work` is now owed; without one it is owed as unknown."""
 
     work: Literal["restart"]
     when: str
     because: str
-    if_silent: bool = True
 
 
 @dataclass(frozen=True, slots=True)

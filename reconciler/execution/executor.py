@@ -263,6 +263,8 @@ class Executor:
                 return self.result(step, "done"), None, usable
             if settlement.kind == "undecided":
                 why = f"{outcome.message}; {settlement.why}"
+                if settlement.unread:  # nobody has to decide: the next run looks again
+                    return self.result(step, "pending", f"{why}; run again"), None, usable
                 return self.result(step, "unknown", why), None, usable
             await self._recorder.not_landed(step, attempt)
             if lost == ATTEMPTS:
@@ -328,7 +330,7 @@ class Executor:
             keep=step.find.keep if step.find is not None else "",
             one=step.find.one if step.find is not None else None,
             baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else (),
-            owes=owes.because if (owes := step.effect.owes) is not None and owes.if_silent else "",
+            owes=step.effect.owes.because if step.effect.owes is not None else "",
             service=step.call.service,
             own_id=applied.get(step.recovery.own_id, "") if isinstance(step.recovery, Repeat) else "",
             service_at=self._services.time(step.call.service),
@@ -444,7 +446,7 @@ class Executor:
         if step.effect.owes is None:
             return None
         said = dig(reply, step.effect.owes.when)
-        if said is False or (said is not True and not step.effect.owes.if_silent):
+        if said is False:
             return None
         certainty: Literal["owed", "unknown"] = "owed" if said is True else "unknown"
         return Obligation(step.effect.owes.work, step.effect.owes.because, certainty, self._clock.now())

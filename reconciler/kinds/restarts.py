@@ -59,22 +59,18 @@ def settled_by_a_stop(subject: Subject) -> bool:
 
 def loose_reads(subject: Subject) -> Sequence[Read]:
     """The volume itself, before what it owes is dropped: a list may lag behind an attachment."""
-    if not (_owes(subject) and is_loose(subject)):
+    if not (_owes(subject) and _is_loose(subject.live)):
         return ()
     return (Read(f"/v1/apps/{subject.address.app}/volumes/{segment(subject.live.id)}", one(Volume)),)
 
 
 def _is_seen_loose(subject: Subject) -> bool:
     seen = subject.extra.get(one(Volume), ())
-    return is_loose(subject) and bool(seen) and all(map(_is_loose, seen))
-
-
-def is_loose(subject: Subject) -> bool:
-    """Whether the platform shows that nothing holds the volume. A field that is missing says nothing."""
-    return _is_loose(subject.live)
+    return _is_loose(subject.live) and bool(seen) and all(map(_is_loose, seen))
 
 
 def _is_loose(live: Any) -> bool:
+    """Whether the platform shows that nothing holds the volume. A field that is missing says nothing."""
     told = "attached_machine_id" in live.model_fields_set
     return told and not live.attached_machine_id and not live.attached_alloc_id
 

@@ -275,17 +275,13 @@ def test_plain_marks_stand_where_the_encoding_has_no_others(
 def test_a_plan_is_printed_in_any_encoding(
     project: Project, sandbox: Sandbox, app: str, encoding: str
 ) -> None:
-    project.write(volume(app), "manifests/資.yaml")
-    project.apply()
-    project.write(volume(app, "logs"), "other.yaml")
+    project.write(volume(app, spec="region: ams, size_gb: 10, name: 資料"))
     for paged in (["--no-pager"], []):
         code, shown = on_a_terminal(
             project,
             "plan",
-            "--show-all",
-            "other.yaml",
             *paged,
             env={"PAGER": "cat -u", "PYTHONIOENCODING": encoding, **SHORT_SCREEN},
         )
         assert code == 0
-        assert ("資.yaml" if encoding == "utf-8" else "\\u8cc7.yaml") in shown
+        assert ("資料" if encoding == "utf-8" else "\\u8cc7\\u6599") in shown

@@ -69,6 +69,7 @@ class Far:
         self.sent: list[tuple[str, str, float]] = []
         self.lost = self.refused = 0
         self.down: int | Lost = 0  # what every GET is answered
+        self.down_after_a_loss = 0  # the same, once an answer got lost
         self.given_up: Collection[str] = ()  # paths of GETs that are asked to wait longer than anybody does
         self.refusal: Mapping[str, str] = {"retry-after": "2"}
         stage.platform = platform_client(
@@ -89,6 +90,7 @@ class Far:
             return Answer(self.down, {}, b"")
         if method == "POST" and self.lost:
             self.lost -= 1
+            self.down = self.down or self.down_after_a_loss
             raise Lost("cut")
         if method == "POST" and self.refused:
             self.refused -= 1
@@ -225,6 +227,19 @@ async def test_after_a_minute_of_429_the_step_has_failed_and_others_like_it_are_
     assert max(far.times("POST")) - min(far.times("POST")) <= 60 + 2
     assert [item.code for item in found.notices] == ["rate-limited"]
     assert await shared.open_steps() == []
+
+
+async def test_a_platform_that_cannot_be_read_after_a_lost_create_asks_nobody(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.lost, far.down_after_a_loss = 1, 503
+    found = await applied(shared, volume())
+    (result,) = found.results
+    assert (result.outcome, found.notices) == ("pending", ())
+    assert "could not be read" in result.error
+    assert await shared.open_steps() == ["Volume/shop/data#create"]
+    far.down = 0
+    assert outcomes(await applied(shared, volume())) == {"Volume/shop/data#create": "done"}
+    assert len(shared.volumes()) == 1
 
 
 async def test_without_a_word_from_the_platform_each_pause_is_twice_as_long(shared: Stage) -> None:
