@@ -59,6 +59,7 @@ async def run_saved(
     """
     project.sources.runs_programs = True
     refuse_other_environment(project.environment, plan)
+    _refuse_other_platform(project, plan)
     _refuse_other_addresses(project, plan)  # these are other manifests, too: this says which and where
     _refuse_other_manifests(desired, plan)
     state = await require_state(project)
@@ -83,6 +84,26 @@ def refuse_other_environment(environment: str, plan: Plan) -> None:
             f"this plan was made for environment `{planned}`, but `{here}` is chosen; nothing was changed",
             help=f"pass --env {planned}",
         )
+
+
+def _refuse_other_platform(project: Project, plan: Plan) -> None:
+    """Raises Refused for a plan of another platform: a state that is new has not recorded its own yet."""
+    planned, here = plan.context.platform, project.address
+    if planned == here:
+        return
+    anew = command("plan", "--out", "FILE")
+    raise Refused(
+        "the plan was made for another platform; nothing was changed",
+        [
+            error(
+                "other-platform",
+                f"the plan was made for the platform at {planned}, and this run is about the one at {here}",
+                help="check RECONCILE_BASE_URL and `platform.base_url` in reconcile.yaml, or make a new plan "
+                f"and review it: `{anew}`",
+                advice=(anew,),
+            )
+        ],
+    )
 
 
 def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:

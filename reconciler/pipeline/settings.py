@@ -59,10 +59,10 @@ def _not_reserved(name: str) -> str:
 
 EnvironmentName = Annotated[str, StringConstraints(pattern=f"^{ENVIRONMENT.pattern}$")]
 NewEnvironment = Annotated[EnvironmentName, AfterValidator(_not_reserved)]
-# A folder below the project's root, written plainly: it is compared with the names of files.
 _LINEAGE = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _URL = r"^https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?$"
 _RECIPIENT = "^(age1|ssh-)"
+# A folder below the project's root, written plainly: it is compared with the names of files.
 _BELOW = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 
 

@@ -236,8 +236,8 @@ def test_a_state_that_no_manifest_can_ask_for_is_refused(stage: Stage) -> None:
         "spec: {id: m_1, power: started}\n"
     )
     stage.capabilities = frozenset({"machine.get"})
-    stage.moved = {"Machine/shop/worker": {"state": "stopped"}}
-    assert 'the text "stopped" is not a valid `power`' in only_refusal(stage.accept()).message
+    stage.moved = {"Machine/shop/worker": {"state": "failed"}}
+    assert 'the text "failed" is not a valid `power`' in only_refusal(stage.accept()).message
 
 
 def test_a_secret_is_never_accepted_and_its_line_never_shown(tmp_path: Path) -> None:
