@@ -171,7 +171,7 @@ def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[D
             f"`{address}` ({planned[address].id}) would be deleted: {planned[address].reason}"
             if address in planned
             else f"`{address}` would be deleted",
-            help=f"if that is meant, pass --approve-delete {address.quoted}",
+            help=f"if this is intended, pass --approve-delete {address.quoted}",
         )
         for address in dict.fromkeys(deleting)
         if str(address) not in approved_deletes

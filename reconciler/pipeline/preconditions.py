@@ -155,7 +155,7 @@ def _unreadable(problem: str, missing: SecretUnavailable) -> Diagnostic:
 def refuse_foreign(found: Iterable[Diagnostic]) -> None:
     foreign = list(found)
     if foreign:
-        raise Refused("the plan holds what is not its own; nothing was changed", foreign)
+        raise Refused("the plan holds a foreign call; nothing was changed", foreign)
 
 
 def reads_again(plan: Plan, own: OwnCalls) -> list[Read]:
@@ -183,11 +183,11 @@ def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -
     for move in plan.moves:
         record = state.records.get(move.target)
         if move.source in state.records or record is None or record.serial != move.serial:
-            moved[move.source] = f"cannot become `{move.target}` any more: what is recorded changed meanwhile"
+            moved[move.source] = f"cannot become `{move.target}` any more: its record changed meanwhile"
     for expected in plan.expectations:
         record = state.records.get(expected.address)
         if (record.serial if record is not None else 0) != expected.serial:
-            moved[expected.address] = "was applied by somebody else meanwhile"
+            moved[expected.address] = "was applied by another run meanwhile"
         elif expected.read is not None:
             now = observed[expected.read]
             if now.complete and digest_now(expected, now.objects) != expected.digest:

@@ -81,7 +81,7 @@ def refuse_other_environment(environment: str, plan: Plan) -> None:
     planned, here = plan.context.environment, environment or BASE
     if planned != here:
         raise Refused(
-            f"this plan was made for environment `{planned}`, and `{here}` is chosen; nothing was changed",
+            f"this plan was made for environment `{planned}`, but `{here}` is chosen; nothing was changed",
             help=f"pass --env {planned}",
         )
 
@@ -147,7 +147,7 @@ def _refuse_other_addresses(project: Project, plan: Plan) -> None:
     ]
     if moved:
         raise Refused(
-            "the plan is stale: an extension provider has another address since; nothing was changed", moved
+            "the plan is stale: an extension provider's address has changed; nothing was changed", moved
         )
 
 
@@ -155,8 +155,8 @@ async def _key(store: Store, what: str) -> bytes:
     if not (await store.load()).lineage:
         init = command("state", "init", "--new")
         raise ReconcilerError(
-            f"there is no state, and {what} only with one: its key signs the plan",
-            help=f"check --state, or, for a project that begins, make one with `{init}`",
+            f"there is no state, but {what} only with one: its key signs the plan",
+            help=f"check --state, or, for a new project, make one with `{init}`",
             advice=(init,),
         )
     return plan_key(await store.fingerprint_key())

@@ -54,7 +54,9 @@ def test_every_verb_that_asks_a_platform_refuses_another_one(
             ["resolve", data, "--not-created"],
         ):
             refused = applied.run(*verb, code=1, env=there)
-            assert f"is about the platform at {sandbox.url}, not the one at {other.url}" in refused.err, verb
+            assert (
+                f"belongs to the platform at {sandbox.url}, not to the one at {other.url}" in refused.err
+            ), verb
             assert f"reconcile state set-platform {other.url}" in refused.err
     assert requests == []
     applied.run("state", "list", env=there)

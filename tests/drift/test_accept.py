@@ -265,7 +265,7 @@ def test_what_the_next_apply_would_send_all_the_same_is_refused(tmp_path: Path) 
     )
     live = Extension.model_validate({"id": "obj_1", "name": "theirs", "status": "ready"})
     done = _accept_one(tmp_path, address, FieldChange("name", "ours", "theirs", Effect.IN_PLACE), live)
-    assert "the next apply would send a change" in only_refusal(done).message
+    assert "the next apply would still send a change" in only_refusal(done).message
 
 
 def _accept_one(root: Path, address: Address, field: FieldChange, live: Any) -> Acceptance:

@@ -47,7 +47,7 @@ _DEFAULTS = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": Fa
 
 
 _RESTORE_INSTEAD = (
-    "the platform changes no cluster in place: write a new PostgresCluster manifest "
+    "the platform cannot change a cluster in place: write a new PostgresCluster manifest "
     "(with `restore: {from, pitr_time}` to carry the data over) and move the clients to it"
 )
 
@@ -289,8 +289,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             moment = was.get("backup_id") or was.get("pitr_time")
             return error(
                 "immutable-field",
-                f"cluster `{subject.address.name}` was restored from {was['from']} at {moment}, which is "
-                "done once",
+                f"cluster `{subject.address.name}` was restored from {was['from']} at {moment}, and is "
+                "restored only once",
                 subject.span("spec", "restore"),
                 help="put that back (`from` may be the platform id, too), or write a second PostgresCluster "
                 "manifest for another restore",

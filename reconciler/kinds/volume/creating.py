@@ -98,11 +98,11 @@ def how_again(subject: Subject) -> str:
     lines = [f"`from: {{snapshot_id: {newest.id}}}`"]
     if spec.region is None:
         lines.append(f"`region: {subject.live.region}`")
-    instead = " in the place of its origin" if spec.origin is not None else ""
+    instead = " in place of its origin" if spec.origin is not None else ""
     made = f" (made {newest.created_at})" if newest.created_at else ""
     others = "; take it out again before `count` grows" if spec.count is not None else ""
     return (
-        f"to bring the data of its newest snapshot{made} back at this address, write "
+        f"to restore its newest snapshot{made} at this address, write "
         f"{' and '.join(lines)} into `spec`{instead} and apply{others}; "
     )
 

@@ -99,10 +99,11 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         Field("compute", Effect.REFUSED, "record", help=_NEW_VOLUME),
     )
     remarks: ClassVar = {
-        "size_gb.min": "the volume is extended to it where the live size is smaller; a smaller value changes "
+        "size_gb.min": "the volume is extended to it if the live size is smaller; a smaller value changes "
         "nothing",
-        "size_gb.max": "refused where the live size is larger; any other value changes nothing",
-        "count": "more are created; of fewer, the highest numbers leave as if their manifests had left",
+        "size_gb.max": "refused if the live size is larger; any other value changes nothing",
+        "count": "with a larger value, more are created; with a smaller one, the volumes with the highest "
+        "indexes are treated as removed from the manifests",
         "from_": _ONCE,
         "snapshot_id": _ONCE,
         "source_volume_id": _ONCE,
