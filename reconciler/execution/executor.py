@@ -263,6 +263,8 @@ class Executor:
                 return self.result(step, "done"), None, usable
             if settlement.kind == "undecided":
                 why = f"{outcome.message}; {settlement.why}"
+                if settlement.unread:  # nobody has to decide: the next run looks again
+                    return self.result(step, "pending", f"{why}; run again"), None, usable
                 return self.result(step, "unknown", why), None, usable
             await self._recorder.not_landed(step, attempt)
             if lost == ATTEMPTS:

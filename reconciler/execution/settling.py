@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from reconciler.core.clock import Clock, sleep_telling
-from reconciler.core.errors import PlatformError
+from reconciler.core.errors import Down, PlatformError, TransportError
 from reconciler.core.model import Observation
 from reconciler.core.steps import FOUND_ID, Read
 from reconciler.execution.intents import Intent
@@ -28,11 +28,15 @@ DATE_IS_WITHIN_S = 1.0  # a Date header has whole seconds
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """`landed` with the object's `id`; `not_landed`; or `undecided`, which `why` explains to a person."""
+    """`landed` with the object's `id`; `not_landed`; or `undecided`, which `why` explains to a person.
+
+    `unread`: undecided only because the platform gave no proper answer, so that a later look may tell.
+    """
 
     kind: Literal["landed", "not_landed", "undecided"]
     id: str = ""
     why: str = ""
+    unread: bool = False
 
 
 def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str]) -> list[Any]:
@@ -88,7 +92,9 @@ async def look(
             if settlement.id in tracked():  # meanwhile
                 return Settlement("not_landed")
     except PlatformError as failure:
-        return Settlement("undecided", why=f"the platform could not be read: {failure.message}")
+        why = f"the platform could not be read: {failure.message}"
+        down = failure.status >= 500 or isinstance(failure.__cause__, TransportError)
+        return Settlement("undecided", why=why, unread=down or isinstance(failure, Down))
     return settlement
 
 

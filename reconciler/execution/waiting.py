@@ -77,7 +77,7 @@ async def wait_for(
         if wait.or_gone and not found:
             return Waited("done", "gone")
         for item in found:
-            seen = str(getattr(item, wait.until.field, None))
+            seen = "there" if wait.or_gone else str(getattr(item, wait.until.field, None))
             verdict = _judge(wait.until, partial(_attribute, item))
             if verdict != "pending":
                 return Waited(verdict, seen, item.model_dump(), watched)

@@ -3,6 +3,8 @@
 import pytest
 
 from reconciler.core.model import Address
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Step
 from tests.execution.stage import Stage, cluster, outcomes, volume
 
 pytestmark = pytest.mark.anyio
@@ -85,6 +87,20 @@ KINDS = {
         ("secrets.list", "secrets.delete"),
     ),
 }
+
+
+async def test_the_wait_for_a_deletion_says_that_the_object_is_still_there(stage: Stage) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    stage.fault(method="DELETE", path=ONE, action="status", status=404, body={"error": "no such object"})
+    seen = set[str]()
+
+    class Told(Reporter):
+        def step_waiting(self, step: Step, what: str, waited_s: float) -> None:
+            seen.add(what)
+
+    stage.reporter = Told()
+    await stage.apply("", approved_deletes=[ADDRESS])
+    assert seen == {"there"}
 
 
 @pytest.mark.parametrize("status", [404, 410])

@@ -12,7 +12,7 @@ import pytest
 from reconciler.core.errors import Lost, Refused
 from reconciler.core.model import Action, Observation
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Read, Step
+from reconciler.core.steps import Plan, Read, Step
 from reconciler.core.wire import many
 from reconciler.execution.traffic import Traffic
 from reconciler.pipeline.apply import Applied, PlanRefused
@@ -69,6 +69,7 @@ class Far:
         self.sent: list[tuple[str, str, float]] = []
         self.lost = self.refused = 0
         self.down: int | Lost = 0  # what every GET is answered
+        self.down_after_a_loss = 0  # the same, once an answer got lost
         self.given_up: Collection[str] = ()  # paths of GETs that are asked to wait longer than anybody does
         self.refusal: Mapping[str, str] = {"retry-after": "2"}
         stage.platform = platform_client(
@@ -89,6 +90,7 @@ class Far:
             return Answer(self.down, {}, b"")
         if method == "POST" and self.lost:
             self.lost -= 1
+            self.down = self.down or self.down_after_a_loss
             raise Lost("cut")
         if method == "POST" and self.refused:
             self.refused -= 1
@@ -109,13 +111,15 @@ async def shared(tmp_path: Path) -> AsyncIterator[Stage]:
     await stage.close()
 
 
-async def applied(stage: Stage, manifests: str) -> Applied:
+async def applied(
+    stage: Stage, manifests: str, approve: Callable[[Plan], bool] = lambda plan: True
+) -> Applied:
     assert isinstance(stage.time, SharedTime)
     refused: list[Refused] = []
     async with anyio.create_task_group() as group:
         group.start_soon(stage.time.run)
         try:
-            found = await stage.apply(manifests)
+            found = await stage.apply(manifests, approve=approve)
         except Refused as failure:
             refused.append(failure)
         group.cancel_scope.cancel()
@@ -225,6 +229,19 @@ async def test_after_a_minute_of_429_the_step_has_failed_and_others_like_it_are_
     assert max(far.times("POST")) - min(far.times("POST")) <= 60 + 2
     assert [item.code for item in found.notices] == ["rate-limited"]
     assert await shared.open_steps() == []
+
+
+async def test_a_platform_that_cannot_be_read_after_a_lost_create_asks_nobody(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.lost, far.down_after_a_loss = 1, 503
+    found = await applied(shared, volume())
+    (result,) = found.results
+    assert (result.outcome, found.notices) == ("pending", ())
+    assert "could not be read" in result.error
+    assert await shared.open_steps() == ["Volume/shop/data#create"]
+    far.down = 0
+    assert outcomes(await applied(shared, volume())) == {"Volume/shop/data#create": "done"}
+    assert len(shared.volumes()) == 1
 
 
 async def test_without_a_word_from_the_platform_each_pause_is_twice_as_long(shared: Stage) -> None:
@@ -442,3 +459,24 @@ async def test_a_provider_that_refuses_its_signature_stops_nobody_else(shared: S
     traffic.answered(client, Outcome(Verdict.NO, status=401))
     assert traffic.halted == ""
     assert not traffic.notices(0, 1)
+
+
+async def test_an_outage_between_plan_and_apply_is_one_diagnostic(shared: Stage) -> None:
+    add_apps(shared, 4)
+    Far(shared, rate_limit=None)
+
+    def begin(plan: Plan) -> bool:
+        for app in (1, 2):
+            shared.fault(
+                method="GET", path=f"/v1/apps/app{app}/volumes", action="status", status=503, times=None
+            )
+        return True
+
+    with pytest.raises(Refused) as refused:
+        await applied(shared, of_apps(4, 3), begin)
+    assert refused.value.message == "what the plan is about cannot be read again; nothing was changed"
+    (problem,) = refused.value.diagnostics
+    assert problem.code == "unreadable"
+    assert problem.message == "the platform answers 503 to 2 of 4 reads: 6 objects cannot be read"
+    assert problem.addresses == tuple(f"Volume/app{app}/data{of}" for app in (1, 2) for of in range(3))
+    assert shared.line.mutations == []
