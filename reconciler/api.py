@@ -128,7 +128,7 @@ def _refuse_untrusted(project: OpenProject) -> None:
 async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     """Make the state that `apply` needs; False where there is one already.
 
-    `new`: for a project that begins with it, so that nothing can have been made before, and no create needs
+    `new`: for a new project with it, so that nothing can have been made before, and no create needs
     approval. Raises StoreError where traces of an older state are visible, Refused for `new` where something
     is recorded already.
     """

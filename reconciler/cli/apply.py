@@ -94,7 +94,7 @@ def command(
     if plan_file is not None and (paths or targets):
         raise click.UsageError(f"--plan runs a saved plan; it takes no {'PATH' if paths else '--target'}")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
-        raise click.UsageError("nobody to ask on standard input: pass --auto-approve to apply without asking")
+        raise click.UsageError("cannot ask on standard input: pass --auto-approve to apply without asking")
     deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
     found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
     saved = run(partial(load_plan_file, plan_file, found, state_url)) if plan_file is not None else None
@@ -169,7 +169,7 @@ async def _offer_state(project: "Project") -> None:
 
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
     with prompting():
-        begins = click.confirm("Does this project begin here? Then make the state", err=True)
+        begins = click.confirm("Is this a new project? Then create the state", err=True)
     if begins:
         await create_state(project.store, project.clock, project.holder, new=True)
 

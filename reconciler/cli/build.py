@@ -40,7 +40,7 @@ def command(
         keep=True,
     )
     if has_errors(manifests.loaded.diagnostics):
-        raise ManifestError("the manifests hold errors; nothing is printed", manifests.loaded.diagnostics)
+        raise ManifestError("the manifests have errors; nothing is printed", manifests.loaded.diagnostics)
     echo_diagnostics(manifests.loaded.diagnostics)
     shown = [each.value for each in manifests.effective]
     emit(Page(document={"manifests": shown}, text=build(manifests.effective)))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("check", short_help="Try a provider out, as the platform and as an attacker would.")
 @click.argument("url")
-@click.option("--provider", metavar="NAME", help="Take what options leave out from `providers.NAME`.")
+@click.option("--provider", metavar="NAME", help="Use `providers.NAME` for options that are not given.")
 @click.option("--signing-secret-env", metavar="VAR", help="Variable that holds the signing secret.")
 @click.option("--webhook-secret-env", metavar="VAR", help="Variable that holds the webhook secret.")
 @click.option("--encoding", type=click.Choice(["hex", "base64"]), help="Encoding of signatures. [hex]")

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 @click.option(
     "--accept",
     is_flag=True,
-    help="Write what the platform shows into the manifests, of the ADDRESSes given or of all: those values, "
-    "and no other byte.",
+    help="Write the platform's values into the manifests, for the given ADDRESSes or for all drift; no other "
+    "byte changes.",
 )
 @target
-@click.option("--all-fields", is_flag=True, help="Exit 2 also for fields that no manifest says.")
+@click.option("--all-fields", is_flag=True, help="Exit 2 also for fields that no manifest sets.")
 @click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
-@click.option("--save-baseline", is_flag=True, help="Save what drifts now as known, for --only-new.")
+@click.option("--save-baseline", is_flag=True, help="Save the present drift as known, for --only-new.")
 @options.no_pager
 @options.state
 @reports("drift")

@@ -66,7 +66,7 @@ def command(
     state_url: str | None,
     sandbox: bool,
 ) -> int:
-    """Write manifests of volumes and clusters that nobody declares or tracks yet; change nothing else.
+    """Write manifests of volumes and clusters that are not declared or recorded yet; change nothing else.
 
     APP is everything of an app, APP/ID one object of it, ID a volume or a cluster. The plan that
     follows adopts what was written. Existing files are added to; run again, it adds what is new.

@@ -39,7 +39,7 @@ def command(kind: str, name: str, app: str, out: Path | None) -> int:
     text = f"# {modeline((out or likely).parent, config.root)}\n" + skeleton(chosen, name=name, app=app)
     if out is not None:
         _write(out, text)
-    message = f"Wrote {out}: replace what stands in capitals.\n"
+    message = f"Wrote {out}: replace the words in capitals.\n"
     document = {"kind": kind, "file": str(out) if out is not None else None, "manifest": text}
     emit(Page(document=document, text=message if out is not None else text))
     return DONE

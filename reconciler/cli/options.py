@@ -98,7 +98,7 @@ changed_since = click.option(
     "--changed-since",
     metavar="REF",
     shell_complete=_refs,
-    help="Only what differs from where this branch left REF, and what depends on it.",
+    help="Only what changed since this branch left REF, and what depends on it.",
 )
 
 
@@ -107,8 +107,8 @@ untrusted = click.option(
     metavar="REF",
     envvar=UNTRUSTED,
     shell_complete=_refs,
-    help="The files are somebody else's: settings, providers and places of secrets are those of this git "
-    "revision, no program runs, and no file outside of the project is read.",
+    help="Treat the files as someone else's: take settings, providers and sources of secrets from this git "
+    "revision, run no program, and read no file outside the project.",
 )
 environment = click.option(
     "--env",
@@ -116,7 +116,7 @@ environment = click.option(
     envvar="RECONCILE_ENV",
     default="",
     shell_complete=_environments,
-    help="Environment: overlays/NAME is laid over the manifests, and the state is its own; base for none.",
+    help="Environment: overlays/NAME patches the manifests, with a state of its own; base for none.",
 )
 
 

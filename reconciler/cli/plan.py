@@ -66,9 +66,9 @@ def command(
     from reconciler.reports.report import PlanReport
 
     if untrusted is not None and out is not None:
-        raise click.UsageError("--out: a plan of somebody else's change is not saved: nobody could apply it")
+        raise click.UsageError("--out: a plan of an untrusted change is not saved: it could not be applied")
     if untrusted is not None and with_exec:
-        raise click.UsageError("--with-exec: no program runs for somebody else's change (--untrusted)")
+        raise click.UsageError("--with-exec: no program runs for an untrusted change (--untrusted)")
     if out is not None:
         refuse_output("--out", out)
         refuse_report_to(out)

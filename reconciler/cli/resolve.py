@@ -12,19 +12,21 @@ from reconciler.cli.signals import run
 from reconciler.core.model import Address
 
 
-@click.command("resolve", short_help="Say what became of a call whose outcome is unknown.")
+@click.command("resolve", short_help="Settle a call with an unknown outcome.")
 @click.argument("addresses", type=ADDRESS, nargs=-1, metavar="ADDRESS...")
 @click.option("--adopt", metavar="ID", help="The call made this object; also confirms an inferred id.")
 @click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
-@click.option("--force", is_flag=True, help="With --adopt or --not-created: also against the evidence.")
-@click.option("--restarted", is_flag=True, help="The restarts that were owed are done.")
+@click.option(
+    "--force", is_flag=True, help="With --adopt or --not-created: even if the evidence says otherwise."
+)
+@click.option("--restarted", is_flag=True, help="The owed restarts are done.")
 @click.option("--machine", metavar="ID", help="With --restarted: of all volumes that this machine holds.")
-@click.option("--confirm-inferred", is_flag=True, help="The ids that were inferred are ours (default: all).")
+@click.option("--confirm-inferred", is_flag=True, help="The inferred ids are yours (default: all).")
 @click.option(
     "--dismiss",
     metavar="ID",
     multiple=True,
-    help="The equal object with this id is meant to be there; may be repeated.",
+    help="Stop reporting the similar object with this id; may be repeated.",
 )
 @options.lock_timeout
 @options.state
@@ -44,8 +46,8 @@ def command(
     state_url: str | None,
     sandbox: bool,
 ) -> int:
-    """Say what became of a call whose outcome is unknown, that a restart that was owed is done, or that an
-    object like ours is not to be named any more (`lookalike`).
+    """Settle a call with an unknown outcome, record that an owed restart is done, or stop reporting an object
+    that looks like yours (`lookalike`).
     """
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
@@ -65,7 +67,7 @@ def command(
     if force and (restarted or confirm_inferred or dismiss):
         raise click.UsageError("--force goes with --adopt or --not-created")
     if machine is not None and (not restarted or addresses):
-        raise click.UsageError("--machine goes with --restarted, in the place of addresses")
+        raise click.UsageError("--machine goes with --restarted, in place of addresses")
     if not addresses and machine is None and not confirm_inferred:
         raise click.UsageError("Missing argument 'ADDRESS...'.")
     if len(addresses) > 1 and not (restarted or confirm_inferred):

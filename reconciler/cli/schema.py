@@ -14,11 +14,11 @@ from reconciler.cli.failures import DONE, reports_failures
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write it, such as to reconcile.schema.json, where new manifests say that it is.",
+    help="Write it to FILE; new manifests name reconcile.schema.json.",
 )
 @reports_failures
 def command(out: Path | None) -> int:
-    """Print the JSON Schema of the manifests, which editors' YAML language servers complete by."""
+    """Print the JSON Schema of the manifests, for editors with a YAML language server."""
     from reconciler.manifests.authoring.schema import json_schema
 
     schema = json_schema()

@@ -44,7 +44,7 @@ _NO_RECIPIENTS = (
 
 @click.group("secret", short_help="Encrypt a value, make a key, compare fingerprints.")
 def command() -> None:
-    """Secret values that may stand in git, and what reviewers may know of them. No value is ever printed."""
+    """Encrypt secret values for git, and compare them for a review. No value is ever printed."""
 
 
 @command.command("encrypt", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -74,9 +74,7 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
         raise click.UsageError(_NO_ARGUMENT, context)
     chosen = list(recipients) or settings_here(manifests_only=True).settings.secrets.age_recipients
     if not chosen:
-        raise ReconcilerError(
-            "nobody to encrypt to: no recipient is given", help=_NO_RECIPIENTS, advice=(_KEYGEN,)
-        )
+        raise ReconcilerError("no recipient is given", help=_NO_RECIPIENTS, advice=(_KEYGEN,))
     age.encrypt(b"", chosen)  # what is wrong is told before a person types the value
     if out is not None:
         refuse_other_files(out)
@@ -98,7 +96,7 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
 def keygen(file: Path) -> int:
     """Make an age identity in FILE, which must not exist, and print its recipient.
 
-    The identity decrypts: it stays out of git, and gets to wherever plan and apply run. The recipient is
+    The identity decrypts: keep it out of git, and provide it where plan and apply run. The recipient is
     public: it encrypts.
     """
     from reconciler.pipeline.secret_files import write_identity

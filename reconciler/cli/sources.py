@@ -41,8 +41,8 @@ def settings_here(
         raise ReconcilerError("the working directory is gone", help="change to one that exists") from None
     if untrusted is None and os.environ.get(UNTRUSTED):
         raise ReconcilerError(
-            f"{UNTRUSTED} is set: only validate, build, plan and graph work on files of somebody else",
-            help="unset it where the files are those of a branch that you trust",
+            f"{UNTRUSTED} is set: only validate, build, plan and graph work on untrusted files",
+            help="unset it if you trust the branch",
         )
     config = find_settings(here, os.environ, env, trusted=untrusted)
     if ref is None or untrusted is not None:

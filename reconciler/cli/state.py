@@ -33,9 +33,9 @@ class Which(NamedTuple):
     sandbox: bool
 
 
-@click.group("state", short_help="Look after what is recorded.")
+@click.group("state", short_help="List and change records; lock, back up and restore the state.")
 def command() -> None:
-    """What is recorded of the objects that are ours."""
+    """Work with the state, which holds the records of your objects."""
 
 
 @command.command("init")
@@ -47,13 +47,13 @@ def command() -> None:
 @click.option(
     "--new",
     is_flag=True,
-    help="The project begins here: nothing was ever made for it, and no create needs --approve-create.",
+    help="This is a new project: nothing was created for it yet, so no create needs --approve-create.",
 )
 @output()
 @options.state
 @reports_failures
 def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: bool) -> int:
-    """Make the state that apply needs. Harmless when it exists."""
+    """Create the state that apply needs. Does nothing if it exists."""
 
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
@@ -63,7 +63,7 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
     environment, taken = settings_here(env).env, False
     if take_over:
         if not environment:
-            raise click.UsageError("--take-over: say with --env whose it becomes")
+            raise click.UsageError("--take-over: name with --env the environment that gets it")
         if new:
             raise click.UsageError("--take-over: a state that exists is not --new")
         taken = _with_store(
@@ -96,7 +96,7 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
 @options.state
 @reports_failures
 def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
-    """One line a record: address, id, what is owed; and objects that two addresses have."""
+    """List the records: address, id, owed work; and objects recorded under two addresses."""
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
     from reconciler.core.context import EMBEDDED
@@ -127,7 +127,7 @@ def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
 @options.state
 @reports_failures
 def show(address: Address, env: str, state_url: str | None, sandbox: bool) -> int:
-    """All that is recorded of one address. Secrets stand there as keyed fingerprints only."""
+    """Show the record of one address. Secrets appear only as keyed fingerprints."""
     from reconciler.pipeline.unrecorded import not_recorded
 
     records = _load(Which(env, state_url, sandbox)).records
@@ -148,9 +148,9 @@ def show(address: Address, env: str, state_url: str | None, sandbox: bool) -> in
 def mv(
     source: Address, target: Address, env: str, state_url: str | None, sandbox: bool, lock_timeout: float
 ) -> int:
-    """Record an object under another address, when its manifest got another name.
+    """Move a record to another address, after its manifest was renamed.
 
-    Addresses without an [index] take all of a `count` with them. A Moved manifest does the same, reviewed.
+    Addresses without an [index] move all of a `count`. A Moved manifest does the same, with a review.
     """
     from reconciler.pipeline.resolve import move
 
@@ -209,7 +209,7 @@ def forget(
 @options.lock_timeout
 @reports_failures
 def set_platform(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
-    """Say that the platform, with all the objects that are recorded, is at URL from now on."""
+    """Record that the platform, with all recorded objects, is now at URL."""
     from reconciler.pipeline.identity import set_platform as record_platform
     from reconciler.pipeline.settings import check_address
 
@@ -230,7 +230,7 @@ def set_platform(url: str, env: str, state_url: str | None, sandbox: bool, lock_
 @options.state
 @reports_failures
 def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bool) -> int:
-    """Free a scope (an app, or org/SLUG) whose holder hangs. A holder that died frees its scopes itself."""
+    """Unlock a scope (an app, or org/SLUG) after its owner hangs. A dead owner holds no lock."""
     from reconciler.pipeline.open import holder
 
     freed = _with_store(
@@ -247,7 +247,7 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bo
 @options.state
 @reports_failures
 def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) -> int:
-    """Copy the state to FILE, or among the backups that every apply makes, and verify the copy."""
+    """Copy the state to FILE, or to the backups that every apply makes, and verify the copy."""
     made = _with_store(Which(env, state_url, sandbox), lambda store: maintenance_of(store).backup(file))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
@@ -260,15 +260,15 @@ def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) ->
 @options.state
 @reports_failures
 def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | None, sandbox: bool) -> int:
-    """Put a backup (the newest good one) in the place of a damaged state, with all that can be salvaged."""
+    """Replace a damaged state by a backup (the newest good one), and salvage what can be read."""
     from reconciler.pipeline.open import holder
 
     if not auto_approve:
         if not sys.stdin.isatty():
-            raise click.UsageError("nobody to ask on standard input: pass --auto-approve")
+            raise click.UsageError("cannot ask on standard input: pass --auto-approve")
         chosen = str(file) if file is not None else "the newest good backup"
         place = _place(Which(env, state_url, sandbox))
-        question = f"Put {chosen} in the place of {place}, whose files are renamed to *.damaged-TIME?"
+        question = f"Keep the files of {place} as *.damaged-TIME, and replace them by {chosen}?"
         with prompting():
             sure = click.confirm(question, err=True)
         if not sure:

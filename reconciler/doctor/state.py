@@ -94,7 +94,7 @@ def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
     if state.unclaimed:
         found = [str(each.data["unclaimed"]) for each in state.unclaimed]
         help = f"`{listed}` says what to do about them"
-        return suspicious("open calls", f"made by a call, in no record: {_some(found)}", help, listed)
+        return suspicious("open calls", f"made by a call, without a record: {_some(found)}", help, listed)
     if under_way:
         return fine("open calls", f"under way now: {_some(under_way)}")
     return fine("open calls", "none")

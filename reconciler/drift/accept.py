@@ -167,7 +167,7 @@ def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
             (forget,),
         )
     return cannot_accept(
-        f"`{address}`: a secret's value cannot be read back, only that somebody has set another one",
+        f"`{address}`: a secret's value cannot be read back, the platform only shows that it has changed",
         resource.span("metadata", "name"),
         "put the new value into its source, or let the next apply set yours again",
     )
@@ -219,7 +219,7 @@ def _left_to_do(kind: Kind, drifted: Drifted, field: FieldChange) -> Diagnostic 
     plan = command("plan")
     return cannot_accept(
         f"`{resource.address}`: with {written(field.after)} as `{field.path}` in its manifest, the next "
-        "apply would send a change all the same",
+        "apply would still send a change",
         resource.span("spec", field.path),
         f"edit it by hand, and look at what `{plan}` says then",
         (plan,),

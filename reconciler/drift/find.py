@@ -223,7 +223,7 @@ def _unrecorded(
         Diagnostic(
             "not-recorded",
             Severity.INFO,
-            f"`{resource.address}` is declared and in no record: it was not compared",
+            f"`{resource.address}` is declared but not recorded: it was not compared",
             resource.span("metadata", "name"),
         )
         for resource in missing

@@ -69,7 +69,7 @@ def declared(
 
     loaded = read([])
     if has_errors(loaded.diagnostics):
-        raise ManifestError("the manifests hold errors; nothing was written", loaded.diagnostics)
+        raise ManifestError("the manifests have errors; nothing was written", loaded.diagnostics)
     base = load(paths, root=config.root, apart=apart) if overlay is not None else loaded
     here = {resource.address for resource in loaded.resources}
     left = former_addresses(base.policies).values()

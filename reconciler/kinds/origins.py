@@ -29,6 +29,6 @@ def unknown_origin(
         "unknown-reference",
         f"no manifest declares {origin.address}, which {resource.address} is made from",
         resource.span(*origin.span_path),
-        help=f"correct the name, or write its platform id{id}; nothing is needed where "
-        f"{resource.address} is made already",
+        help=f"correct the name, or write its platform id{id}; nothing is needed if "
+        f"{resource.address} exists already",
     )

@@ -38,7 +38,7 @@ class SopsSource(Spec):
     )
     key: Key | list[Key | int] | None = Describe(
         None,
-        description="Way to the value, such as database.password, or a list of keys. Default: all of it.",
+        description="Path to the value, such as database.password, or a list of keys. Default: all of it.",
         examples=["database.password"],
     )
 
@@ -130,7 +130,7 @@ def check_source(
     if keys:
         yield error(
             "secret-literal",
-            f"a private key stands in `{'.'.join(path)}.{keys[0]}`",
+            f"there is a private key in `{'.'.join(path)}.{keys[0]}`",
             span(*path, keys[0]),
             help="name the file of the encrypted value there; this key is exposed now: make another one",
         )

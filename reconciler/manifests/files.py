@@ -88,14 +88,14 @@ def lies_in(path: str | Path, folder: Path) -> bool:
 
 def veiled(problem: Diagnostic) -> Diagnostic:
     """`problem` without any words of the file that it is about, which is not the project's."""
-    message = "what stands here is not repeated: the file lies outside of the project's root"
+    message = "this line is not shown: the file is outside the project's root"
     return replace(hide(problem), message=message, label="", notes=(), help="", advice=())
 
 
 def outside_root(name: str) -> Diagnostic:
     return error(
         "outside-root",
-        f"`{name}` lies outside of the project's root, or a link leads out of it: it is not read",
+        f"`{name}` is outside the project's root, or a link leads out of it: it is not read",
         Span(name, 1, 1, 1, private=True),
         help="with --untrusted, only files of the project are read: move it there, or leave it out",
     )

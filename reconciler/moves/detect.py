@@ -79,10 +79,10 @@ class Rename:
         moved = f"or run `{' && '.join(map(str, commands))}`;\n" if commands else ""
         return error(
             "renamed",
-            f"`{new}` may be `{old}` ({record.id}) under a new name: it would be made a second time",
+            f"`{new}` may be `{old}` ({record.id}) under a new name: it would be created a second time",
             resource.span("metadata", "name"),
             notes=tuple(notes),
-            help="if it is the same, add this manifest beside it; then the record follows, and no call is "
+            help="if it is the same object, add this manifest; the record then moves, and no call is "
             f"sent:\n{self._entries()}\n"
             f"{moved}"
             f"if it is a new one, apply the manifests without it first, or run `{forget}`",
@@ -131,7 +131,7 @@ class Doubt:
         among = "what left" if len(self.records) == 1 else "one of these"
         span = self.resources[0].span("metadata", "name")
         said = f"say so with a Moved manifest, `spec: {spec(old, self.resources[0])}`"
-        why = f"the names do not tell which became which; if it is {among}, {said}"
+        why = f"the names do not show which became which; if it is {among}, {said}"
         if self.kept:
             message = f"`{self.address}` may be what is kept without a manifest, {_named(self.records)}"
             return warning(
@@ -141,7 +141,7 @@ class Doubt:
         return error(
             "renamed",
             f"`{self.address}` may be {_named(self.records)} under a new name: "
-            "it would be made a second time",
+            "it would be created a second time",
             span,
             help=f"{why};\nif it is a new one, apply the manifests without it first, or run `{forget}`",
             advice=(forget,),

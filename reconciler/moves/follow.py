@@ -50,7 +50,7 @@ def move_problems(
                 "move-of-declared",
                 f"{source} has moved to {target}, but a manifest still declares it",
                 entry.span("spec", "from"),
-                help=f"entries cannot exchange two names: remove both, and run `{run}`"
+                help=f"entries cannot swap two names: remove both, and run `{run}`"
                 if exchange
                 else f"rename that manifest, or remove {entry.address}",
                 advice=exchange,
@@ -58,7 +58,7 @@ def move_problems(
         elif _returns(source, moves):
             yield error(
                 "move-cycle",
-                f"{source} comes back to itself",
+                f"{source} moves back to itself",
                 entry.span("spec", "to"),
                 help="remove the entries that were carried out already",
             )

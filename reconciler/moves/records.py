@@ -132,14 +132,14 @@ def _hindrance(
             "move-conflict",
             f"{source} ({record.id}) cannot become {end}: {twin.address} ({twin.id}) is recorded, too",
             entry.span("spec", "from"),
-            help="look which of the two objects the manifest means, and drop the record of the other: "
+            help="find out which object the manifest means, and drop the other record: "
             f"`{forget[0]}` or `{forget[1]}`",
             advice=forget,
         )
     if resource is not None and another_name(kinds[source.kind], resource, record):
         return error(
             "move-renames",
-            f"{source} cannot become {end}: the platform knows it by its name, `{record.id}`",
+            f"{source} cannot become {end}: the platform identifies it by its name, `{record.id}`",
             entry.span("spec", "to"),
             help=f"write `name: {record.id}` into the spec of {end}; for another name, remove this entry",
         )
@@ -177,10 +177,10 @@ def _found_by_name(
     if not name or name == base.name:
         return ""
     if set(names[base].values()) == {name}:
-        return f"write `name: {name}` into the spec of {base}: so it is found without this state, too"
+        return f"write `name: {name}` into the spec of {base}: then it is found even without this state"
     return (
         f"the platform goes on calling it `{name}`, and all of a `count` have one name: only this state "
-        f"tells that it is {move.target}"
+        f"knows that it is {move.target}"
     )
 
 
@@ -189,7 +189,7 @@ def _notice(move: Move, entries: Mapping[Address, Resource], help: str) -> Diagn
     return Diagnostic(
         "move-pending",
         Severity.INFO,
-        f"the record of {move.source} ({move.id}) becomes that of {move.target}; no call is sent",
+        f"the record of {move.source} ({move.id}) moves to {move.target}; no call is sent",
         entry.span("spec", "to"),
         help=help,
     )
@@ -208,7 +208,7 @@ def _spent(
             yield Diagnostic(
                 "move-done",
                 Severity.INFO,
-                f"{source} has moved already: {entry.address} may be removed",
+                f"{source} has moved already: {entry.address} can be removed",
                 entry.span("spec", "from"),
-                help="keep it as long as another state may still hold the old address",
+                help="keep it while another state may still have the old address",
             )

@@ -29,13 +29,13 @@ from reconciler.pipeline.preconditions import (
     Moved,
     reads_again,
     refuse_foreign,
+    refuse_moved,
     refuse_recorded_elsewhere,
     refuse_unless_current,
     refuse_while_unknown,
     still_there,
     takes_over,
     unreadable_sources,
-    what_moved,
 )
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
@@ -171,7 +171,7 @@ def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[D
             f"`{address}` ({planned[address].id}) would be deleted: {planned[address].reason}"
             if address in planned
             else f"`{address}` would be deleted",
-            help=f"if that is meant, pass --approve-delete {address.quoted}",
+            help=f"if this is intended, pass --approve-delete {address.quoted}",
         )
         for address in dict.fromkeys(deleting)
         if str(address) not in approved_deletes
@@ -247,15 +247,7 @@ async def _run_under(
     refuse_foreign(own.foreign_reads())
     refuse_foreign(own.foreign_bindings())
     await read_all(project, reads_again(plan, own), observed.__setitem__)
-    moved = what_moved(plan, state, observed)
-    if moved:
-        raise Moved(
-            "the plan is stale: objects changed since it was made",
-            [
-                error("moved", f"`{address}` {how}", help="make a new plan and review it")
-                for address, how in moved.items()
-            ],
-        )
+    refuse_moved(plan, state, observed)
     refuse_foreign(own.foreign_calls())
     if project.sources.prepare(_secrets_of(plan)):
         await checkpoint()  # where a signal that ended a program is acted upon

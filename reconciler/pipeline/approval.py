@@ -60,7 +60,7 @@ def with_reasons(plan: Plan, creates: Collection[Address]) -> Plan:
 
 
 def _named(change: Change) -> Change:
-    why = f"needs approval: nothing lists a {change.address.kind}, and none was ever recorded"
+    why = f"needs approval: no list shows a {change.address.kind}, and none was ever recorded"
     return replace(change, reason=f"{why}; {change.reason}" if change.reason else why)
 
 
@@ -78,9 +78,9 @@ def _not_approved(address: Address) -> Diagnostic:
     restore = command("state", "restore", "FILE")
     return error(
         "create-not-approved",
-        f"`{address}` would be created, and may be there already: nothing lists a {address.kind}, and none "
+        f"`{address}` would be created, but may exist already: no list shows a {address.kind}, and none "
         "was ever recorded in this state",
-        help="look on the platform: if it is there, give its id as `metadata.id`; if it is not, pass "
-        f"--approve-create {address.quoted}; if an older state knows it, bring that back with `{restore}`",
+        help="look on the platform: if it exists, write its id as `metadata.id`; if it does not, pass "
+        f"--approve-create {address.quoted}; if an older state has it, restore that one with `{restore}`",
         advice=(restore,),
     )

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from reconciler.manifests.revisions.revision import Revision
 
 _UNSEEN = (
-    "what cannot be read there counts as changed; what left the manifests since may not be seen: look at a "
-    "plan without --changed-since, too"
+    "what cannot be read there counts as changed; manifests removed since may be missed: check a plan "
+    "without --changed-since, too"
 )
 
 
@@ -72,5 +72,5 @@ def unseen_before(before: Loaded, base: "Revision") -> Iterator[Diagnostic]:
 
 
 def _broken(base: "Revision", first: str) -> Diagnostic:
-    message = f"the manifests at {base.ref}, hold errors: {first}"
+    message = f"the manifests at {base.ref}, have errors: {first}"
     return warning("base-has-errors", message, help=_UNSEEN)

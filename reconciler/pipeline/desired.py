@@ -53,7 +53,7 @@ def load_desired(
     )
     loaded, focus = found_manifests.loaded, found_manifests.focus
     if has_errors(loaded.diagnostics):
-        raise ManifestError("the manifests hold errors; nothing was changed", loaded.diagnostics)
+        raise ManifestError("the manifests have errors; nothing was changed", loaded.diagnostics)
     if focus is not None:
         count = sum(resource.address in focus for resource in loaded.resources)
         reporter.note(

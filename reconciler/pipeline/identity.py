@@ -27,14 +27,14 @@ def state_missing(place: str, because: str = "", *, refused: bool = True) -> Dia
     return report(
         "state-missing",
         f"there is no state at {place}{because and f': {because}'}",
-        help=f"for a project that begins, run `{init}`; if there was a state, check --state and "
-        f"RECONCILE_STATE, or bring it back with `{restore}`",
+        help=f"for a new project, run `{init}`; if there was a state, check --state and "
+        f"RECONCILE_STATE, or restore it with `{restore}`",
         advice=(init, restore),
     )
 
 
 async def create_state(store: Store, clock: Clock, holder: str, *, new: bool) -> bool:
-    """Make the state; False where there is one already. `new`: for a project that begins with it.
+    """Make the state; False where there is one already. `new`: for a new project with it.
 
     That is recorded, and it can be said later as well, while nothing else is recorded. Raises Refused when it
     is too late, StoreError where traces of an older state are visible.
@@ -62,10 +62,10 @@ def refuse_other_state(state: State, pin: str, place: str) -> None:
     restore = command("state", "restore", "FILE")
     if not state.lineage:
         found = f"there is no state at {place}"
-        help += f"; if the state was lost, bring it back with `{restore}`"
+        help += f"; if the state was lost, restore it with `{restore}`"
     problem = error(
         "other-state",
-        f"{found}, and reconcile.yaml wants the one with lineage {pin}",
+        f"{found}, but reconcile.yaml expects lineage {pin}",
         help=help,
         advice=() if state.lineage else (restore,),
     )
@@ -79,12 +79,12 @@ def refuse_other_platform(state: State, address: str, place: str) -> None:
     move = command("state", "set-platform", address)
     problem = error(
         "other-platform",
-        f"the state at {place} is about the platform at {state.platform}, not the one at {address}",
+        f"the state at {place} belongs to the platform at {state.platform}, not to the one at {address}",
         help="check RECONCILE_BASE_URL, --env and `platform.base_url` in reconcile.yaml; if the platform has "
         f"moved there, with all its objects, run `{move}`",
         advice=(move,),
     )
-    raise Refused("the state is about another platform; nothing was changed", [problem])
+    raise Refused("the state belongs to another platform; nothing was changed", [problem])
 
 
 async def remember_platform(project: Project, held: Lease) -> None:
@@ -113,7 +113,7 @@ async def remember_platform(project: Project, held: Lease) -> None:
 
 
 async def set_platform(store: Store, url: str, clock: Clock, holder: str, run: str, timeout_s: float) -> str:
-    """The state is about the platform at `url` from now on; returns the address that it was about before."""
+    """The state belongs to the platform at `url` from now on; returns the address that it had before."""
     async with leased(store, {WHOLE_STATE}, holder, timeout_s=timeout_s) as lease:
         before = (await store.load()).platform
         if before != url:

@@ -37,7 +37,7 @@ def missing_sources(manifests: Manifests, config: ProjectSettings) -> Iterator[D
                 absent = "no such file here" + (f", nor at {at.ref}" if at is not None else "")
                 yield warning(
                     "source-missing",
-                    f"`{resource.address}` takes a value from `{ref.name}`, and there is {absent}",
+                    f"`{resource.address}` takes a value from `{ref.name}`, but there is {absent}",
                     resource.span(*path),
                     help="check the path (from the manifest's folder), or provide the file where apply runs",
                 )

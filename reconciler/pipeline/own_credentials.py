@@ -23,7 +23,7 @@ def own_credentials(resources: Iterable[Resource], own: Collection[str]) -> Iter
                     f"`{resource.address}` takes a value from `{name}`, which holds a credential of this "
                     "program itself",
                     resource.span(*place),
-                    help="put the value into a variable of its own",
+                    help="put the value into another variable",
                 )
 
 

@@ -133,7 +133,7 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
     report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
     return report(
         code,
-        f"{id}, made by a call for `{entry.address}`, is in no record: {entry.data['because']}",
+        f"{id}, made by a call for `{entry.address}`, has no record: {entry.data['because']}",
         help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run `{forget}`",
         advice=(forget,),
     )

@@ -16,8 +16,11 @@ from reconciler.pipeline.plan import PROVIDE_HELP
 from reconciler.pipeline.project import Project
 from reconciler.planning.fingerprint import digest_now
 from reconciler.planning.siblings import Siblings
+from reconciler.planning.unread import Unread
 from reconciler.services.registry import providers_of
 from reconciler.state.store import State
+
+_ANEW = "make a new plan and review it"
 
 
 class Moved(Refused):
@@ -87,7 +90,7 @@ def refuse_recorded_elsewhere(plan: Plan, state: State, siblings: Siblings) -> N
                     error(
                         "moved",
                         f"`{binding.address}` would adopt {binding.id}, which is recorded {where} now",
-                        help="make a new plan and review it",
+                        help=_ANEW,
                     )
                 ],
             )
@@ -152,7 +155,7 @@ def _unreadable(problem: str, missing: SecretUnavailable) -> Diagnostic:
 def refuse_foreign(found: Iterable[Diagnostic]) -> None:
     foreign = list(found)
     if foreign:
-        raise Refused("the plan holds what is not its own; nothing was changed", foreign)
+        raise Refused("the plan holds a foreign call; nothing was changed", foreign)
 
 
 def reads_again(plan: Plan, own: OwnCalls) -> list[Read]:
@@ -161,24 +164,47 @@ def reads_again(plan: Plan, own: OwnCalls) -> list[Read]:
     return list(dict.fromkeys([*reads, *own.adoption_reads()]))
 
 
+def refuse_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> None:
+    """Raises Moved unless all that the plan relies on is as it was."""
+    unread = not_read_again(plan, observed)
+    moved = [
+        error("moved", f"`{address}` {how}", help=_ANEW)
+        for address, how in what_moved(plan, state, observed).items()
+    ]
+    if moved:
+        raise Moved("the plan is stale: objects changed since it was made", [*moved, *unread])
+    if unread:
+        raise Moved("what the plan is about cannot be read again", unread)
+
+
 def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> dict[Address, str]:
-    """The addresses that are not as the plan saw them, and how."""
+    """The addresses that are seen not to be as the plan saw them, and how."""
     moved: dict[Address, str] = {}
     for move in plan.moves:
         record = state.records.get(move.target)
         if move.source in state.records or record is None or record.serial != move.serial:
-            moved[move.source] = f"cannot become `{move.target}` any more: what is recorded changed meanwhile"
+            moved[move.source] = f"cannot become `{move.target}` any more: its record changed meanwhile"
     for expected in plan.expectations:
         record = state.records.get(expected.address)
         if (record.serial if record is not None else 0) != expected.serial:
-            moved[expected.address] = "was applied by somebody else meanwhile"
+            moved[expected.address] = "was applied by another run meanwhile"
         elif expected.read is not None:
             now = observed[expected.read]
-            if not now.complete:
-                moved[expected.address] = f"cannot be read again: {now.problem}"
-            elif digest_now(expected, now.objects) != expected.digest:
+            if now.complete and digest_now(expected, now.objects) != expected.digest:
                 moved[expected.address] = "changed on the platform since the plan was made"
-    for source, read in plan.inputs:
-        if not observed[read].complete:
-            moved[Address.parse(source)] = f"cannot be read again: {observed[read].problem}"
     return moved
+
+
+def not_read_again(plan: Plan, observed: Mapping[Read, Observation]) -> list[Diagnostic]:
+    """What the plan relies on and cannot be read now, once for each cause."""
+    reads = {each.address: each.read for each in plan.expectations if each.read is not None}
+    reads |= {Address.parse(source): read for source, read in plan.inputs}
+    unread = Unread()
+    for now in observed.values():
+        unread.answered(now)
+    for address, read in reads.items():
+        now = observed[read]
+        if not now.complete:
+            why = f"`{address}` cannot be read again: {now.problem}"
+            unread.add(now.cause, error("moved", why, help=_ANEW), [address])
+    return list(unread.diagnostics())

@@ -71,5 +71,5 @@ def _refused(path: Path) -> ReconcilerError:
 def _of_another(path: Path, status: os.stat_result) -> ReconcilerError:
     return ReconcilerError(
         f"{path} belongs to another user (uid {status.st_uid}): nothing was read or written there",
-        help="run this as that user, or remove it; what it holds may be somebody else's",
+        help="run this as that user, or remove it; it may hold another user's data",
     )

@@ -129,7 +129,7 @@ def _question(
     if opened is None and (record is None or not record.inferred or adopt is None):
         near, plan = _open_one(state, address), command("plan")
         raise ReconcilerError(
-            f"`{address}` has no call of unknown outcome",
+            f"`{address}` has no call with an unknown outcome",
             help=near or f"`{plan}` lists what is unknown",
             advice=() if near else (plan,),
         )
@@ -260,7 +260,7 @@ async def confirm_inferred(project: Project, addresses: Collection[Address]) -> 
     inferred = {address: record for address, record in state.records.items() if record.inferred}
     unasked = [str(address) for address in addresses if address not in inferred]
     if unasked:
-        raise ReconcilerError(f"`{'`, `'.join(unasked)}` has no id that was inferred")
+        raise ReconcilerError(f"`{'`, `'.join(unasked)}` has no inferred id")
     told = {}
     for address in addresses or sorted(inferred, key=str):
         record = inferred[address]
@@ -324,7 +324,7 @@ async def move(
     """
     if source.kind != target.kind or source.app != target.app:
         raise ReconcilerError(
-            f"`{source}` cannot become `{target}`: an object stays what it is, and in its app",
+            f"`{source}` cannot become `{target}`: an object keeps its kind and its app",
             help="only the name and the [index] of an address can change",
         )
     if source == target:
@@ -384,15 +384,15 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
         ways = tuple(command("state", "forget", each) for each in (source, twin))
         raise ReconcilerError(
             f"{record.id} is recorded as `{source}` and as `{twin}`",
-            help=f"find out whose it is, and drop the other record: `{ways[0]}` or `{ways[1]}`",
+            help=f"find out which one is right, and drop the other record: `{ways[0]}` or `{ways[1]}`",
             advice=ways,
         )
     for opened in state.open_intents:
         if opened.address in (source, target):
             plan = command("plan")
             raise ReconcilerError(
-                f"`{opened.address}` has a call of unknown outcome",
-                help=f"run `{plan}`, which says how to settle it, and move then",
+                f"`{opened.address}` has a call with an unknown outcome",
+                help=f"run `{plan}`, which says how to settle it, then move",
                 advice=(plan,),
             )
 

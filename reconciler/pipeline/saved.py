@@ -59,6 +59,7 @@ async def run_saved(
     """
     project.sources.runs_programs = True
     refuse_other_environment(project.environment, plan)
+    _refuse_other_platform(project, plan)
     _refuse_other_addresses(project, plan)  # these are other manifests, too: this says which and where
     _refuse_other_manifests(desired, plan)
     state = await require_state(project)
@@ -80,9 +81,29 @@ def refuse_other_environment(environment: str, plan: Plan) -> None:
     planned, here = plan.context.environment, environment or BASE
     if planned != here:
         raise Refused(
-            f"this plan was made for environment `{planned}`, and `{here}` is chosen; nothing was changed",
+            f"this plan was made for environment `{planned}`, but `{here}` is chosen; nothing was changed",
             help=f"pass --env {planned}",
         )
+
+
+def _refuse_other_platform(project: Project, plan: Plan) -> None:
+    """Raises Refused for a plan of another platform: a state that is new has not recorded its own yet."""
+    planned, here = plan.context.platform, project.address
+    if planned == here:
+        return
+    anew = command("plan", "--out", "FILE")
+    raise Refused(
+        "the plan was made for another platform; nothing was changed",
+        [
+            error(
+                "other-platform",
+                f"the plan was made for the platform at {planned}, and this run is about the one at {here}",
+                help="check RECONCILE_BASE_URL and `platform.base_url` in reconcile.yaml, or make a new plan "
+                f"and review it: `{anew}`",
+                advice=(anew,),
+            )
+        ],
+    )
 
 
 def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:
@@ -126,7 +147,7 @@ def _refuse_other_addresses(project: Project, plan: Plan) -> None:
     ]
     if moved:
         raise Refused(
-            "the plan is stale: an extension provider has another address since; nothing was changed", moved
+            "the plan is stale: an extension provider's address has changed; nothing was changed", moved
         )
 
 
@@ -134,8 +155,8 @@ async def _key(store: Store, what: str) -> bytes:
     if not (await store.load()).lineage:
         init = command("state", "init", "--new")
         raise ReconcilerError(
-            f"there is no state, and {what} only with one: its key signs the plan",
-            help=f"check --state, or, for a project that begins, make one with `{init}`",
+            f"there is no state, but {what} only with one: its key signs the plan",
+            help=f"check --state, or, for a new project, make one with `{init}`",
             advice=(init,),
         )
     return plan_key(await store.fingerprint_key())

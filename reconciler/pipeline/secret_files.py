@@ -21,9 +21,7 @@ def refuse_other_files(out: Path) -> None:
         if len(data) <= age.MAX_ENCRYPTED_BYTES and age.is_encrypted(data):
             return
         message = f"{out} exists and is not a value encrypted with age"
-    raise ReconcilerError(
-        message, help="only an encrypted value is replaced, by the next one: give another FILE for --out"
-    )
+    raise ReconcilerError(message, help="--out replaces only an encrypted value: name another FILE")
 
 
 def write_encrypted(out: Path, armored: str) -> None:

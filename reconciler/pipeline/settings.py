@@ -59,10 +59,10 @@ def _not_reserved(name: str) -> str:
 
 EnvironmentName = Annotated[str, StringConstraints(pattern=f"^{ENVIRONMENT.pattern}$")]
 NewEnvironment = Annotated[EnvironmentName, AfterValidator(_not_reserved)]
-# A folder below the project's root, written plainly: it is compared with the names of files.
 _LINEAGE = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _URL = r"^https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?$"
 _RECIPIENT = "^(age1|ssh-)"
+# A folder below the project's root, written plainly: it is compared with the names of files.
 _BELOW = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 
 
@@ -105,10 +105,12 @@ class PlatformSettings(_Section):
 
 class ExecutionSettings(_Section):
     concurrency: int = Field(8, ge=1, le=256)
-    settle_s: float = Field(180.0, ge=0, strict=False, description="How late a lost create may show up.")
-    deadline_s: float = Field(30.0, gt=0, strict=False, description="Bound of one request.")
+    settle_s: float = Field(
+        180.0, ge=0, strict=False, description="How long after a lost create its object may still appear."
+    )
+    deadline_s: float = Field(30.0, gt=0, strict=False, description="Time limit of one request.")
     adopt_inferred: bool = Field(
-        True, description="Adopt what a lost create evidently made; false: ask a person instead."
+        True, description="Adopt the object that a lost create evidently made; false: ask a person."
     )
 
 
@@ -136,7 +138,7 @@ class IdentitySource(_Section):
         if (self.env is None) == (self.file is None):
             raise ValueError("give exactly one of `env` and `file`")
         if is_private_key(self.file or ""):
-            raise ValueError("a private key stands here; name its file, and make another key")
+            raise ValueError("this is a private key; name its file instead, and make a new key")
         return self
 
     def ref(self) -> SecretRef:
@@ -145,10 +147,10 @@ class IdentitySource(_Section):
 
 class SecretsSettings(_Section):
     age_identity_from: IdentitySource | None = Field(
-        None, description="Identities that decrypt; RECONCILE_AGE_IDENTITY and …_FILE go before it."
+        None, description="Identities that decrypt; RECONCILE_AGE_IDENTITY and …_FILE take precedence."
     )
     age_recipients: list[Annotated[str, Field(pattern=_RECIPIENT)]] = Field(
-        [], description="Recipients of `reconcile secret encrypt` where --to is not given."
+        [], description="Recipients of `reconcile secret encrypt` without --to."
     )
     exec: list[Annotated[str, Field(min_length=1)]] = Field(
         [], description="Programs that `value_from: {exec: …}` may run."
@@ -158,9 +160,10 @@ class SecretsSettings(_Section):
 class ProviderSection(_Section):
     """What the platform gave to one extension provider, for those who run that provider."""
 
-    public_url: str | None = Field(None, description="Address that the platform calls it by.")
+    public_url: str | None = Field(None, description="Address at which the platform calls it.")
     signing_secret_from: SecretSource | list[SecretSource] | None = Field(
-        None, description="Of the platform's requests; while it is rotated, the new one and the old one."
+        None,
+        description="Secret that signs the platform's requests; during a rotation, the new and the old one.",
     )
     encoding: Literal["hex", "base64"] = Field("hex", description="Of signatures.")
     webhook_url: str | None = Field(None, description="Where the platform takes its webhooks.")
@@ -176,7 +179,9 @@ class StateSection(_Section):
 
     url: str | None = Field(None, description="Where the state is.")
     lineage: str | None = Field(
-        None, pattern=_LINEAGE, description="Of the only state that is taken; `state init` prints it."
+        None,
+        pattern=_LINEAGE,
+        description="Lineage of the only state that is accepted; `state init` prints it.",
     )
 
 
@@ -203,7 +208,7 @@ class Settings(_Section):
     secrets: SecretsSettings = SecretsSettings()
     environments: dict[NewEnvironment, EnvironmentSection] = Field(default_factory=dict)
     default_environment: EnvironmentName | None = Field(
-        None, description="The environment that is meant without --env; `base` for none of them."
+        None, description="The environment to use without --env; `base` for none."
     )
 
     @property
@@ -449,7 +454,7 @@ def _parse(data: bytes | None) -> Settings:
     document, *others = composed.documents
     if others:
         span = unpack_span(FILE_NAME, others[0].spans[()])
-        problem = error("bad-setting", "settings are one document", span)
+        problem = error("bad-setting", "settings must be one document", span)
         raise ManifestError(f"{FILE_NAME} is not valid", [problem])
     try:
         return Settings.model_validate(document.value)

@@ -92,7 +92,7 @@ def _unknown(target: Address, desired: Desired, known: Collection[Address]) -> D
     listed = command("state", "list")
     return error(
         "unknown-target",
-        f"no manifest given and no record has the address `{target}`",
+        f"neither a given manifest nor a record has the address `{target}`",
         help=near or f"an address looks like Volume/shop/data; `{listed}` shows those that are recorded",
         advice=() if near else (listed,),
     )

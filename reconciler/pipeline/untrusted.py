@@ -53,10 +53,10 @@ def compare_with_trusted(
             found.append(
                 warning(
                     _CODE,
-                    f"`{resource.address}` takes its value from a place that {trusted.ref} does not name: "
+                    f"`{resource.address}` takes its value from a source that {trusted.ref} does not name: "
                     "it is not read",
                     resource.span("spec", "value_from"),
-                    help="look at where the value comes from: apply will send it to the app",
+                    help="check where the value comes from: apply will send it to the app",
                 )
             )
         elif place is not None and known is not None and files.differ(known, resource):
@@ -93,7 +93,7 @@ def _provider(resource: Resource, known: Resource | None, ref: str) -> Iterator[
             _CODE,
             f"`{resource.address}` is not at {ref}: nothing is sent to it",
             resource.span("metadata", "name"),
-            help="look at its address: apply will sign requests to it, and set what it answers as secrets",
+            help="check its address: apply will sign requests to it, and set its answers as secrets",
         )
         return
     fields = [
@@ -106,7 +106,7 @@ def _provider(resource: Resource, known: Resource | None, ref: str) -> Iterator[
     for name in fields:
         yield warning(
             _CODE,
-            f"`{name}` of `{resource.address}` is not as at {ref}: requests are sent as {ref} says",
+            f"`{name}` of `{resource.address}` differs from {ref}: requests are sent as {ref} says",
             resource.span("spec", name) or resource.span("metadata", "name"),
         )
 
@@ -136,7 +136,7 @@ def _settings(config: ProjectSettings, at: Revision | None) -> Iterator[Diagnost
         # The span is private: somebody may have written a token or a password there.
         span = place.value(path) if path in new.spans else _at_begin()
         setting = f"`{named(path)}` of {SETTINGS_FILE}" if path else SETTINGS_FILE
-        yield warning(_CODE, f"{setting} is not as at {trusted.ref}: {used}", span)
+        yield warning(_CODE, f"{setting} differs from {trusted.ref}: {used}", span)
 
 
 def _settings_now(config: ProjectSettings, at: Revision | None) -> bytes | None:

@@ -48,7 +48,7 @@ def many_missing(missing: Sequence[StateRecord], tracked: int) -> Diagnostic | N
         "many-missing",
         f"{len(missing)} of {tracked} recorded objects are missing at once: {named}{more}",
         help="check the token, the organization and the platform's status first: nothing is done until they "
-        f"are back; what is really gone is dropped by `{forget}`, one by one",
+        f"are back; if one is really gone, drop its record with `{forget}`",
         advice=(forget,),
     )
 
@@ -87,7 +87,8 @@ def recorded_twice(
             yield error(
                 "recorded-twice",
                 f"{record.id} is recorded as `{owner}` and as `{address}`",
-                help=f"find out whose it is, and drop the other record: `{forget[0]}` or `{forget[1]}`",
+                help="find out which one is right, and drop the other record: "
+                f"`{forget[0]}` or `{forget[1]}`",
                 advice=forget,
             )
 
@@ -140,7 +141,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
         adopt = command("resolve", subject.address, "--adopt", record.id)
         problem = error(
             "delete-inferred",
-            f"`{subject.address}` ({record.id}) was found by evidence only and is protected from deletion",
+            f"`{subject.address}` ({record.id}) has an inferred id and is protected from deletion",
             help=f"check that {record.id} is yours, then run `{adopt}`",
             advice=(adopt,),
         )
@@ -210,7 +211,7 @@ def _destroyed(kind: Kind, subject: Subject, record: StateRecord) -> Moves:
             f"`{subject.address}` ({record.id}) was destroyed outside reconcile: "
             f"the platform shows it as {getattr(subject.live, 'state', None) or subject.live.status}",
             subject.span("metadata", "name"),
-            help=f"{how}to let the next apply make an empty one, run `{forget}`",
+            help=f"{how}to let the next apply create an empty one, run `{forget}`",
             advice=(forget,),
         )
     )
@@ -233,7 +234,7 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
             "object-missing",
             f"`{subject.address}` ({record.id}) is recorded but not on the platform",
             span,
-            help="check the token and the app first: nothing is created again by itself; if it is really "
+            help="check the token and the app first: it is not created again automatically; if it is really "
             f"gone, run `{forget}`",
             advice=(forget,),
         )

@@ -277,7 +277,7 @@ class Deciding:
         return kept | {address for address in subjects.resources if not subjects.in_focus(address)}
 
     def _find_renames(self) -> None:
-        """Also of what left and the plan is not about: else it would be made a second time."""
+        """Also of what left and the plan is not about: else it would be created a second time."""
         builder, request = self._builder, self._request
         unclear = request.undecided.keys() | self.bad.keys()
         bound = [record.address for record in self._subjects.left if record.address not in unclear]
@@ -335,8 +335,8 @@ class Deciding:
                     "adopt-conflict",
                     f"`{owner}` and `{address}` would both adopt `{binding.id}`, which two lists show",
                     resource.span("metadata", "name"),
-                    help="one object has one address: look on the platform whose it is, and leave the other "
-                    "manifest out until it is listed once",
+                    help="one object has one address: find out on the platform which one is right, and leave "
+                    "the other manifest out until it is listed once",
                 )
 
     def _unmet(self, resource: Resource) -> Iterator[Diagnostic]:

@@ -51,7 +51,7 @@ def load_plan(text: bytes, key: bytes) -> Plan:
     if not _is_signed(text, key):
         raise ReconcilerError(
             "the saved plan is not signed with the key of this state: it was made with another state, "
-            "or it was changed since it was made",
+            "or was changed after it was saved",
             help=f"check --state, or {_ANEW}",
             advice=(_MAKE,),
         )

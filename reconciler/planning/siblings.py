@@ -48,6 +48,6 @@ def unread_siblings(siblings: Siblings) -> Diagnostic:
     return Diagnostic(
         "environment-not-read",
         Severity.INFO,
-        "whether other environments own what is adopted is not known in full: the state of "
+        "another environment may own what is adopted: the state of "
         f"{', '.join(f'`{name}`' for name in siblings.unread)} is not readable here",
     )

@@ -54,7 +54,7 @@ class Moved(NamesResources, Policy):
         elif (source.kind, source.app) != (target.kind, target.app):
             yield error(
                 "move-elsewhere",
-                f"{source} cannot become {target}: an object stays what it is, and in its app",
+                f"{source} cannot become {target}: an object keeps its kind and its app",
                 span("spec", "to"),
                 help="only the name and the [index] of an address can change",
             )

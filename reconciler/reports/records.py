@@ -71,7 +71,7 @@ def _unclaimed(entry: JournalEntry) -> dict[str, str]:
 
 
 def _unclaimed_notice(item: Mapping[str, str], run: RunOptions) -> str:
-    made = f", made by a call for {item['address']}, is in no record" if item["address"] else ""
+    made = f", made by a call for {item['address']}, has no record" if item["address"] else ""
     forget = command("state", "forget", "--unclaimed", item["id"]).with_options(run)
     text = (
         f"unclaimed: {item['id']}{made}: {item['because']}\n"
@@ -89,7 +89,7 @@ def pin_lines(place: str, lineage: str, environment: str) -> str:
         lines = ["environments:", f"  {environment}:", f"    {lines[0]}"]
     return _lines(
         [
-            "pin it in reconcile.yaml, so that no other state is taken for it:",
+            "pin it in reconcile.yaml, so that no other state is used by mistake:",
             *(f"  {each}" for each in lines),
         ]
     )

@@ -62,9 +62,7 @@ def of_drift(plan: Plan, *, only_new: bool, unmanaged: Sequence[Change] = ()) ->
         return f"No new drift in {counted(compared, 'object')}{outside}."
     if unmanaged:
         moved = counted(sum(len(change.fields) for change in unmanaged), "other field")
-        return (
-            f"No drift in what the manifests say of {counted(compared, 'object')}; {moved} changed{outside}."
-        )
+        return f"No drift in the declared fields of {counted(compared, 'object')}; {moved} changed{outside}."
     return f"No drift: {_are(compared, 'object')} as recorded{outside}."
 
 

@@ -93,7 +93,7 @@ class Sources:
             if ref.name in self._allowed.own:
                 raise SecretUnavailable(
                     f"the environment variable `{ref.name}` holds a credential of this program itself",
-                    help="put the value into a variable of its own",
+                    help="put the value into another variable",
                 )
             return Sensitive(_from_env(ref.name, self._env))
         if ref.source == "each":
@@ -154,7 +154,7 @@ class Sources:
         path = self._root / name
         real = os.path.realpath(path)
         if self._allowed.confined and not Path(real).is_relative_to(os.path.realpath(self._root)):
-            raise SecretUnavailable(f"{what} is not read: it lies outside of the project's root")
+            raise SecretUnavailable(f"{what} is not read: it is outside the project's root")
         if real.startswith("/proc/"):
             raise SecretUnavailable(f"{what} is not read: what stands in /proc belongs to processes")
         return path

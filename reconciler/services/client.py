@@ -274,7 +274,9 @@ class Client:
         elif text or code:
             message += f": {text or code}"
         if answer.status in (401, 403):
-            return Unauthorized(message, help=service.check_access, **details)
+            named = answer.status == 401 and self.credential
+            help = f"renew the token ({self.credential})" if named else service.check_access(path)
+            return Unauthorized(message, help=help, **details)
         if answer.status in (404, 410) and not is_html(answer):
             missing = refusal is Refusal.APP_MISSING
             return (AppMissing if missing else NotFound)(message, **details)

@@ -122,7 +122,8 @@ async def _answer(
     except Unauthorized as refused:
         if refused.status == 401 and services.of(read.service).service.essential:
             raise
-        return Observation((), complete=False, at=clock.now(), problem=refused.message)
+        problem = f"{refused.message} ({refused.help})"
+        return Observation((), complete=False, at=clock.now(), problem=problem)
     except NoSuchService as missing:
         problem = f"{missing.message}: {missing.help}"
         return Observation((), complete=False, at=clock.now(), problem=problem)

@@ -21,15 +21,16 @@ class Service:
     `action`: what its rate limit counts as one action, from method and path; None: it documents no limit.
     `essential`: nothing can be said without it, so that a refused token (401) ends the run.
 
-    The rest is what messages say: `check_access` after 401 and 403, `check_address` when something else seems
-    to have answered, `no_secret` when what signs requests is not readable.
+    The rest is what messages say: `check_access` of a path after 403, and after 401 where the client does not
+    know where its credential is from; `check_address` when something else seems to have answered; `no_secret`
+    when what signs requests is not readable.
     """
 
     name: str
     policy: Policy
     content: Callable[[Read, bytes], bytes]
     outcome: Callable[[Outcome, Call], Outcome]
-    check_access: str
+    check_access: Callable[[str], str]
     check_address: str
     no_secret: str = ""
     label: str = ""

@@ -115,8 +115,8 @@ def no_state(place: object) -> StoreError:
     init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
     return StoreError(
         f"there is no state {place}",
-        help=f"`{init}` makes one for a project that begins; if there was one, check --state and "
-        f"RECONCILE_STATE, or bring it back with `{restore}`",
+        help=f"`{init}` makes one for a new project; if there was one, check --state and "
+        f"RECONCILE_STATE, or restore it with `{restore}`",
         advice=(init, restore),
     )
 

@@ -46,7 +46,7 @@ def test_no_second_cluster_is_made_under_an_empty_state(begun: Project, sandbox:
     planned = begun.json("plan")
     assert planned.json["diagnostics"] == []
     assert change(planned, f"PostgresCluster/{name}")["reason"].startswith(
-        "needs approval: nothing lists a PostgresCluster, and none was ever recorded"
+        "needs approval: no list shows a PostgresCluster, and none was ever recorded"
     )
     assert "needs approval" not in change(planned, f"Volume/{app}/data")["reason"]
     begun.run("plan", "--detailed-exitcode", code=2)

@@ -98,7 +98,7 @@ def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     assert not (calm.root / ".reconcile").exists()
     text = calm.run("doctor", code=1).out
     assert "problem  state: there is no state at sqlite:.reconcile/state.db" in text
-    assert "= help: for a project that begins, run `reconcile state init --new`" in text
+    assert "= help: for a new project, run `reconcile state init --new`" in text
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_an_address_where_nobody_answers(calm: Project) -> None:
     assert found["address"]["outcome"] == "problem"
     assert "http://127.0.0.1:1" in found["address"]["message"]
     assert {found[name]["outcome"] for name in ("token", "clock", "capabilities")} == {"warning"}
-    assert "is about the platform at" in found["state"]["message"]
+    assert "belongs to the platform at" in found["state"]["message"]
 
 
 def test_no_address_at_all(calm: Project) -> None:

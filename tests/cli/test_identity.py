@@ -82,7 +82,7 @@ def test_a_delete_needs_the_approval_of_exactly_its_address(
     project.remove()
     refused = project.apply("--approve-delete", f"Volume/{app}/data", code=1)
     helps = [item["help"] for item in refused.json["diagnostics"] if item["severity"] == "error"]
-    assert helps == [f"if that is meant, pass --approve-delete Volume/{app}/logs"]
+    assert helps == [f"if this is intended, pass --approve-delete Volume/{app}/logs"]
     assert {item["state"] for item in sandbox.volumes(app)} == {"created"}
     plan = project.json("plan").json
     assert {change["impact"] for change in plan["changes"]} == {"data_loss"}

@@ -154,7 +154,7 @@ def test_manifests_with_errors_are_corrected_first(
     Path("manifests").mkdir()
     Path("manifests/bad.yaml").write_text("kind: Volum\n")
     assert run(["import", app]) == 1
-    assert "the manifests hold errors; nothing was written" in capsys.readouterr().err
+    assert "the manifests have errors; nothing was written" in capsys.readouterr().err
     assert [path.name for path in Path("manifests").iterdir()] == ["bad.yaml"]
 
 

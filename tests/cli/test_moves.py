@@ -45,9 +45,7 @@ def test_a_new_name_is_refused_and_the_entry_it_offers_makes_the_plan_empty(
     with sandbox.recording() as requests:
         plan = applied.run("plan", "--detailed-exitcode")
         assert plan.out.splitlines()[1:] == ["No changes: 1 resource is as declared."]
-        assert (
-            f"info[move-pending]: the record of Volume/{app}/data ({made['id']}) becomes that of" in plan.err
-        )
+        assert f"info[move-pending]: the record of Volume/{app}/data ({made['id']}) moves to" in plan.err
         assert addresses(applied) == [f"Volume/{app}/data"]
         shown = applied.run("show", f"Volume/{app}/files").out
         assert shown.splitlines()[1] == f"Volume/{app}/files {made['id']}"
@@ -120,7 +118,7 @@ def test_a_saved_plan_moves_what_it_was_made_for_and_nothing_else(applied: Proje
     applied.run("apply", "--plan", "first.plan", "--auto-approve")
     assert addresses(applied) == [f"Volume/{app}/files"]
     late = applied.run("apply", "--plan", "second.plan", "--auto-approve", code=1)
-    assert "what is recorded changed meanwhile" in late.err
+    assert "its record changed meanwhile" in late.err
     assert addresses(applied) == [f"Volume/{app}/files"]
 
 

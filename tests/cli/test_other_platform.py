@@ -54,7 +54,9 @@ def test_every_verb_that_asks_a_platform_refuses_another_one(
             ["resolve", data, "--not-created"],
         ):
             refused = applied.run(*verb, code=1, env=there)
-            assert f"is about the platform at {sandbox.url}, not the one at {other.url}" in refused.err, verb
+            assert (
+                f"belongs to the platform at {sandbox.url}, not to the one at {other.url}" in refused.err
+            ), verb
             assert f"reconcile state set-platform {other.url}" in refused.err
     assert requests == []
     applied.run("state", "list", env=there)
@@ -88,3 +90,20 @@ def test_the_sandbox_may_have_another_address_each_time(project: Project, app: s
     project.apply("--sandbox")
     listed = project.json("state", "list", "--sandbox").json
     assert (listed["platform"], listed["context"]["platform"]) == (None, "sandbox")
+
+
+def test_a_plan_of_a_new_state_is_not_applied_to_another_platform(
+    project: Project, sandbox: Sandbox, other: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "saved.plan")
+    apply = ["apply", "--plan", "saved.plan"]
+    with other.recording() as requests:
+        refused = project.run(*apply, code=1, env={"RECONCILE_BASE_URL": other.url})
+    assert requests == []
+    assert "error[other-platform]" in refused.err
+    assert (
+        f"made for the platform at {sandbox.url}, and this run is about the one at {other.url}" in refused.err
+    )
+    project.run(*apply)
+    assert len(sandbox.volumes(app)) == 1

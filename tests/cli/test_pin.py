@@ -103,6 +103,6 @@ def test_each_environment_pins_its_own_state(pinned: Project, app: str) -> None:
     shutil.rmtree(pinned.root / ".reconcile/prod")
     refused = pinned.run("state", "list", "--env", "prod", code=1)
     assert (
-        "there is no state at sqlite:.reconcile/prod/state.db, and reconcile.yaml wants the one with lineage "
+        "there is no state at sqlite:.reconcile/prod/state.db, but reconcile.yaml expects lineage "
         f"{lineage}" in refused.err
     )

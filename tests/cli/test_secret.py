@@ -96,7 +96,7 @@ def test_nothing_but_an_encrypted_value_is_replaced(verb: Run, tmp_path: Path) -
         ran = verb("secret", "encrypt", "--to", recipient, "--out", name, stdin=VALUE.encode())
         assert (ran.code, ran.out) == (1, ""), name
         assert f"error: {name} " in ran.err
-        assert "give another FILE" in ran.err
+        assert "name another FILE" in ran.err
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert (tmp_path / "link").is_symlink()
 

@@ -108,8 +108,8 @@ def test_a_move_that_would_confuse_two_objects_is_refused(applied: Project, app:
     data = f"Volume/{app}/data"
     for source, target, why in [
         (data, f"Volume/{app}/logs", "is recorded already"),
-        (data, "Volume/another/data", "in its app"),
-        (data, f"Secret/{app}/data", "an object stays what it is"),
+        (data, "Volume/another/data", "its kind and its app"),
+        (data, f"Secret/{app}/data", "an object keeps its kind"),
         (f"Volume/{app}/none", f"Volume/{app}/new", "is not recorded"),
         (f"Secret/{app}/PASSWORD", f"Secret/{app}/OTHER", "identified by its name"),
     ]:
@@ -222,7 +222,7 @@ def test_a_terminal_is_asked_before_a_restore(applied: Project, typed: bytes, co
     damage(applied, "DELETE FROM meta WHERE key = 'digest'")
     ended, shown = on_a_terminal(applied, "state", "restore", typed=typed)
     assert ended == code
-    assert "whose files are renamed to *.damaged-TIME?" in shown
+    assert "as *.damaged-TIME, and replace them" in shown
     applied.run("state", "list", code=code)
 
 

@@ -57,7 +57,7 @@ def test_a_plan_says_so_first_and_goes_on(forgetful: Project, app: str) -> None:
     assert planned["summary"]["adopt"] == 1
     forgetful.run("plan", "--detailed-exitcode", code=2)
     refused = forgetful.run("plan", "--out", "saved.plan", code=1)
-    assert "there is no state, and a plan is saved only with one" in refused.err
+    assert "there is no state, but a plan is saved only with one" in refused.err
     assert not (forgetful.root / "saved.plan").exists()
 
 
@@ -66,7 +66,7 @@ def test_a_plan_of_the_state_that_was_is_not_applied_without_it(project: Project
     project.run("plan", "--out", "saved.plan")
     shutil.rmtree(project.root / ".reconcile")
     lost = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
-    assert "there is no state, and a saved plan runs only with one" in lost.err
+    assert "there is no state, but a saved plan runs only with one" in lost.err
     project.run("state", "init")
     project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
 

@@ -236,8 +236,8 @@ def test_a_state_that_no_manifest_can_ask_for_is_refused(stage: Stage) -> None:
         "spec: {id: m_1, power: started}\n"
     )
     stage.capabilities = frozenset({"machine.get"})
-    stage.moved = {"Machine/shop/worker": {"state": "stopped"}}
-    assert 'the text "stopped" is not a valid `power`' in only_refusal(stage.accept()).message
+    stage.moved = {"Machine/shop/worker": {"state": "failed"}}
+    assert 'the text "failed" is not a valid `power`' in only_refusal(stage.accept()).message
 
 
 def test_a_secret_is_never_accepted_and_its_line_never_shown(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_what_the_next_apply_would_send_all_the_same_is_refused(tmp_path: Path) 
     )
     live = Extension.model_validate({"id": "obj_1", "name": "theirs", "status": "ready"})
     done = _accept_one(tmp_path, address, FieldChange("name", "ours", "theirs", Effect.IN_PLACE), live)
-    assert "the next apply would send a change" in only_refusal(done).message
+    assert "the next apply would still send a change" in only_refusal(done).message
 
 
 def _accept_one(root: Path, address: Address, field: FieldChange, live: Any) -> Acceptance:

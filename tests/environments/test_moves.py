@@ -64,7 +64,7 @@ def test_the_entry_that_an_environment_offers_counts_in_all_of_them(tmp_path: Pa
     assert "reconcile state mv Volume/shop-prod/a1 Volume/shop-prod/a2" in told.help
     entry = re.search(r"apiVersion:.*?\nspec: [^\n]*\n", told.help, re.DOTALL)
     assert entry is not None
-    assert "add this manifest beside it" in told.help
+    assert "add this manifest" in told.help
     write_project(root, {"manifests/m.yaml": entry[0]})
     prod = planned(root, load_prod(root), records)
     assert (prod.changes, [str(each.target) for each in prod.moves]) == ((), ["Volume/shop-prod/a2"])

@@ -162,11 +162,12 @@ class Stage:
         on_executor: Callable[[Executor], None] = lambda executor: None,
         approved_deletes: Sequence[str] = (),
         selected: Callable[[StateRecord], bool] = lambda record: True,
+        approve: Callable[[Plan], bool] = lambda plan: True,
     ) -> Applied:
         return await apply(
             self.project(),
             Desired(loaded(self, manifests), selected=selected),
-            approve=lambda plan: True,
+            approve=approve,
             approved_deletes=approved_deletes,
             on_executor=on_executor,
         )

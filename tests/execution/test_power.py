@@ -156,7 +156,7 @@ async def test_a_start_says_that_connections_may_be_stale_and_promises_no_memory
     (result,) = applied.results
     assert (result.step, result.outcome) == (START, "done")
     assert "connections" in result.note
-    assert "Whether its memory was kept, nothing tells" in result.note
+    assert "It is not known whether its memory was kept" in result.note
     await stage.time.sleep(5)
     assert states(stage) == {"m1": word}
     assert (await stage.apply(machine("started"))).plan.steps == ()

@@ -245,5 +245,5 @@ async def test_all_inferred_ids_are_confirmed_at_once_with_what_was_sent(stage: 
     assert sorted(map(str, told)) == ["Volume/shop/a", "Volume/shop/b"]
     assert "name a, region ams, size_gb 10" in told[Address.parse("Volume/shop/a")]
     assert not any(record.inferred for record in (await stage.store.load()).records.values())
-    with pytest.raises(ReconcilerError, match="`Volume/shop/a` has no id that was inferred"):
+    with pytest.raises(ReconcilerError, match="`Volume/shop/a` has no inferred id"):
         await confirm_inferred(stage.project(), [Address.parse("Volume/shop/a")])

@@ -12,7 +12,7 @@ import pytest
 from reconciler.core.errors import Lost, Refused
 from reconciler.core.model import Action, Observation
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Read, Step
+from reconciler.core.steps import Plan, Read, Step
 from reconciler.core.wire import many
 from reconciler.drift.find import find_drift
 from reconciler.execution.traffic import Traffic
@@ -113,13 +113,15 @@ async def shared(tmp_path: Path) -> AsyncIterator[Stage]:
     await stage.close()
 
 
-async def applied(stage: Stage, manifests: str) -> Applied:
+async def applied(
+    stage: Stage, manifests: str, approve: Callable[[Plan], bool] = lambda plan: True
+) -> Applied:
     assert isinstance(stage.time, SharedTime)
     refused: list[Refused] = []
     async with anyio.create_task_group() as group:
         group.start_soon(stage.time.run)
         try:
-            found = await stage.apply(manifests)
+            found = await stage.apply(manifests, approve=approve)
         except Refused as failure:
             refused.append(failure)
         group.cancel_scope.cancel()
@@ -476,3 +478,24 @@ async def test_a_provider_that_refuses_its_signature_stops_nobody_else(shared: S
     traffic.answered(client, Outcome(Verdict.NO, status=401))
     assert traffic.halted == ""
     assert not traffic.notices(0, 1)
+
+
+async def test_an_outage_between_plan_and_apply_is_one_diagnostic(shared: Stage) -> None:
+    add_apps(shared, 4)
+    Far(shared, rate_limit=None)
+
+    def begin(plan: Plan) -> bool:
+        for app in (1, 2):
+            shared.fault(
+                method="GET", path=f"/v1/apps/app{app}/volumes", action="status", status=503, times=None
+            )
+        return True
+
+    with pytest.raises(Refused) as refused:
+        await applied(shared, of_apps(4, 3), begin)
+    assert refused.value.message == "what the plan is about cannot be read again; nothing was changed"
+    (problem,) = refused.value.diagnostics
+    assert problem.code == "unreadable"
+    assert problem.message == "the platform answers 503 to 2 of 4 reads: 6 objects cannot be read"
+    assert problem.addresses == tuple(f"Volume/app{app}/data{of}" for app in (1, 2) for of in range(3))
+    assert shared.line.mutations == []

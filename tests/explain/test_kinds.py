@@ -153,7 +153,7 @@ def test_a_path_to_nothing_is_unknown(path: str) -> None:
         ("machines_only", ["refused", "what was sent"]),
         ("compute.cpus", ["refused", "what was sent"]),
         ("from.volume", ["nothing"]),
-        ("size_gb.max", ["refused where the live size is larger"]),
+        ("size_gb.max", ["refused if the live size is larger"]),
         ("lifecycle.deletion", [""]),
     ],
 )

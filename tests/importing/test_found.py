@@ -313,6 +313,22 @@ def test_what_cannot_be_listed_names_the_capability(scene: Scene) -> None:
 # --- words ---
 
 
+def test_a_namesake_of_a_recorded_cluster_is_found(scene: Scene) -> None:
+    """Plan and drift read a recorded cluster alone and see none beside it: docs/how-to/drift.md says so."""
+    scene.capabilities = ALL
+    ours, other = "orders0000000000", "orders0000000001"
+    scene.record(record("PostgresCluster/orders", ours))
+    both = [cluster(ours), cluster(other)]
+    scene.live |= {f"/v1/postgres/{each['id']}": {"data": each} for each in both}
+    scene.live["/v1/postgres?org_slug=acme"] = {"data": both}
+    scene.write(
+        "apiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {name: orders}\n"
+        "spec: {org_slug: acme, plan: starter, region: ams}\n"
+    )
+    found = scene.found(organizations=["acme"])
+    assert [entry.live.id for entry in found.entries] == [other], reasons(found)
+
+
 @pytest.mark.parametrize(
     ("word", "what"),
     [("shop", "app"), ("vol_123", "id"), ("orders0000000000", "either"), ("shop_vol_1", "app")],

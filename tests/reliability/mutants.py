@@ -65,7 +65,7 @@ INTENTS = "execution/intents.py"
 OWN_CALLS = "execution/own_calls.py"
 APPLY = "pipeline/apply.py"
 PRECONDITIONS = "pipeline/preconditions.py"
-VOLUME = "kinds/volume/kind.py"
+VOLUME = "kinds/volume/changing.py"
 MACHINE = "kinds/machine/kind.py"
 MACHINE_CALLS = "kinds/machine/calls.py"
 MACHINE_POWER = "kinds/machine/power.py"
@@ -480,8 +480,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a retention change is dropped when the size changes too",
         VOLUME,
-        "        if in_place:\n",
-        "        if in_place and grow is None:\n",
+        "    if in_place:\n",
+        "    if in_place and grow is None:\n",
     ),
     _mutant(
         "a smaller size is sent as an extend",
@@ -504,8 +504,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an attached volume may be deleted",
         VOLUME,
-        "        if holder:\n",
-        "        if False:\n",
+        "    if holder:\n",
+        "    if False:\n",
     ),
     _mutant(
         "a changed secret is not set",

@@ -130,7 +130,7 @@ def test_what_cannot_be_read_at_the_base_counts_as_changed_and_is_told_of(reconc
     assert differing(reconcile) == (["Volume/shop/data"], [])
     told = reconcile("validate --changed-since main").err
     assert (
-        f"warning[base-has-errors]: the manifests at {base[:12]}, where this left main, hold errors" in told
+        f"warning[base-has-errors]: the manifests at {base[:12]}, where this left main, have errors" in told
     )
 
 

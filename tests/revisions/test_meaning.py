@@ -216,10 +216,10 @@ def test_the_first_thing_that_is_wrong_with_the_base_is_named(reconcile: Command
     git(reconcile.root, "update-index", "--add", "--cacheinfo", f"160000,{first.strip()},manifests/shared")
     git(reconcile.root, "commit", "-q", "-m", "a submodule")
     told = reconcile("validate --changed-since HEAD").err
-    assert "hold errors: `manifests/shared` is a submodule: its files are in another repository" in told
+    assert "have errors: `manifests/shared` is a submodule: its files are in another repository" in told
     reconcile.write("manifests/data.yaml", volume().replace("10", "ten"))
     commit(reconcile.root)
-    assert "hold errors: manifests/data.yaml:5:" in reconcile("validate --changed-since HEAD", code=1).err
+    assert "have errors: manifests/data.yaml:5:" in reconcile("validate --changed-since HEAD", code=1).err
 
 
 def test_a_manifest_that_was_not_valid_and_left_counts_as_changed(reconcile: Command) -> None:

@@ -51,7 +51,7 @@ def test_validate_looks_for_files_of_secrets_in_the_commit_too(reconcile: Comman
     (reconcile.root / "manifests/kept.age").unlink()
     told = reconcile("validate --ref HEAD").err
     assert told.count("source-missing") == 1
-    assert "`manifests/gone.age`, and there is no such file here, nor at HEAD" in told
+    assert "`manifests/gone.age`, but there is no such file here, nor at HEAD" in told
 
 
 def test_overlays_are_read_from_the_commit_too(reconcile: Command) -> None:
@@ -83,10 +83,8 @@ def test_a_project_in_a_folder_of_the_repository_is_found_from_below_it(reconcil
 @pytest.mark.parametrize("place", [".", "manifests"])
 def test_files_outside_of_the_repository_are_refused(reconcile: Command, place: str) -> None:
     told = reconcile("validate --ref HEAD ../../elsewhere", code=1, cwd="manifests").err
-    assert "lies outside of the git repository" in told
-    assert (
-        "lies outside of the git repository" in reconcile("validate --ref HEAD /etc", code=1, cwd=place).err
-    )
+    assert "is outside the git repository" in told
+    assert "is outside the git repository" in reconcile("validate --ref HEAD /etc", code=1, cwd=place).err
 
 
 def test_names_of_any_characters_are_read(reconcile: Command) -> None:
@@ -244,7 +242,7 @@ def test_a_revision_that_looks_like_an_option_never_reaches_git(reconcile: Comma
 def test_an_unknown_revision_gets_a_suggestion(reconcile: Command) -> None:
     git(reconcile.root, "branch", "feature/volumes")
     told = reconcile("validate --ref feature/volume", code=1).err
-    assert "error: git knows no commit `feature/volume` here" in told
+    assert "error: git has no commit `feature/volume` here" in told
     assert "did you mean `feature/volumes`?" in told
     assert "git fetch origin zzz" in reconcile("validate --ref origin/zzz", code=1).err
 
@@ -323,7 +321,7 @@ def test_a_partial_clone_is_only_read_and_runs_no_program_that_its_configuration
     for line in ("build --ref HEAD~1", "validate --changed-since HEAD~1"):
         told = reconcile(line, code=1).err
         assert not mark.exists()
-        assert "this clone does not hold all files of that revision" in told
+        assert "this clone does not have all files of that revision" in told
         assert "git fetch --refetch --no-filter" in told
     git(clone, "config", "--unset", "remote.origin.uploadpack")
     git(clone, "fetch", "-q", "--refetch", "--no-filter")
@@ -350,7 +348,7 @@ def test_an_environment_whose_folder_is_a_link_inside_the_tree_is_known(
 @pytest.mark.parametrize("ref", ["HEAD~99", "HEAD^{tree}", "main..main", "@{u}", ":/2", "gone"])
 def test_only_what_may_be_a_branch_or_tag_is_to_be_fetched(reconcile: Command, ref: str) -> None:
     told = reconcile(f"validate --ref '{ref}'", code=1).err
-    assert f"git knows no commit `{ref}` here" in told
+    assert f"git has no commit `{ref}` here" in told
     assert ("git fetch origin" in told) == (ref == "gone")
     assert ("name one commit" in told) == (ref != "gone")
 

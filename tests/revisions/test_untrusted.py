@@ -132,7 +132,7 @@ def test_the_token_goes_to_no_other_address(project: Command, sink: tuple[str, l
     for ended in ran.values():
         told = "\n".join(warned(ended))
         for name in ("platform.base_url", "platform.token_from", "secrets", "state"):
-            assert f"`{name}` of reconcile.yaml is not as at main" in told
+            assert f"`{name}` of reconcile.yaml differs from main" in told
     assert not (project.root / "mine.db").exists()
     other = sink[0].replace("127.0.0.1", "localhost")
     project.variables["RECONCILE_BASE_URL"] = other  # it belongs to whoever runs the job
@@ -273,8 +273,8 @@ def test_no_request_goes_to_a_provider_that_is_not_trusted(
     ran = each_verb(project)
     assert got == []
     told = "\n".join(warned(ran["plan"]))
-    assert "`base_url` of `ExtensionProvider/db` is not as at main" in told
-    assert "`signing_secret_from` of `ExtensionProvider/db` is not as at main" in told
+    assert "`base_url` of `ExtensionProvider/db` differs from main" in told
+    assert "`signing_secret_from` of `ExtensionProvider/db` differs from main" in told
     assert "`ExtensionProvider/other` is not at main: nothing is sent to it" in told
     assert "sink-words" not in ran["plan"].err
 
@@ -333,7 +333,7 @@ def test_what_a_file_outside_of_the_project_holds_is_never_repeated(project: Com
         for verb in VERBS:
             ended = project(verb, code=1)
             assert CANARY not in ended.out + ended.err
-            assert "is not repeated: the file lies outside of the project's root" in ended.err
+            assert "is not shown: the file is outside the project's root" in ended.err
     (project.root / "reconcile.yaml").unlink()
     (project.root / "reconcile.yaml").symlink_to(tmp_path / "home/credentials.yaml")
     assert CANARY not in project("validate", code=1).err

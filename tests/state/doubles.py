@@ -18,7 +18,7 @@ from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 
 
 def made(clock: Clock, lease_s: float | None = None) -> MemoryStore:
-    """A store of an empty state that was made on purpose, for a project that begins."""
+    """A store of an empty state that was made on purpose, for a new project."""
     known = MemoryState(clock, lease_s, lineage="lineage-1", key=bytes(range(32)), view=View(new=True))
     return MemoryStore(known)
 

@@ -34,10 +34,10 @@ def left_after_delete(subject: Subject) -> str:
             if "postgres.backups" in subject.capabilities
             else "only capability `postgres.backups` shows its backups"
         )
-        return f"no backup is taken first; {why}: nothing known brings its data back"
+        return f"no backup is taken first; {why}: nothing known can restore its data"
     finished = [(when, item) for item in backups if (when := parse_time(item.finished_at)) is not None]
     if not finished:
-        return "no backup is taken first, and no finished one is listed: nothing known brings its data back"
+        return "no backup is taken first, and no finished one is listed: nothing known can restore its data"
     newest = max(finished, key=lambda pair: pair[0])[1]
     return (
         f"no backup is taken first; the newest one is {newest.id} of {newest.finished_at}, and the platform "
@@ -74,7 +74,7 @@ def check_restore_point(subject: Subject) -> Iterator[Diagnostic]:
             "restore-point",
             f"{restore.pitr_time} is in the future",
             subject.span("spec", "restore", "pitr_time"),
-            help="check the offset; a restore takes a moment of the past",
+            help="check the offset; a restore needs a moment in the past",
         )
     elif moment is not None and finished and moment < finished[0][0]:
         yield warning(

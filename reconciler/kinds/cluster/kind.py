@@ -5,11 +5,10 @@ Source: platform API, 2.1, 3.1 and 4.1; platform notes, "Postgres".
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Span, error, has_errors
+from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.durations import since
 from reconciler.core.model import (
     Action,
@@ -22,31 +21,33 @@ from reconciler.core.model import (
     StateRecord,
     made_at,
 )
-from reconciler.core.steps import FOUND_ID, Ask, Call, Condition, Find, OutputRef, Read, Step, Wait
+from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many, one, parse_time
-from reconciler.kinds.alternatives import is_patched, point_at_patch
 from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields, path_of, segment
-from reconciler.kinds.cluster.backups import backups_read, check_restore_point, left_after_delete
-from reconciler.kinds.cluster.spec import PostgresClusterSpec, Restore
+from reconciler.kinds.cluster.backups import backups_read, left_after_delete
+from reconciler.kinds.cluster.calls import FAILED_STATUSES, ready, recovery
+from reconciler.kinds.cluster.restoring import (
+    ID_FORM,
+    PLATFORM_ID,
+    check_restore,
+    may_be_restored,
+    renamed_source,
+    restore_moves,
+    same_restore,
+)
+from reconciler.kinds.cluster.spec import PostgresClusterSpec
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
 from reconciler.kinds.steps import create, delete, wait_only
 from reconciler.services.machines.wire.cluster import Cluster
 
-FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
-
-_ID_FORM = r"[a-z0-9]{16}"
-_PLATFORM_ID = re.compile(_ID_FORM)
-
-_SOURCE_ID = "restored_from"  # the field of a record: the platform id of what it was restored from
-
 # What a cluster has when its create says nothing else. Source: platform notes, "Postgres".
 _DEFAULTS = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False}
 
 
 _RESTORE_INSTEAD = (
-    "the platform changes no cluster in place: write a new PostgresCluster manifest "
+    "the platform cannot change a cluster in place: write a new PostgresCluster manifest "
     "(with `restore: {from, pitr_time}` to carry the data over) and move the clients to it"
 )
 
@@ -62,7 +63,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     adoptable = True
     lifecycle = ("deletion", "timeout_s", "ignore")
     read_alone = True
-    id_form = _ID_FORM
+    id_form = ID_FORM
     capabilities: ClassVar = {
         "postgres.list": "Lists the clusters of an organization: for `import`, and to find a create whose "
         "reply was lost.",
@@ -97,7 +98,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     # --- while loading ---
 
     def references(self, spec: PostgresClusterSpec, address: Address) -> Iterable[Reference]:
-        if spec.restore is not None and not _PLATFORM_ID.fullmatch(spec.restore.from_):
+        if spec.restore is not None and not PLATFORM_ID.fullmatch(spec.restore.from_):
             source = Address("PostgresCluster", spec.restore.from_)
             yield Reference(source, ("spec", "restore", "from"), once=True)
 
@@ -113,31 +114,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                         help=f"add `{name}:` (or `restore:` for a cluster made from a backup)",
                     )
             return
-        for name in sorted((written & type(spec).model_fields.keys()) - {"restore", "name"}):
-            problem = error(
-                "not-with-restore",
-                f"`spec.{name}` cannot be chosen for a restored cluster",
-                span("spec", name),
-                label="the platform takes it from the source",
-                help="remove it; a restore takes `from`, `backup_id` or `pitr_time`, and `name`",
-            )
-            excluding = [("spec", "restore"), ("spec", name)]
-            is_own = is_patched(("spec", name), span)  # not the restore, if one of them is
-            yield problem if is_own else point_at_patch(problem, excluding, excluding, span)
-        if spec.restore is None:
-            return
-        moments = spec.restore.model_fields_set - {"from_"}
-        both = moments >= {"backup_id", "pitr_time"}
-        if both or not moments:
-            count = "both are" if both else "none is"
-            problem = error(
-                "one-of",
-                f"a restore needs one of `backup_id` and `pitr_time`, but {count} given",
-                span("spec", "restore", "pitr_time") if both else span("spec", "restore"),
-                help="keep the one that names the moment you want back",
-            )
-            offered = [("spec", "restore", name) for name in ("backup_id", "pitr_time")]
-            yield point_at_patch(problem, offered if both else [], offered, span)
+        yield from check_restore(spec, span)
 
     def scope(self, spec: PostgresClusterSpec, address: Address) -> str:
         return f"org/{spec.org_slug or '-'}"
@@ -160,7 +137,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         if restore is None or "postgres.backups" not in subject.capabilities:
             return ()
         id = subject.referred.get(Address(self.name, restore.from_))
-        if id is None and _PLATFORM_ID.fullmatch(restore.from_):
+        if id is None and PLATFORM_ID.fullmatch(restore.from_):
             id = restore.from_
         return [backups_read(id)] if id else ()
 
@@ -209,26 +186,11 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         """
         if spec.restore is None:
             return record.applied.get("org_slug", spec.org_slug) in (spec.org_slug, None)
-        if spec.restore.from_ == record.id:
-            return False  # its own origin
-        known = record.applied.get("restore")
-        if known is None:
-            return "org_slug" not in record.applied
-        want = spec.restore.model_dump(by_alias=True, exclude_none=True)
-        if {**known, "from": ""} != {**want, "from": ""}:
-            return False
-        ids = [_PLATFORM_ID.fullmatch(each["from"]) is not None for each in (known, want)]
-        if any(ids):  # a name and an id may be of one cluster
-            return not all(ids) or bool(known["from"] == want["from"])
-        return alias(Address(self.name, known["from"]), Address(self.name, want["from"]))
+        return may_be_restored(spec.restore, record, alias)
 
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
         """A cluster that was restored from a renamed one names it."""
-        origin = record.applied.get("restore") or {}
-        after = moved.get(Address(self.name, origin["from"])) if origin else None
-        if after is None:
-            return record.applied
-        return {**record.applied, "restore": {**origin, "from": after.name}}
+        return renamed_source(record, moved)
 
     # --- what apply holds every plan to ---
 
@@ -248,7 +210,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             yield OwnCall("POST", "/v1/postgres", body={"org_slug": scope.removeprefix("org/")})
         if subject.resource is None or restore is not None:
             # A source that is a manifest goes by its name here, and may be any cluster that this plan makes.
-            known = restore is not None and _PLATFORM_ID.fullmatch(restore.from_)
+            known = restore is not None and PLATFORM_ID.fullmatch(restore.from_)
             source = segment(restore.from_) if restore is not None and known else ANY
             yield OwnCall("POST", f"/v1/postgres/{source}/restore")
 
@@ -257,7 +219,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     def create(self, subject: Subject) -> Moves:
         spec: PostgresClusterSpec = subject.spec
         if spec.restore is not None:
-            return self._restore(subject, spec.restore)
+            return restore_moves(subject, spec.restore)
         body = spec.model_dump(exclude={"restore"}, exclude_none=True) | {"name": subject.platform_name()}
         match = {"name": body["name"], "region": body["region"]}
         step = create(
@@ -266,36 +228,10 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             id_path="data.id",
             object_path="data",
             applied=body,
-            recovery=_recovery(subject, segment(body["org_slug"]), match),
-            wait=_ready(subject),
+            recovery=recovery(subject, segment(body["org_slug"]), match),
+            wait=ready(subject),
         )
         return Moves(Action.CREATE, (step,), reason="no recorded cluster")
-
-    def _restore(self, subject: Subject, restore: Restore) -> Moves:
-        source: str | OutputRef = (
-            segment(restore.from_)
-            if _PLATFORM_ID.fullmatch(restore.from_)
-            else OutputRef(str(Address("PostgresCluster", restore.from_)), "id")
-        )
-        source_id = restore.from_ if isinstance(source, str) else replace(source, or_kept=True)
-        origin = restore.model_dump(by_alias=True, exclude_none=True)
-        body = {name: value for name, value in origin.items() if name != "from"}
-        body["name"] = subject.platform_name()
-        step = create(
-            subject,
-            Call("POST", path_of("/v1/postgres/", source, "/restore"), body),
-            name="restore",
-            id_path="data.id",
-            object_path="data",
-            applied={"name": body["name"], "restore": origin, _SOURCE_ID: source_id},
-            recovery=_recovery(subject, _organization(source), {"name": body["name"]}),
-            wait=_ready(subject),
-        )
-        problems = tuple(check_restore_point(subject))
-        reason = f"from {restore.from_} at {restore.backup_id or restore.pitr_time}"
-        if has_errors(problems):
-            return Moves(Action.REFUSED, diagnostics=problems, reason=problems[0].message)
-        return Moves(Action.RESTORE, (step,), reason=reason, diagnostics=problems)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         differing = compare_fields(self.fields, subject)
@@ -308,7 +244,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             differing.insert(0, FieldChange("org_slug", known_org, spec.org_slug, Effect.REFUSED))
         if spec.restore is not None and record is not None and "restore" in record.applied:
             want = spec.restore.model_dump(by_alias=True, exclude_none=True)
-            if not _same_restore(record, want):
+            if not same_restore(record, want):
                 differing.append(FieldChange("restore", record.applied["restore"], want, Effect.REFUSED))
         return differing
 
@@ -332,7 +268,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return Moves(Action.NOOP, (self.settled(subject),), reason=reason + told)
 
     def settled(self, subject: Subject) -> Step:
-        return wait_only(subject, _ready(subject, reply_path=None))
+        return wait_only(subject, ready(subject, reply_path=None))
 
     def remove(self, subject: Subject) -> Moves:
         if "postgres.delete" not in subject.capabilities:
@@ -353,56 +289,13 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             moment = was.get("backup_id") or was.get("pitr_time")
             return error(
                 "immutable-field",
-                f"cluster `{subject.address.name}` was restored from {was['from']} at {moment}, which is "
-                "done once",
+                f"cluster `{subject.address.name}` was restored from {was['from']} at {moment}, and is "
+                "restored only once",
                 subject.span("spec", "restore"),
                 help="put that back (`from` may be the platform id, too), or write a second PostgresCluster "
                 "manifest for another restore",
             )
         return super().refusal(subject, change)
-
-
-def _same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
-    """Whether `want` is the restore that made the recorded cluster: a name and an id may be of one source.
-
-    Where nothing tells the id of the source that went by its name, an id is not known to be another one.
-    """
-    known, id = record.applied["restore"], record.applied.get(_SOURCE_ID)
-    if {**known, "from": ""} != {**want, "from": ""}:
-        return False
-    ids = [_PLATFORM_ID.fullmatch(each["from"]) is not None for each in (known, want)]
-    if want["from"] in (known["from"], id):
-        return True
-    return ids[0] != ids[1] and (ids[0] or id is None)
-
-
-def _ready(subject: Subject, reply_path: str | None = "data") -> Wait:
-    return Wait(
-        Read(path_of("/v1/postgres/", _id_segment(subject)), one(Cluster)),
-        Condition("status", any_of=("ready",), fails=(*FAILED_STATUSES, "deleting", "deleted")),
-        subject.lifecycle.timeout_s,
-        reply_path=reply_path,
-        timed=True,
-    )
-
-
-def _id_segment(subject: Subject) -> str | OutputRef:
-    known = subject.known_id()
-    return segment(known) if isinstance(known, str) else known
-
-
-def _organization(source: str | OutputRef) -> OutputRef | None:
-    """The slug that a restored cluster's organization will have: its source's, where that is a manifest."""
-    return OutputRef(source.source, "organization.slug") if isinstance(source, OutputRef) else None
-
-
-def _recovery(subject: Subject, org_slug: str | OutputRef | None, match: Mapping[str, Any]) -> Ask | Find:
-    """Without a documented list nothing can show whether a lost create landed: a person decides."""
-    if "postgres.list" not in subject.capabilities or org_slug is None:
-        return Ask()
-    listing = Read(path_of("/v1/postgres?org_slug=", org_slug), many(Cluster))
-    found = Read(path_of("/v1/postgres/", FOUND_ID), one(Cluster))
-    return Find(listing, match, unattached=("attached_apps",), one=found)
 
 
 KIND = PostgresClusterKind()

@@ -103,7 +103,7 @@ class PostgresClusterSpec(Spec):
     )
     restore: Restore | None = Describe(
         None,
-        description="Make it from a backup or the past of another cluster, which is left unchanged. "
-        "The platform takes all else from that one, except `name`.",
+        description="Create it from a backup or a past moment of another cluster, which is left unchanged. "
+        "Everything except `name` comes from that cluster.",
         examples=[{"from": "orders", "pitr_time": "2026-01-31T12:00:00Z"}],
     )

@@ -184,7 +184,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         if subject.record is not None:
             return self._taken_up(subject, self.compare(subject))
         steps = (_provision(subject), _set_secrets(subject, "provision"))
-        reason = "not provisioned by us yet; how many secrets it sets, the provider's answer tells"
+        reason = "not provisioned yet; the provider's answer will show how many secrets it sets"
         return Moves(Action.CREATE, steps, reason=reason)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
@@ -234,13 +234,13 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         if fields or not complete:
             steps += [_update(subject, fields), _set_secrets(subject, "update", _none_brought(subject))]
             if not fields:
-                reasons.append("it is not known whether the last update was carried out whole")
+                reasons.append("it is not known whether the last update was carried out completely")
         if record is None:
             reasons.append("its config is not known, and sets no secret")
         if steps:
             return Moves(Action.UPDATE, tuple(steps), tuple(fields), reason="; ".join(reasons))
         if status not in SETTLED_STATUSES:
-            reasons.insert(0, f"still {status}" if status else "its status is not told")
+            reasons.insert(0, f"still {status}" if status else "the provider does not report its status")
             steps.append(self.settled(subject))
         return Moves(Action.NOOP, tuple(steps), reason="; ".join(reasons))
 

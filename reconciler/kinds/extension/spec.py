@@ -44,7 +44,8 @@ class ExtensionSpec(Spec):
     config_keys: list[ConfigKey] | None = Describe(
         None,
         description="Which keys of the answer's `config` may become secrets of the app: names, or `PREFIX*`. "
-        "With any other key none is set. Default: all. Variables that change how programs run are never set.",
+        "If the answer has any other key, no secret is set. Default: all. Variables that change how programs "
+        "run are never set.",
         examples=[["DATABASE_URL", "DB_*"]],
     )
     ip_address: str | None = Describe(

@@ -62,7 +62,7 @@ def start_step(subject: Subject) -> Step:
         applied={"power": "started" if seen else "starting", CALLED_AT: RUN_BEGAN},
         wait=wait,
         guard=Already(_soon(wait)),
-        note=f"{STALE}. Whether its memory was kept, nothing tells",
+        note=f"{STALE}. It is not known whether its memory was kept",
     )
 
 

@@ -58,12 +58,12 @@ class MachineKind(KeepsPower, Importable, Kind):
     example: ClassVar = {"id": "5e1ec7edca5e42", "power": "suspended"}
     id_path = ("spec", "id")
     capabilities: ClassVar = {
-        "machine.get": "Shows the live state of a machine: for plans, for drift, and for restarts, which a "
-        "machine that does not run is spared. Without it, the live state is unknown.",
+        "machine.get": "Shows the live state of a machine: for plans, for drift, and for restarts (only a "
+        "running machine is restarted). Without it, the live state is unknown.",
         "machine.list": "Lists the machines of an app: for `import --machines`.",
         "machine.stop": "Stops a machine: for `power: stopped`; with `machine.get` also for "
         "`lifecycle.restart: auto`, which stops and starts it.",
-        "machine.restart": "Restarts a machine: `lifecycle.restart: auto` carries out owed restarts by it.",
+        "machine.restart": "Restarts a machine: `lifecycle.restart: auto` uses it for owed restarts.",
     }
     list_capability = "machine.list"
     import_when_asked = True  # a deploy may replace a machine by one with another id
@@ -102,7 +102,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         if unfit:
             return Declared(place, live.name, refused="no Machine manifest can have its id")
         power = live.power if live.power in ("started", "suspended", "stopped") else "started"
-        why = f"it is {live.state} now; its power is left alone until somebody writes it:"
+        why = f"it is {live.state} now; its power is left alone until you write it:"
         comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (why, f"power: {power}")}
         return Declared(place, live.name or live.id, spec, comments, apart=live.id)
 
@@ -172,7 +172,8 @@ class MachineKind(KeepsPower, Importable, Kind):
             return Moves(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
         when = subject.record.applied.get(CALLED_AT) if subject.record is not None else None
         call = f"our last call, in the apply of {when}," if when else "our last call"
-        why = f"{call} left it {last}; what it is now, or whether it still exists, only machine.get tells"
+        doubt = "whether it still exists is unknown (enable `machine.get` to read its live state)"
+        why = f"{call} left it {last}; {doubt}"
         remark = Diagnostic(
             "power-unknown", Severity.INFO, f"`{subject.address}`: {why}", subject.span("spec", "power")
         )

@@ -68,7 +68,7 @@ def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     steps = [suspend_step(subject)]
     if state not in RUNNING:
         steps.insert(0, wait_only(subject, until_started(subject)))
-    reason = f"it is {state}; a later start resumes it only as long as its snapshot is kept"
+    reason = f"it is {state}; a later start resumes it only while its snapshot exists"
     return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
 

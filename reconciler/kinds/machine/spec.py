@@ -28,6 +28,6 @@ class MachineSpec(Spec):
         | None
     ) = Describe(
         None,
-        description="The power to keep; `running` means `started`, and `stopped` needs capability "
-        "`machine.stop`. Without it, nothing is done.",
+        description="The power state to keep; `running` means `started`, and `stopped` needs capability "
+        "`machine.stop`. Without it, the power is left alone.",
     )

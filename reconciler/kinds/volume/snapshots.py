@@ -56,7 +56,7 @@ def left_after_delete(subject: Subject) -> str:
         return first
     read = many(Snapshot) in subject.extra
     none = "no usable snapshot is listed" if read else "its snapshots cannot be read"
-    return f"{none}, and none is taken first: nothing known brings its data back"
+    return f"{none}, and none is taken first: nothing known can restore its data"
 
 
 def described(snapshot: Snapshot) -> str:

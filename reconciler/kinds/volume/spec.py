@@ -68,11 +68,15 @@ class VolumeSpec(Spec):
     size_gb: Size | None = Describe(
         None,
         description="Size in GB, or {min, max}; default 3. Volumes can grow, never shrink; "
-        "growing may leave a restart of the attached machine owed.",
+        "growing may require a restart of the attached machine.",
         examples=[10, {"min": 10, "max": 50}],
     )
     count: int | None = Describe(
-        None, ge=1, le=1000, description="So many volumes of this name, one per hardware zone.", examples=[3]
+        None,
+        ge=1,
+        le=1000,
+        description="Number of volumes with this name, one per hardware zone.",
+        examples=[3],
     )
     encrypted: bool | None = Describe(
         None, description="Encryption at rest; default true. Fixed at creation."
@@ -91,13 +95,13 @@ class VolumeSpec(Spec):
     snapshot_id: str | None = Describe(
         None,
         pattern=TEXT_PATTERN,
-        description="The platform's own word for `from.snapshot_id`.",
+        description="The platform's own name for `from.snapshot_id`.",
         examples=["vs_123"],
     )
     source_volume_id: str | None = Describe(
         None,
         pattern=TEXT_PATTERN,
-        description="The platform's own word for `from.source_volume_id`.",
+        description="The platform's own name for `from.source_volume_id`.",
         examples=["vol_123"],
     )
     from_: Origin | None = Describe(

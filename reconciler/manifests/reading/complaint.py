@@ -24,7 +24,7 @@ READABLE = {
     "did not find expected version number": _DIRECTIVE,
     "did not find expected whitespace or line break": ("a space is missing here", ""),
     "did not find expected comment or line break": (
-        "only a comment may stand here",
+        "only a comment is allowed here",
         "the text begins on the next line",
     ),
     "did not find expected hexdecimal number": ("an escape lacks digits", _DIGITS),
@@ -35,7 +35,7 @@ READABLE = {
         "write the character itself",
     ),
     "found unexpected ':'": (
-        "a `:` stands in a text without quotes",
+        "there is a `:` in a text without quotes",
         "write a space after a key's `:`, or quote the text",
     ),
     "found unexpected non-alphabetical character": _DIRECTIVE,
@@ -45,7 +45,7 @@ READABLE = {
         "write `\\\\` for a backslash, or use single quotes",
     ),
     STRAY_COLON: (
-        "a `:` stands where no mapping can begin",
+        "there is a `:` where no mapping can begin",
         "quote text that holds `: `; a nested mapping begins on its own line, indented",
     ),
     NO_KEY: ("expected a key", "check the indentation"),

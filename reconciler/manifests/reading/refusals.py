@@ -52,7 +52,7 @@ class Refusals:
         hidden = may_be_a_value(path) or any(stands_alone(each, self.lines) for each in (first, second))
         return error(
             "duplicate-key",
-            "a key stands here twice" if hidden else f"the key `{path[-1]}` stands here twice",
+            "a key is given twice" if hidden else f"the key `{path[-1]}` is given twice",
             second,
             notes=(f"first at {first.place}",),
             help=help,
@@ -87,13 +87,13 @@ class Refusals:
     def alias(self, position: int, *, open: bool) -> Diagnostic:
         """`open`: it stands inside of what it names. The name may be a value that begins with `*`."""
         if open:
-            message = "the alias stands inside the value that it stands for"
+            message = "the alias is inside the value of its own anchor"
             return error("recursive-alias", message, self._span(position))
         return error(
             "unknown-anchor",
-            "no anchor for this alias stands before it in the document",
+            "there is no anchor for this alias before it in the document",
             self._span(position),
-            help="an anchor is known in its own document only; quote a text that begins with `*`",
+            help="an anchor is valid only in its own document; quote a text that begins with `*`",
         )
 
     def too_deep(self, position: int) -> Diagnostic:

@@ -73,7 +73,7 @@ def _tab(it: Complaint) -> Diagnostic | None:
         span = it.span((it.line, it.text.index("\t")))
         return error("tab-indentation", "a tab cannot indent YAML", span, help="indent with spaces")
     if it.what == NO_TOKEN and it.character == "\t":
-        message = "a tab stands where only spaces can"
+        message = "there is a tab where only spaces are allowed"
         return error("tab-indentation", message, it.span(), help="use a space")
     return None
 
@@ -234,9 +234,9 @@ def _no_key(it: Complaint) -> Diagnostic | None:
         return None
     if it.column == it.context[1]:
         if it.what == NO_HYPHEN:
-            return it.report("a key stands among the items of a list", "put `- ` before it, or indent it")
+            return it.report("there is a key among the items of a list", "put `- ` before it, or indent it")
         if re.match(r"-(\s|$)", it.text[it.column :]):
-            return it.report("an item of a list stands among keys", "indent it below its own key")
+            return it.report("there is a list item among keys", "indent it below its own key")
         return None
     indentation = f"{it.column} space{'' if it.column == 1 else 's'}"
     return it.report(

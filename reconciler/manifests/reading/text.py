@@ -49,7 +49,7 @@ def decode(data: bytes, file: str) -> str | Diagnostic:
         known_as = f" ({_KNOWN_AS[code]})" if code in _KNOWN_AS else ""
         return error(
             "control-character",
-            f"the character U+{code:04X}{known_as} cannot stand in a manifest",
+            f"the character U+{code:04X}{known_as} is not allowed in a manifest",
             span_at(text, found.start(), file),
             help="remove it, or write it as an escape in double quotes",
         )

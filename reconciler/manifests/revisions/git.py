@@ -98,7 +98,7 @@ class Git:
     def incomplete(self) -> ReconcilerError:
         """What to say where an object of the history is not in this clone."""
         return ReconcilerError(
-            "this clone does not hold all files of that revision, and none are fetched from here",
+            "this clone does not have all files of that revision, and they are not fetched automatically",
             help="fetch them first: git fetch --refetch --no-filter (or clone without `--filter`)",
         )
 
@@ -117,7 +117,7 @@ class Git:
         done = self.run(*asked, allowed=(0, 1, 128))
         if done.returncode == 0:
             return os.fsdecode(done.stdout).strip()
-        raise ReconcilerError(f"git knows no commit `{ref}` here", help=self._instead_of(ref))
+        raise ReconcilerError(f"git has no commit `{ref}` here", help=self._instead_of(ref))
 
     def merge_base(self, ref: str, commit: str, other: str) -> str:
         """The newest commit that both have in their history. `ref`: how a person called `commit`."""
@@ -127,7 +127,7 @@ class Git:
         help = "name a revision that this branch comes from"
         if self.is_shallow():
             help = (
-                "this clone holds a part of the history only: fetch all of it (`fetch-depth: 0` in CI, or "
+                "this clone has only a part of the history: fetch all of it (`fetch-depth: 0` in CI, or "
                 "`git fetch --unshallow`)"
             )
         raise ReconcilerError(f"`{ref}` and what is checked out have no commit in common", help=help)
@@ -168,7 +168,7 @@ def _refuse_planted(git_dir: Path, folder: Path) -> None:
 def _bare(at: str) -> ReconcilerError:
     return ReconcilerError(
         f"git finds a bare repository at {at}, which files of the project can pretend to be",
-        help="look at what stands there; --ref, --changed-since and --untrusted read the repository of a "
+        help="check what is there; --ref, --changed-since and --untrusted read the repository of a "
         "clone, by its `.git`",
     )
 
@@ -179,7 +179,7 @@ def _explained(stderr: str, folder: Path) -> ReconcilerError:
         return ReconcilerError(
             f"git does not read the repository {at}: it belongs to another user",
             help=f"if you trust it: git config --global --add safe.directory {shlex.quote(at)}\n"
-            "or let its owner run this; in a container, see whose the mounted folder is",
+            "or let its owner run this; in a container, check who owns the mounted folder",
         )
     if "cannot use bare repository" in stderr:
         return _bare(stderr.partition("bare repository '")[2].partition("'")[0])

@@ -135,7 +135,7 @@ class Revision:
         path = posixpath.normpath(self.git.prefix + relative)
         if path == ".." or path.startswith("../"):
             raise ReconcilerError(
-                f"`{given}` lies outside of the git repository", help="--ref reads what is in it"
+                f"`{given}` is outside the git repository", help="--ref reads what is in it"
             )
         return path
 

@@ -30,7 +30,7 @@ class LifecycleBlock(_Block):
     """How the object may be treated: all that counts for any kind."""
 
     deletion: Literal["retain", "delete"] = Field(
-        "retain", description="What happens to the object when its manifest is gone. Kept in the state."
+        "retain", description="What happens to the object when its manifest is gone. Recorded in the state."
     )
     snapshot_before: list[Literal["extend", "delete"]] = Field(
         ["delete"], description="Operations before which a snapshot is taken."
@@ -41,7 +41,7 @@ class LifecycleBlock(_Block):
 
     restart: Literal["ask", "auto"] = Field(
         "ask",
-        description="auto: restart the machine when an extend leaves that owed (capability machine.restart).",
+        description="auto: restart the machine when an extend requires it (capability machine.restart).",
     )
     ignore: Ignored = Field([], description="Fields whose differences are neither drift nor put back.")
 
@@ -79,7 +79,10 @@ def manifest_model(kind: ManifestKind) -> type[BaseModel]:
         "apiVersion": (Literal[API_VERSION], Field(description="Version of the manifest format.")),
         "kind": (Literal[kind.name], Field(description="What the manifest describes.")),
         "metadata": (Metadata, Field(description="What it is called, and where it belongs.")),
-        "spec": (kind.Spec, Field(description="What is wanted; only fields that are written are managed.")),
+        "spec": (
+            kind.Spec,
+            Field(description="The desired state; only fields that are written are managed."),
+        ),
     }
     if kind.lifecycle:
         block: dict[str, Any] = {

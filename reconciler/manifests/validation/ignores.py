@@ -45,9 +45,9 @@ class IgnoredField(Spec):
     """A field whose difference is neither drift nor put back."""
 
     field: Annotated[str, AfterValidator(_known)] = Field(description="Name of the field in `spec`.")
-    reason: str = Field(min_length=1, description="Why: shown wherever the difference is.")
+    reason: str = Field(min_length=1, description="Why; shown with the difference.")
     until: Annotated[str, BeforeValidator(_day)] | None = Field(
-        None, description="The last day that it holds for (UTC), as YYYY-MM-DD; default: for good."
+        None, description="Last day of validity (UTC), as YYYY-MM-DD; default: no end."
     )
 
 
@@ -55,7 +55,7 @@ def _each_once(items: list[IgnoredField]) -> list[IgnoredField]:
     fields = [item.field for item in items]
     twice = next((field for field in fields if fields.count(field) > 1), None)
     if twice is not None:
-        raise ValueError(f"`{twice}` stands here twice")
+        raise ValueError(f"`{twice}` is given twice")
     return items
 
 

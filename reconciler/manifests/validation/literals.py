@@ -21,7 +21,7 @@ _HELP = """\
 encrypt it, and keep only the encrypted text in git:
   {command}   (reads the value from standard input)
   {field}: {{age: {file}}}   or the text itself: {field}: {{age: |…}}
-a value that was pushed anywhere is known: set another one"""
+a value that was pushed is no longer secret: set a new one"""
 
 
 def take_out_literals(value: Any, kind: ManifestKind, place: Place) -> tuple[Any, list[Diagnostic]]:
@@ -37,7 +37,7 @@ def take_out_literals(value: Any, kind: ManifestKind, place: Place) -> tuple[Any
         encrypt = command("secret", "encrypt", "--to", "RECIPIENT", "--out", beside / file)
         found = error(
             "secret-literal",
-            "a secret's value stands in the manifest",
+            "the manifest contains a secret's value",
             span,
             help=_HELP.format(field=field, file=file, command=encrypt),
             advice=(encrypt,),

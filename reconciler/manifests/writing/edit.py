@@ -91,7 +91,7 @@ def _token(event: Any, text: str, starts: Sequence[int], anchored: Mapping[str, 
     if kind is not ScalarEvent:
         return Token(start, end, "", "is not a single one")
     if event.start_mark.line != event.end_mark.line:
-        return Token(start, end, "", "stands on several lines")
+        return Token(start, end, "", "spans several lines")
     if event.anchor is not None and (found := _ANCHOR.match(text, start)):
         start = found.end()
     return Token(start, end, event.style or "")

@@ -46,7 +46,7 @@ def replaceable(path: Path) -> str:
     try:
         status = path.stat()
     except OSError as failure:
-        return f"cannot be looked at: {failure.strerror}"
+        return f"cannot be inspected: {failure.strerror}"
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if status.st_nlink > 1:

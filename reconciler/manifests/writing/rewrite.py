@@ -181,7 +181,7 @@ def _obstacle(edit: Edit, token: Token) -> Diagnostic | None:
     resource = edit.resource
     if edit.path not in resource.spans and token.see is None:
         return cannot_accept(
-            f"`{resource.address}`: `{edit.name}` does not stand in its manifest",
+            f"`{resource.address}`: `{edit.name}` is not in its manifest",
             resource.span(*edit.path),
             f"add `{edit.path[-1]!s}: {written(edit.value)}` there by hand",
         )
@@ -208,7 +208,7 @@ def _changed(edit: Edit) -> Diagnostic:
 
 def _unsound(edit: Edit) -> Diagnostic:
     return cannot_accept(
-        f"`{edit.resource.address}`: the value {written(edit.value)} cannot be put in the place of "
+        f"`{edit.resource.address}`: the value {written(edit.value)} cannot replace "
         f"`{edit.name}` without changing something else",
         edit.resource.span(*edit.path),
         "edit it by hand",

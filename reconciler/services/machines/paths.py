@@ -17,6 +17,15 @@ def action(method: str, path: str) -> str:
     return f"{method} {'/'.join(parts)}"
 
 
+def scope(path: str) -> str:
+    """What a token must have access to for a request to `path`, in words."""
+    parts = path.partition("?")[0].split("/")  # `/v1/apps/shop/volumes`: "", v1, apps, shop, volumes
+    words = {"apps": "app", "postgres": "cluster"}
+    if len(parts) > 3 and parts[2] in words:
+        return f"{words[parts[2]]} `{parts[3]}`"
+    return f"what {path} shows"
+
+
 @cache
 def _counted_alone() -> frozenset[str]:
     return frozenset(kind.counted_alone for kind in find_kinds().values() if kind.counted_alone)

@@ -8,7 +8,7 @@ from reconciler.core.steps import PLATFORM
 from reconciler.services.auth import BearerToken
 from reconciler.services.client import Client
 from reconciler.services.machines import kept
-from reconciler.services.machines.paths import action
+from reconciler.services.machines.paths import action, scope
 from reconciler.services.machines.refusals import POLICY
 from reconciler.services.service import Service
 from reconciler.services.transport import Transport
@@ -20,7 +20,7 @@ SERVICE = Service(
     outcome=kept.outcome,
     action=action,
     essential=True,
-    check_access="check that the token may access this app or cluster",
+    check_access=lambda path: f"check that the token may read {scope(path)}",
     check_address="check `platform.base_url`",
 )
 

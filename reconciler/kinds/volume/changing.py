@@ -1,0 +1,112 @@
+"""What becomes of a volume that is there: changed in place, extended, snapshotted, deleted.
+
+Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes".
+"""
+
+from collections.abc import Sequence
+
+from reconciler.core.diagnostics import error
+from reconciler.core.model import Action, Deletion, Effect, FieldChange, Impact, weightiest_first
+from reconciler.core.steps import Read, Step
+from reconciler.core.wire import one
+from reconciler.kinds.base import Moves, Subject
+from reconciler.kinds.restarts import restart_remarks, restart_steps, settled_by_a_stop
+from reconciler.kinds.steps import delete, wait_only
+from reconciler.kinds.volume.calls import extend_step, settled, update_step
+from reconciler.kinds.volume.snapshots import (
+    await_snapshot,
+    left_after_delete,
+    listed_snapshots,
+    snapshot_before,
+    snapshot_due,
+    snapshot_step,
+    volume_path,
+)
+from reconciler.services.machines.wire.volume import Volume
+
+UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extending")
+
+
+def wait_settled(subject: Subject) -> Step:
+    """No call: what is under way is waited for."""
+    return wait_only(subject, settled(subject, reply_path=None))
+
+
+def size_change(subject: Subject) -> FieldChange:
+    want, largest, live = subject.spec.wanted_size_gb, subject.spec.largest_size_gb, subject.live.size_gb
+    if live < want:
+        return FieldChange("size_gb", live, want, Effect.GROW)
+    return FieldChange("size_gb", live, largest, Effect.REFUSED)
+
+
+def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    steps: list[Step] = []
+    actions: list[Action] = []
+    impact, reasons = Impact.ONLINE, []
+    if subject.live.state in UNSETTLED_STATES:
+        steps.append(wait_settled(subject))
+        reasons.append(f"still {subject.live.state}")
+    in_place = {field.path: field.after for field in fields if field.effect is Effect.IN_PLACE}
+    grow = next((field for field in fields if field.effect is Effect.GROW), None)
+    stale = snapshot_due(subject)
+    if stale is not None:
+        running = [item.id for item in listed_snapshots(subject) if item.progress == "running"]
+        reasons.append(f"{stale}, but one is running" if running else stale)
+        steps.append(await_snapshot(subject, running[-1]) if running else snapshot_step(subject))
+    elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
+        steps.append(snapshot_before(subject))
+    if any(step.mutates for step in steps):
+        actions.append(Action.SNAPSHOT)
+    if in_place:
+        actions.append(Action.UPDATE)
+        steps.append(update_step(subject, in_place))
+    if grow is not None:
+        actions.append(Action.EXTEND)
+        impact = Impact.RESTART if subject.live.attached_machine_id else Impact.ONLINE
+        steps.append(extend_step(subject, grow))
+        if impact is Impact.RESTART:
+            reasons.append("the attached machine may have to restart to use the added space")
+    owed = subject.record is not None and bool(subject.record.obligations)
+    restarts = restart_steps(subject) if owed or grow is not None else []
+    if restarts:
+        actions.append(Action.RESTART)
+    if restarts and grow is None:
+        impact = Impact.RESTART
+        reasons.append(f"machine {subject.live.attached_machine_id} owes a restart")
+    steps += restarts
+    action, *also = weightiest_first(actions) or (Action.NOOP,)
+    return Moves(
+        action,
+        tuple(steps),
+        tuple(fields),
+        impact,
+        "; ".join(reasons),
+        restart_remarks(subject, grows=grow is not None),
+        settles=settled_by_a_stop(subject),
+        also=tuple(also),
+    )
+
+
+def remove(subject: Subject) -> Moves:
+    holder = holder_of(subject)
+    if holder:
+        problem = error(
+            "volume-attached",
+            f"volume `{subject.address}` is attached to {holder} and cannot be deleted",
+            help="detach it (remove the machine) first; the platform refuses until then",
+        )
+        return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
+    before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
+    path = volume_path(subject.address, subject.known_id())
+    left = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
+    return Moves(
+        Action.DELETE,
+        (*before, delete(subject, path, Read(path, one(Volume)))),
+        impact=Impact.DATA_LOSS,
+        reason=f"{left}; {left_after_delete(subject)}",
+        also=(Action.SNAPSHOT,) if any(step.mutates for step in before) else (),
+    )
+
+
+def holder_of(subject: Subject) -> str:
+    return subject.live.attached_machine_id or subject.live.attached_alloc_id or ""

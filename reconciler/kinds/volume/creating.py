@@ -1,0 +1,120 @@
+"""How a volume is created: empty, from other data, or again in the place of one that was destroyed.
+
+Source: platform API, 4.2; platform notes, "Volumes".
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.model import Action, Address
+from reconciler.core.steps import FOUND_ID, Call, Find, OutputRef, Read
+from reconciler.core.wire import one
+from reconciler.kinds.base import Moves, Subject
+from reconciler.kinds.manifest import Spec
+from reconciler.kinds.steps import answer_of, create
+from reconciler.kinds.volume.calls import settled, volumes_read
+from reconciler.kinds.volume.origins import size_not_given, size_of_source
+from reconciler.kinds.volume.snapshots import newest_usable, volume_path
+from reconciler.kinds.volume.spec import VolumeSpec
+from reconciler.services.machines.wire.volume import Volume
+
+DEFAULT_SIZE_GB = 3
+
+SHARES_ZONES = "`require_unique_zone: false`"
+_NO_ZONE = (
+    "each volume of one name needs a hardware zone of its own: where no unique zone is left, write "
+    f"{SHARES_ZONES}"
+)
+
+# What create takes that the platform never returns, or that nobody can change afterwards.
+_CREATE_FIELDS = ("region", "encrypted", "fstype", "auto_backup_enabled", "snapshot_retention")
+_SENT_ONLY_FIELDS = ("machines_only", "require_unique_zone", "compute")
+SHOWN = ("region", "size_gb", "encrypted", "auto_backup_enabled", "snapshot_retention")  # by every answer
+
+
+def match_of(spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
+    """What a volume is recognised by: its name, and its region where the manifest says one."""
+    match = {"name": spec.name or address.name}
+    return match if spec.region is None else {**match, "region": spec.region}
+
+
+def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int = 0) -> Moves:
+    """`least_gb`: what the origin is known to need."""
+    spec: VolumeSpec = subject.spec
+    body: dict[str, Any] = {"name": subject.platform_name()}
+    for name in (*_CREATE_FIELDS, *_SENT_ONLY_FIELDS):
+        value = getattr(spec, name)
+        if value is not None:
+            body[name] = value.model_dump(exclude_none=True) if isinstance(value, Spec) else value
+    applied = dict(body)
+    if spec.wanted_size_gb is not None:
+        body["size_gb"] = applied["size_gb"] = spec.wanted_size_gb
+    origin = spec.origin
+    applied["origin"] = None  # known to be none, unlike that of a volume that was adopted
+    remarks: list[Diagnostic] = []
+    if origin is not None:
+        applied["origin"] = origin.model_dump(exclude_none=True)
+        if origin.volume is not None:
+            source = str(Address("Volume", origin.volume, subject.address.app))
+            body["source_volume_id"] = OutputRef(source, "id")
+            body.setdefault("size_gb", OutputRef(source, "size_gb"))
+        else:
+            body |= origin.model_dump(exclude_none=True)
+            known_gb = least_gb or size_of_source(origin, subject) or 0
+            if known_gb > (spec.wanted_size_gb or 0) and known_gb <= (spec.largest_size_gb or known_gb):
+                body["size_gb"] = applied["size_gb"] = known_gb
+            elif "size_gb" not in body:
+                body["size_gb"] = DEFAULT_SIZE_GB
+                remarks.append(size_not_given(subject, DEFAULT_SIZE_GB))
+    match = match_of(spec, subject.address)
+    listing = volumes_read(subject.address.app or "")
+    # What the platform chose where nobody said anything: drift names what moves of it.
+    chosen = [name for name in SHOWN if name not in body]
+    applied |= {name: answer_of(subject, "create", name, or_kept=True) for name in chosen}
+    step = create(
+        subject,
+        Call("POST", listing.path, body),
+        id_path="id",
+        object_path="",
+        applied=applied,
+        recovery=Find(
+            listing,
+            match,
+            unattached=("attached_machine_id", "attached_alloc_id"),
+            one=Read(volume_path(subject.address, FOUND_ID), one(Volume)),
+        ),
+        wait=settled(subject, reply_path=""),
+        if_refused=_NO_ZONE if zones_taken(subject) or (spec.count or 1) > 1 else "",
+    )
+    return Moves(action, (step,), reason=reason, diagnostics=tuple(remarks))
+
+
+def how_again(subject: Subject) -> str:
+    newest = newest_usable(subject)
+    if newest is None:
+        return ""
+    spec: VolumeSpec = subject.spec
+    lines = [f"`from: {{snapshot_id: {newest.id}}}`"]
+    if spec.region is None:
+        lines.append(f"`region: {subject.live.region}`")
+    instead = " in place of its origin" if spec.origin is not None else ""
+    made = f" (made {newest.created_at})" if newest.created_at else ""
+    others = "; take it out again before `count` grows" if spec.count is not None else ""
+    return (
+        f"to restore its newest snapshot{made} at this address, write "
+        f"{' and '.join(lines)} into `spec`{instead} and apply{others}; "
+    )
+
+
+def zones_taken(subject: Subject) -> list[str]:
+    """The zones in which the list shows a volume of this name, where the new one may share none."""
+    if subject.spec.require_unique_zone is False:
+        return []
+    wanted = match_of(subject.spec, subject.address)
+    named = [
+        item
+        for item in subject.beside
+        if item.present and all(getattr(item, name) == value for name, value in wanted.items())
+    ]
+    return sorted({item.zone for item in named if item.zone})
