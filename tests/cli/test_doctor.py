@@ -1,14 +1,23 @@
 """`reconcile doctor`: each thing that a run relies on, whole and broken, and that looking changes nothing."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from reconciler.core.clock import SystemClock
+from reconciler.core.model import StateRecord
+from reconciler.state import open_store
+from reconciler.state.between_scopes import arrived
+from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite import backups
+from reconciler.state.store import Event, JournalEntry
 from tests.cli.conftest import project_at
 from tests.cli.harness import Project, Sandbox, cluster, serving, volume
 from tests.cli.test_state import damage, holder, state_file
@@ -16,6 +25,7 @@ from tests.state.test_migrations import left_by
 
 __all__ = ["holder"]  # a fixture
 
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 _numbers = count(1)
 
 NAMES = [
@@ -249,6 +259,51 @@ def test_a_call_without_an_outcome_is_a_problem(calm: Project, real: Sandbox) ->
     found = checks(calm, code=1)
     assert outcomes(found) == {"open calls": "problem"}
     assert "POST /v1/postgres for PostgresCluster/doctored, sent at " in found["open calls"]["message"]
+
+
+def in_the_state(project: Project, work: Callable[[Spooling, StateRecord], Awaitable[object]]) -> None:
+    """Do `work` with the state and its only record."""
+
+    async def do() -> None:
+        store = open_store(f"sqlite:{state_file(project)}", clock=SystemClock(), root=project.root)
+        (record,) = (await store.load()).records.values()
+        await work(store, record)
+        await store.close()
+
+    anyio.run(do)
+
+
+def test_outcomes_that_were_kept_beside_the_state_are_named(calm: Project) -> None:
+    async def spool(store: Spooling, record: StateRecord) -> None:
+        lease = await store.lease([record.scope], "the test")
+        call = {"scope": record.scope, "method": "PUT", "path": "/v1/apps/shop/volumes/vol_1"}
+        intent = JournalEntry("r1", Event.INTENT, NOON, record.address, "update", data=call)
+        await store.commit(lease, [intent])
+        await store.spool(lease, [replace(intent, event=Event.DONE, data={})], [record])
+        await store.release(lease)
+
+    in_the_state(calm, spool)
+    found = checks(calm, code=0)
+    assert outcomes(found) == {"open calls": "warning"}
+    (scope,) = {each["scope"] for each in calm.json("state", "list").json["records"]}
+    told = f"outcomes that could not be stored are kept beside the state, of `{scope}`"
+    assert found["open calls"]["message"] == told
+    calm.apply()
+    assert outcomes(checks(calm, code=0)) == {}
+
+
+def test_a_move_that_ended_half_way_is_named(calm: Project) -> None:
+    async def move(store: Spooling, record: StateRecord) -> None:
+        target = record.address._replace(app="elsewhere")
+        lease = await store.lease(["elsewhere"], "the test")
+        there = replace(record, address=target, scope="elsewhere", serial=0)
+        await store.commit(lease, [arrived(record, target, "r1", NOON)], [there])
+        await store.release(lease)
+
+    in_the_state(calm, move)
+    found = checks(calm, code=0)
+    assert found["open calls"]["outcome"] == "warning"
+    assert found["open calls"]["message"] == "1 move between scopes ended half-way"
 
 
 def test_backups_that_are_missing_or_damaged(calm: Project) -> None:
