@@ -7,7 +7,7 @@ import pytest
 from tests.cli.harness import Project, Sandbox, cluster, only, secret, volume
 
 ACTIONS = {
-    "create", "restore", "adopt", "update", "extend", "snapshot", "set", "suspend",
+    "create", "restore", "adopt", "update", "extend", "snapshot", "set", "suspend", "stop",
     "start", "restart", "delete", "retain", "forget", "noop", "refused",
 }  # fmt: skip
 PLAN = {"format_version", "context", "changes", "steps", "owed", "diagnostics", "summary"}
