@@ -80,11 +80,11 @@ async def _must_be_over(project: Project, state: State, opened: JournalEntry, in
     tracked = {record.id for record in state.records.values()}
     found = [item.id for item in candidates(look, observation.objects, tracked)]
     if found:
-        ways = tuple(command("resolve", opened.address, "--adopt", id) for id in sorted(found))
+        adopt = command("resolve", opened.address, "--adopt", found[0] if len(found) == 1 else "ID")
         raise ReconcilerError(
             f"the call for `{opened.address}` may have made {', '.join(sorted(found))}, which no record has",
-            help=f"if it did, run `{ways[0]}`; if you know that it did not, {_FORCE}",
-            advice=ways[:1],
+            help=f"if it did, run `{adopt}`; if you know that it did not, {_FORCE}",
+            advice=(adopt,),
         )
 
 

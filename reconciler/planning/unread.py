@@ -32,10 +32,10 @@ class Unread:
         """In the order of their places: answers come in no certain one. What fails alone comes first."""
         for cause, told in sorted(self._told.items()):
             problems = sorted(told, key=_place)
-            if not cause or len(problems) == 1:
+            addresses = tuple(sorted(self._addresses[cause]))
+            if not cause or len(addresses) == 1:
                 yield from problems
                 continue
-            addresses = tuple(sorted(self._addresses[cause]))
             of = f"{self._failed[cause]} of {counted(self._reads, 'read')}"
             problem = error(
                 "unreadable",

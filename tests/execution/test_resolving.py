@@ -157,6 +157,15 @@ async def test_what_a_list_shows_is_not_said_not_to_be_created(stage: Stage, lis
     assert "not created" in await not_created(stage, ORDERS, force=True)
 
 
+async def test_of_several_objects_that_a_call_may_have_made_none_is_advised(stage: Stage) -> None:
+    await left_open(stage, volume(), "POST")
+    stage.make_volume()
+    await stage.time.sleep(SETTLE_S)
+    with pytest.raises(ReconcilerError, match="may have made") as refused:
+        await not_created(stage, DATA)
+    assert f"resolve {DATA} --adopt ID" in refused.value.help
+
+
 async def test_without_a_look_nothing_is_said_not_to_be_created(stage: Stage) -> None:
     stage.fault(method="POST", path="/v1/apps/shop/volumes", action="drop_before")
     await left_open(stage, volume(), "POST")

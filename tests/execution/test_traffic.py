@@ -14,8 +14,10 @@ from reconciler.core.model import Action, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan, Read, Step
 from reconciler.core.wire import many
+from reconciler.drift.find import find_drift
 from reconciler.execution.traffic import Traffic
 from reconciler.pipeline.apply import Applied, PlanRefused
+from reconciler.pipeline.project import Desired
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.machines.service import platform_client
 from reconciler.services.machines.wire.volume import Snapshot
@@ -24,7 +26,7 @@ from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.providers.service import provider_client
 from reconciler.services.registry import Services
 from reconciler.services.transport import Answer
-from tests.execution.stage import SETTLE_S, TOKEN, Stage, Time, cluster, outcomes, volume
+from tests.execution.stage import SETTLE_S, TOKEN, Stage, Time, cluster, loaded, outcomes, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -434,6 +436,23 @@ async def test_a_partial_outage_is_one_diagnostic_for_each_cause(
     assert problem.message == f"{cause}: 6 objects cannot be read"
     assert problem.addresses == tuple(f"Volume/app{app}/data{of}" for app in (1, 2) for of in range(3))
     assert sum(change.action is Action.REFUSED for change in refused.value.plan.changes) == 9
+
+
+async def test_drift_names_all_that_one_failing_read_is_about(stage: Stage) -> None:
+    add_apps(stage, 1)
+    manifests = of_apps(1, 3) + volume()
+    await stage.apply(manifests)
+    stage.fault(
+        method="GET",
+        path="/v1/apps/app0/volumes",
+        action="status",
+        status=503,
+        headers={"retry-after": "90"},
+        times=None,
+    )
+    (problem,) = (await find_drift(stage.project(), Desired(loaded(stage, manifests)))).diagnostics
+    assert problem.message == "the platform answers 503 to 1 of 2 reads: 3 objects cannot be read"
+    assert problem.addresses == tuple(f"Volume/app0/data{of}" for of in range(3))
 
 
 async def test_a_platform_that_is_back_is_found_out(shared: Stage) -> None:
