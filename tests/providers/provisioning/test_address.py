@@ -102,7 +102,7 @@ def test_a_changed_address_in_the_file_is_refused(scene: Scene, elsewhere: FakeP
     document["plan"]["providers"] = {"acme": elsewhere.url}
     file.write_text(json.dumps(document), encoding="utf-8")
     move(scene, elsewhere)
-    assert "was changed since it was made" in scene.run("apply", "--plan", "saved.plan", code=1).err
+    assert "was changed after it was saved" in scene.run("apply", "--plan", "saved.plan", code=1).err
     assert not elsewhere.requests
 
 
