@@ -31,7 +31,7 @@ def render(report: Report) -> str:
     if report.about is not None:
         begins["context"] = context_document(report.about)
     text = json.dumps(begins | document(report), ensure_ascii=False, indent=2, default=str)
-    # Whoever reads the document gets the same text; whoever looks at it sees what is in it.
+    # A parser reads the same values; a person sees the characters that would be invisible.
     return "\n".join(escaped(line, _escape) for line in text.split("\n")) + "\n"
 
 
