@@ -255,11 +255,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else ()",
         "baseline=()",
     ),
-    _mutant(
-        "what is tracked already is a candidate",
-        SETTLING,
-        " and item.id not in tracked",
-        "",
+    Mutant(
+        "what is tracked already is a candidate, and is not looked for once more",
+        (
+            Change(SETTLING, " and item.id not in tracked", ""),
+            Change(SETTLING, "if settlement.id in tracked():", "if False:"),
+        ),
     ),
     _mutant(
         "a list that cannot be read counts as empty",
