@@ -38,7 +38,8 @@ KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose
 class Sender(Protocol):
     """What sends the calls, one at a time. `stopping`: no further one may be sent."""
 
-    stopping: bool
+    @property
+    def stopping(self) -> bool: ...
 
     async def set_by_strangers(self, step: Step, keys: Collection[str]) -> Collection[str]: ...
 
