@@ -11,15 +11,13 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.durations import since
 from reconciler.core.errors import ReconcilerError, StoreError, Unauthorized
 from reconciler.core.model import READY_AFTER, made_at, took_s
-from reconciler.core.steps import OutcomeWord, Result, Step, UnlessRecorded
+from reconciler.core.steps import Result, Step, UnlessRecorded
 from reconciler.execution.for_each import send_each
 from reconciler.execution.recorder import Unrecorded
 from reconciler.execution.run import Run
 from reconciler.execution.sending import mutate
 from reconciler.execution.traffic import Unsent
 from reconciler.execution.waiting import Waited, wait_for
-from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import SetsSecrets
 
 GRACE_S = 10.0  # how long calls under way may go on after the first signal
 
@@ -81,7 +79,7 @@ class Executor:
                 return self._run.result(step, "done", "not needed: the value is the same")
             reply, baseline = None, frozenset[str]()
             if step.for_each is not None:
-                result = await self._each(step)
+                result = await send_each(self._run, step)
             elif step.mutates:
                 result, reply, baseline = await mutate(self._run, step)
             else:
@@ -115,42 +113,6 @@ class Executor:
         result = self._run.result(step, "skipped", why)
         self._run.reporter.step_finished(step, result.outcome, 0.0, why)
         return result
-
-    # --- one call for each key of an answer ---
-
-    async def _each(self, step: Step) -> Result:
-        assert step.for_each is not None
-        if self._run.stopping:
-            raise Unsent("interrupted before it was sent")
-        self._run.reporter.step_started(step)
-        over = step.for_each.over
-        if step.for_each.again and self._run.outputs.get(over) is None:
-            asked = next(each for each in self._run.plan.steps if each.id == over.source)
-            result, reply, _ = await mutate(self._run, replace(asked, id=f"{asked.id}-again"), within=True)
-            if result.outcome != "done":
-                return replace(result, step=step.id)
-            self._run.outputs.put(over.source, reply)
-        return await send_each(step, self._run.outputs, self._run.recorder, self._run.fingerprint_key, self)
-
-    async def set_by_strangers(self, step: Step, keys: Collection[str]) -> Collection[str]:
-        """Those of `keys` that the app has and the manifest does not name; none where nothing tells."""
-        sets = find_kinds()[step.address.kind].role(SetsSecrets)
-        read = sets.app_secrets(step.address, self._run.own.capabilities) if sets is not None else None
-        if sets is None or read is None:
-            return ()
-        there = {item.name for item in (await self._run.reader(step).read(read)).objects}
-        resource = self._run.own.resource(step.address)
-        return [key for key in keys if key in there and not sets.may_replace(resource, key)]
-
-    async def send_part(self, step: Step, call: Step, cut_off: str) -> Result:
-        """One of several calls of `step`. `cut_off`: what to say if it is cut off. Raises Unsent."""
-        # Stands only when the grace period after a signal cuts the call off.
-        self._run.results[step.id] = self._run.result(step, "pending", cut_off)
-        result, _, _ = await mutate(self._run, call, within=True)
-        return result
-
-    def result(self, step: Step, outcome: OutcomeWord, error: str = "", note: str = "") -> Result:
-        return self._run.result(step, outcome, error, note)
 
 
 async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> Result:
