@@ -1,6 +1,6 @@
 """Who runs this, in which CI run, and why: from the variables of CI services, or else this machine's user.
 
-Whoever sets the variables can claim anything: it is what was said, not what was proven. It is kept for ever,
+A variable can be set by anybody, so this is what was said, not what was proven. It is kept for ever,
 and shown to others. So it is short, nothing in it is invisible, and no credential of ours stays in it.
 """
 
