@@ -281,11 +281,11 @@ async def dismiss(project: Project, address: Address, ids: Sequence[str]) -> str
     if record is None:
         raise not_recorded(address, state.records)
     kind = find_kinds()[address.kind]
-    read = located(kind, address, record.id, project.capabilities, record=record)
     for id in ids:
         owner = owner_of(find_kinds(), replace(record, id=id, address=address), state.records.values())
         if owner is not None or id == record.id:
             raise ReconcilerError(f"{id} is recorded as `{owner or address}`")
+        read = located(kind, address, id, project.capabilities, record=record)
         await _read_one(project, read, id)
     async with _leased(project, record.scope) as lease:
         record = (await project.store.load()).records.get(address)
