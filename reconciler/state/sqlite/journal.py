@@ -1,19 +1,16 @@
-"""The journal in SQLite: for each scope a chain of rows, each hashed together with the hash before it.
+"""The journal in SQLite: for each scope a chain of rows (`state.chain`).
 
-The first row of a chain continues from the state's lineage, so that no journal passes for another's, or from
-the last row of the one chain that programs before version 4 wrote for all scopes (the trunk). A scope's head
-shows that nothing of its chain is missing. `row` is the order in which one file got its rows, `seq` a row's
-place in its chain. The tables `open_intents`, `plans_run`, `unclaimed`, `half_moved` and `facts` are what the
-chains amount to, kept in the same transaction; `verify` derives them again.
+A scope's head shows that nothing of its chain is missing. `row` is the order in which one file got its rows,
+`seq` a row's place in its chain. The tables `open_intents`, `plans_run`, `unclaimed`, `half_moved` and
+`facts` are what the chains amount to, kept in the same transaction; `verify` derives them again.
 """
 
-import hashlib
-import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.state import rules
+from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.rules import Effect, View
 from reconciler.state.sqlite.checks import Checks
@@ -39,7 +36,7 @@ def append(
     for columns in entries:
         checks.rows += 1
         head.seq += 1
-        head.hash = chain(head.hash, head.seq, columns[:-1], columns[-1].encode(), scope)
+        head.hash = row_hash(head.hash, head.seq, columns[:-1], columns[-1].encode(), scope)
         connection.execute(
             "INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?,?,?)",
             (checks.rows, *columns, head.hash, scope, head.seq),
@@ -223,14 +220,5 @@ def _hash_before(connection: sqlite3.Connection, checks: Checks, row: int, seq: 
 def _check(
     previous: str, row: int, seq: int, columns: Sequence[Any], data: bytes, scope: str, hash: str
 ) -> None:
-    if chain(previous, seq, columns, data, scope) != hash:
+    if row_hash(previous, seq, columns, data, scope) != hash:
         raise Damaged(f"journal row {row} is not what was written")
-
-
-def chain(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope: str) -> str:
-    """SHA-256 over the hash before and the row; JSON keeps the columns apart.
-
-    Rows of the whole state are hashed like those of versions that knew no scopes.
-    """
-    head = json.dumps([previous, seq, *columns, *filter(None, [scope])], separators=(",", ":"))
-    return hashlib.sha256(head.encode() + b"\n" + data).hexdigest()

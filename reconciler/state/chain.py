@@ -1,0 +1,21 @@
+"""How rows of a journal are chained: each is hashed together with the hash before it.
+
+Every backend hashes alike, so that a state keeps its history and its heads when it moves to another one. The
+first row of a chain continues from the state's lineage, so that no journal passes for another's, or from the
+last row of the one chain that programs before version 4 of the SQLite state wrote for all scopes (the trunk).
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+
+def row_hash(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope: str) -> str:
+    """SHA-256 in hex over the hash before, the place in the chain and the row; JSON keeps the columns apart.
+
+    `columns` and `data`: what `codec.encode_entry` makes, the data encoded. Rows of the whole state are
+    hashed like those of versions that knew no scopes.
+    """
+    head = json.dumps([previous, seq, *columns, *filter(None, [scope])], separators=(",", ":"))
+    return hashlib.sha256(head.encode() + b"\n" + data).hexdigest()
