@@ -58,10 +58,11 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What RUN_STARTED says of a run. All but `plan` may be "": not known, or written by an older program.
+    """What RUN_STARTED says of a run. What is not known, or was written by an older program, is "" or None.
 
     `plan`: the id of the plan that runs; `resources`: the digest of the resources that it was made from.
-    `actor`: who runs it; `revision`: the git revision of the manifests; `reason`: why, in a person's words.
+    `actor`: who runs it; `url`: of the CI run; `reason`: why, in a person's words. `revision`: the git
+    revision of the manifests; `dirty`: whether they differed from it. `environment`: as in `Context`.
     """
 
     plan: str
@@ -69,14 +70,19 @@ class Run:
     actor: str = ""
     revision: str = ""
     reason: str = ""
+    url: str = ""
+    environment: str = ""
+    dirty: bool | None = None
 
-    def to_json(self) -> dict[str, str]:
-        return {name: value for name, value in asdict(self).items() if value}
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Run":
         """What is known of the run. Fields of a newer program are left out."""
-        return cls(**{each.name: str(data.get(each.name, "")) for each in fields(cls)})
+        texts = {each.name: str(data.get(each.name, "")) for each in fields(cls) if each.name != "dirty"}
+        dirty = data.get("dirty")
+        return cls(**texts, dirty=dirty if isinstance(dirty, bool) else None)
 
 
 WHOLE_STATE = ""  # the scope of entries that concern no resource, such as who took the state over
