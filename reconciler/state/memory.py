@@ -14,12 +14,13 @@ from anyio.lowlevel import checkpoint
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import rules
+from reconciler.state import history, rules
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.contents import Body, Contents, Head, Row, has_changed, is_there, same, verify
 from reconciler.state.rules import View
 from reconciler.state.store import (
+    WHOLE_STATE,
     JournalEntry,
     Lease,
     State,
@@ -69,6 +70,12 @@ class MemoryState:
         """From where each scope goes on."""
         return self.trunk or Head(0, self.lineage, 0)
 
+    @property
+    def heads(self) -> dict[str, str]:
+        """As `State.heads`. The trunk counts as the whole state's until that has a head of its own."""
+        trunk = {WHOLE_STATE: self.begin.hash} if self.begin.seq else {}
+        return trunk | {scope: hash for scope, (seq, hash) in self.ends.items() if seq > self.begin.seq}
+
 
 class MemoryStore:
     """One handle on a `MemoryState`, as one process has it: a `store.Store`, and `contents.Movable`."""
@@ -88,6 +95,7 @@ class MemoryStore:
             unclaimed=tuple(known.view.unclaimed.values()),
             half_moved=tuple(known.view.half_moved.values()),
             serials=dict(known.serials),
+            heads=known.heads,
             version=str(known.version),
             platform=known.view.platform,
             new=known.view.new,
@@ -98,6 +106,11 @@ class MemoryStore:
         named = {row.columns[3] for row in self._state.rows}
         named.update(map(str, (await self.load()).records))
         return any(address is not None and address.startswith(f"{kind}/") for address in named)
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        await checkpoint()
+        entries = [(row.scope, _decoded(row.columns)) for row in self._alive().rows]
+        return history.of_runs_since(entries, since)
 
     async def create(self) -> bool:
         key = await self.fingerprint_key()

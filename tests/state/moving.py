@@ -72,7 +72,7 @@ class MovableContract:
         for opened in (there, elsewhere.open()):
             state = await opened.load()
             assert state == here.state
-            assert state.records == here.state.records
+            assert state.heads == here.state.heads
             assert {key: serial for key, serial in state.serials.items() if serial} == {
                 key: serial for key, serial in here.state.serials.items() if serial
             }
@@ -144,6 +144,7 @@ class MovableContract:
             attempts += [
                 each.load,
                 each.create,
+                each.journal,
                 lambda each=each: each.lease(["new"], "ben"),
                 lambda each=each: each.lease(["shop"], "ben"),
                 lambda each=each: each.knows("Volume"),
