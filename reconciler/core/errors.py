@@ -89,6 +89,11 @@ class PlatformError(ReconcilerError):
         self.path = path
         self.request_id = request_id
 
+    @property
+    def is_outage(self) -> bool:
+        """Whether the service failed, or the connection to it: this says nothing of what was asked."""
+        return self.status >= 500 or isinstance(self.__cause__, TransportError)
+
 
 class NotFound(PlatformError):
     pass
@@ -112,6 +117,10 @@ class Down(PlatformError):
     def __init__(self, message: str, *, outage: str, **details: Any) -> None:
         super().__init__(message, **details)
         self.outage = outage
+
+    @property
+    def is_outage(self) -> bool:
+        return True
 
 
 class Unreadable(PlatformError):

@@ -7,7 +7,7 @@ last row of the one chain that programs before version 4 of the SQLite state wro
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -19,3 +19,14 @@ def row_hash(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope
     """
     head = json.dumps([previous, seq, *columns, *filter(None, [scope])], separators=(",", ":"))
     return hashlib.sha256(head.encode() + b"\n" + data).hexdigest()
+
+
+def state_head(lineage: str, heads: Mapping[str, str]) -> str:
+    """One digest over the chains of all scopes (`State.heads`), the same in every backend; "" for no state.
+
+    Who has kept it elsewhere can tell that no entry before it was changed or taken away since.
+    """
+    if not lineage:
+        return ""
+    text = json.dumps([lineage, *sorted(heads.items())], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -14,7 +14,8 @@ from anyio.lowlevel import checkpoint
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import rules
+from reconciler.state import history, rules
+from reconciler.state.chain import row_hash
 from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.rules import View
 from reconciler.state.store import (
@@ -53,6 +54,7 @@ class MemoryState:
     records: Mapping[Address, StateRecord] = field(default_factory=dict)
     view: View[JournalEntry] = field(default_factory=View)
     journal: dict[str, list[JournalEntry]] = field(default_factory=dict)
+    heads: dict[str, str] = field(default_factory=dict)
     serials: dict[str, int] = field(default_factory=dict)
     holdings: dict[str, Holding] = field(default_factory=dict)
     version: int = 0
@@ -76,6 +78,7 @@ class MemoryStore:
             unclaimed=tuple(known.view.unclaimed.values()),
             half_moved=tuple(known.view.half_moved.values()),
             serials=dict(known.serials),
+            heads=dict(known.heads),
             version=str(known.version),
             platform=known.view.platform,
             new=known.view.new,
@@ -86,6 +89,10 @@ class MemoryStore:
         named = {entry.address for entries in self._state.journal.values() for entry in entries}
         named.update((await self.load()).records)
         return any(address is not None and address.kind == kind for address in named)
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        await checkpoint()
+        return history.of_runs_since(history.merged(self._state.journal), since)
 
     async def create(self) -> bool:
         key = await self.fingerprint_key()
@@ -171,9 +178,17 @@ class MemoryStore:
             stored.append(decode_record(record.address, serials[scope], body))
             records[record.address] = stored[-1]
         self._state.view, self._state.records, self._state.serials = view, records, serials
-        self._state.journal.setdefault(scope, []).extend(entries)
+        for entry in entries:
+            self._append(scope, entry)
         self._state.version += 1
         return tuple(stored)
+
+    def _append(self, scope: str, entry: JournalEntry) -> None:
+        chain = self._state.journal.setdefault(scope, [])
+        chain.append(entry)
+        *columns, data = encode_entry(entry)
+        previous = self._state.heads.get(scope, self._state.lineage)
+        self._state.heads[scope] = row_hash(previous, len(chain), columns, data.encode(), scope)
 
     async def close(self) -> None:
         for holding in self._state.holdings.values():

@@ -216,14 +216,14 @@ async def _plan(project: Project, desired: Desired) -> Plan:
     return await make_plan(project, desired)
 
 
-def apply_while(**fault: Any) -> Act:
-    """What an apply reports when the platform answers each mutation so."""
+def apply_while(*, method: str = "POST", path: str = "*", **fault: Any) -> Act:
+    """What an apply reports when the platform answers each such request so: each mutation, if not told."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         async def work() -> Sequence[Diagnostic]:
             stage = Stage(folder)
             try:
-                stage.fault(method="POST", path="*", times=None, **fault)
+                stage.fault(method=method, path=path, times=None, **fault)
                 return (await stage.apply(manifest)).notices
             finally:
                 await stage.close()
@@ -302,4 +302,5 @@ ACTS: dict[str, Act] = {
     "unclaimed-object": of_unclaimed("vol_7", "its answer came after the call was settled"),
     "unknown-provider": apply_of("unknown-provider", {"manifests": VOLUME % "other"}),
     "unreadable-file": of_path("/dev/null"),
+    "wait-unanswered": apply_while(method="GET", path="/v1/postgres/*", action="status", status=503),
 }

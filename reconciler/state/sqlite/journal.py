@@ -6,12 +6,14 @@ A scope's head shows that nothing of its chain is missing. `row` is the order in
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from reconciler.state import rules
 from reconciler.state.chain import row_hash
-from reconciler.state.codec import EntryColumns, decode_entry
+from reconciler.state.codec import EntryColumns, RowColumns, decode_entry
+from reconciler.state.history import runs_since
 from reconciler.state.rules import Effect, View
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
@@ -112,6 +114,31 @@ def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping
 def verify(connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]) -> None:
     """Raises Damaged naming the first row that does not follow from those before, or a list that is wrong."""
     view: View[int] = View()
+    for row, _, columns in _rows(connection, checks, heads):
+        view = rules.after(view, rules.effect_of_row(columns), row)
+    _verify_lists(connection, view)
+
+
+def entries(
+    connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head], since: datetime | None
+) -> list[tuple[str, JournalEntry]]:
+    """See `Store.journal`. Raises Damaged: what was changed is not shown as if it had been written."""
+    wanted: frozenset[str] = frozenset()
+    if since is not None:
+        times = connection.execute("SELECT run, at FROM journal")
+        wanted = runs_since(((run, datetime.fromisoformat(at)) for run, at in times), since)
+    found = []
+    for _, scope, columns in _rows(connection, checks, heads):
+        run, _, at, *_ = columns
+        if since is None or run in wanted or datetime.fromisoformat(at) >= since:
+            found.append((scope, decode_entry(*columns)))
+    return found
+
+
+def _rows(
+    connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]
+) -> Iterator[tuple[int, str, RowColumns]]:
+    """Row, scope and columns of all of it, each found to follow from those before. Raises Damaged."""
     ends: dict[str, tuple[int, str]] = {}
     trunk, expected = (0, checks.lineage), 1
     for *columns, data, hash, seq, scope, row in connection.execute(f"{READ} ORDER BY rowid"):
@@ -126,14 +153,13 @@ def verify(connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, H
         else:
             ends[scope] = seq, hash
         expected = row + 1
-        view = rules.after(view, rules.effect_of_row((*columns, data)), row)
+        yield row, scope, (*columns, data)
     if (trunk, expected - 1) != ((checks.trunk_seq, checks.trunk_hash), checks.rows):
         raise Damaged(f"the journal ends with row {expected - 1}, not {checks.rows}")
     for scope in {*heads, *ends}:
         head = heads.get(scope)
         if ends.get(scope, trunk) != ((head.seq, head.hash) if head is not None else trunk):
             raise Damaged(f"the journal of `{scope}` does not end where it should")
-    _verify_lists(connection, view)
 
 
 def _verify_lists(connection: sqlite3.Connection, view: View[int]) -> None:

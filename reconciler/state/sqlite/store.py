@@ -9,6 +9,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -101,6 +102,9 @@ class SqliteStore:
 
     async def knows(self, kind: str) -> bool:
         return await self._in_thread(lambda: self._knows(kind))
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        return await self._in_thread(lambda: self._journal(since))
 
     async def create(self) -> bool:
         return await self._in_thread(self._create)
@@ -227,6 +231,17 @@ class SqliteStore:
         connection = self._readable()
         return connection is not None and journal.knows(connection, kind)
 
+    def _journal(self, since: datetime | None) -> Sequence[tuple[str, JournalEntry]]:
+        connection = self._readable()
+        if connection is None:
+            return ()
+        with transaction(connection, "DEFERRED"):
+            current = checks.read(connection)
+            try:
+                return journal.entries(connection, current, heads.read(connection, current), since)
+            except (TypeError, ValueError) as error:
+                raise Damaged("a row holds what was never written there") from error
+
     def _read(self, connection: sqlite3.Connection, current: Checks) -> State:
         """All of it, checked. In the caller's transaction."""
         try:
@@ -244,6 +259,7 @@ class SqliteStore:
                     unclaimed=journal.unclaimed(connection, current),
                     half_moved=journal.half_moved(connection, current),
                     serials=begun | {scope: head.serial for scope, head in ends.items()},
+                    heads=heads.hashes(ends, current),
                     version=current.heads,
                     platform=journal.platform(connection),
                     new=journal.is_new(connection),
