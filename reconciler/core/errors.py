@@ -18,7 +18,7 @@
     │   └── Lost           it was sent, or may have been
     │       └── TooLarge   the answer is over the limit, and would be again
     ├── StoreError         the state cannot be read or written
-    │   └── StateMoved     it is somewhere else by now (and Diagnosed)
+    │   └── StateMoved     it is somewhere else now (and Diagnosed)
     ├── SecretUnavailable  a secret's source gives no value here
     └── Locked             somebody else applies this scope
 

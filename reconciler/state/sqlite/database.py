@@ -105,7 +105,7 @@ class Damaged(Exception):
 
 
 class Moved(Exception):
-    """The state is at `to` by now; `explained` adds the file."""
+    """The state is at `to` now; `explained` adds the file."""
 
     def __init__(self, to: str) -> None:
         super().__init__(to)

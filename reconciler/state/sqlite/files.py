@@ -47,7 +47,7 @@ def state_exists(path: Path) -> bool:
 def refuse_beside_traces(place: Place, known: Collection[Path] = ()) -> None:
     """Raises StoreError where an older state has left something: it may be lost, and have to come back.
 
-    `known`: files that are no trace of another state.
+    `known`: files that do not count.
     """
     path = place.path
     left = [key_path(path), spool_path(path), checks.seen_path(path)]
