@@ -62,6 +62,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
     help="Allow this resource to be created although nothing shows whether it exists; may be repeated.",
 )
 @options.lock_timeout
+@options.reason
 @options.show_all
 @options.state
 @reports("apply")
@@ -74,6 +75,7 @@ def command(
     approved_deletes: Sequence[Address],
     approved_creates: Sequence[Address],
     lock_timeout: float,
+    reason: str,
     env: str,
     show_all: bool,
     state_url: str | None,
@@ -96,7 +98,7 @@ def command(
         raise click.UsageError("cannot ask on standard input: pass --auto-approve to apply without asking")
     deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
     found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
-    chosen = Options(sandbox, state_url, lock_timeout)
+    chosen = Options(sandbox, state_url, lock_timeout, reason=reason)
     desired: Desired | None = None  # of a saved plan: not known before it is read
     if plan_file is None:
         desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
@@ -175,7 +177,7 @@ async def _offer_state(project: "Project") -> None:
     with blocking():
         begins = click.confirm("Is this a new project? Then create the state", err=True)
     if begins:
-        await create_state(project.store, project.clock, project.holder, new=True)
+        await create_state(project.store, project.clock, project.holder, new=True, by=project.by)
 
 
 def _confirmed() -> bool:

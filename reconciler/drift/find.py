@@ -1,6 +1,6 @@
 """Drift: what moved on the platform without us."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,7 +30,7 @@ from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_foc
 from reconciler.planning.decide import many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.ids import bad_object, bad_records
 from reconciler.planning.ignores import in_force
-from reconciler.planning.lookalikes import find_lookalikes, lookalike_warnings
+from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.planning.unread import Unread
 
 
@@ -87,12 +87,11 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             by_read.setdefault(read, []).append(record)
         else:
             unseen[kind] += 1
-    neighbours: dict[tuple[str, str | None], list[Resource]] = defaultdict(list)
-    for address, resource in declared.items():
-        neighbours[address.kind, address.app].append(resource)
     owned = {record.id for record in records.values()} | {each.adopt_id or "" for each in declared.values()}
     owned |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
-    beside: dict[Address, Sequence[str]] = {}
+    lookalikes = Lookalikes(kinds, declared, records, project.capabilities, owned, wanted.__contains__)
+    for read in lookalikes.reads():
+        by_read.setdefault(read, [])
     changes: list[Change] = []
     drifted: dict[Address, Drifted] = {}
     missing: list[StateRecord] = []
@@ -112,25 +111,14 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
 
     def compare(read: Read, observation: Observation) -> None:
         unread.answered(observation)
+        lookalikes.look(read, observation)
         if not observation.complete:
+            if not by_read[read]:
+                return  # a list that shows lookalikes only
             problem = error("unreadable", f"cannot read {read.path}: {observation.problem}")
             unread.add(observation.cause, problem, [record.address for record in by_read[read]])
             return
         by_id = {item.id: item for item in observation.objects}
-        there = {
-            record.address for record in by_read[read] if getattr(by_id.get(record.id), "present", False)
-        }
-        for name, app in {(address.kind, address.app) for address in there if read.shape.many}:
-            beside.update(
-                find_lookalikes(
-                    kinds[name],
-                    neighbours[name, app],
-                    records,
-                    observation.objects,
-                    owned,
-                    there.__contains__,
-                )
-            )
         for record in by_read[read]:
             kind, resource = kinds[record.address.kind], wanted[record.address]
             live = by_id.get(record.id)
@@ -154,8 +142,10 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     for found, missed in questions.answers():
         judge(found, missed)
     problems += unread.diagnostics()
-    if beside:
-        problems += lookalike_warnings(kinds, beside, wanted, records, await project.siblings())
+    problems += lookalikes.unread()
+    if lookalikes.found:
+        siblings = await project.siblings()
+        problems += lookalike_warnings(kinds, lookalikes.found, wanted, records, siblings)
     compared = sum(map(len, by_read.values()))
     wave = many_missing(missing, compared)
     if wave is not None:

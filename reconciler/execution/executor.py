@@ -138,10 +138,14 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
         return run.result(step, "done")
     if step.effect.removes:
         # Accepted, so nothing is left to send; only lists lag behind.
-        return run.result(step, "done", "the platform accepted the deletion, and still lists the object")
+        still = "and has not answered since" if waited.silent_s else "and still lists the object"
+        return run.result(step, "done", f"the platform accepted the deletion, {still}")
     if waited.ended == "failed":
         return run.result(step, "failed", f"ended as {waited.seen}; its id is recorded")
-    await run.recorder.pending(step, waited.seen, timed_out=not run.stopping)
+    if waited.silent_s:
+        run.traffic.unanswered(run.services.of(step.wait.read.service), step.address, waited)
+    timed_out = not run.stopping and not waited.silent_s
+    await run.recorder.pending(step, waited.seen, timed_out=timed_out)
     return run.result(step, "pending", f"still {waited.seen}{_since(run, step)}; run again to go on waiting")
 
 

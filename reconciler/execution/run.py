@@ -44,7 +44,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.bindings = {binding.address: binding for binding in self.plan.bindings}
-        self.traffic = Traffic(self.limits.concurrency)
+        self.traffic = Traffic(self.limits.concurrency, self.clock)
         self.evidence = Evidence(self.clock, self.limits, self.recorder.tracked_ids)
 
     def reader(self, step: Step) -> OwnReader:

@@ -22,10 +22,11 @@ from reconciler.execution.judging import (
 from reconciler.execution.outputs import dig, fill_body, fill_path
 from reconciler.execution.recorder import Unrecorded
 from reconciler.execution.run import Run
-from reconciler.execution.traffic import TOO_MANY, Limited, Unsent
+from reconciler.execution.traffic import Limited, Unsent
 from reconciler.planning.match import possible
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.refusals import Refusal
+from reconciler.services.retry import TOO_MANY
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
 UNDER_WAY = ("running", "unfinished")  # of a snapshot: it may be the one that a refusal tells us to wait for

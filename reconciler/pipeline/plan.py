@@ -88,7 +88,8 @@ async def make_plan(
             project, wanted, records, planner.live, need_secrets=undecided is not None
         )
     told = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
-    beside = without_told(planner.lookalikes, told)
+    beside = without_told(planner.lookalikes.found, told)
+    problems += planner.lookalikes.unread()
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, desired.by_address, records, siblings)

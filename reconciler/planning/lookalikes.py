@@ -5,51 +5,104 @@ them. They are named until a person says that they are meant to be there.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, warning
-from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
+from reconciler.core.model import DISMISSED, Address, Observation, Resource, StateRecord
+from reconciler.core.plural import counted, in_a_row
+from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind
+from reconciler.kinds.roles import listed
 from reconciler.planning.match import possible
 from reconciler.planning.siblings import Siblings
 
 _MOST = 5  # ids in one message
 
 
-def find_lookalikes(
-    kind: Kind,
-    resources: Sequence[Resource],
-    records: Mapping[Address, StateRecord],
-    objects: Sequence[Any],
-    owned: Collection[str],
-    is_told: Callable[[Address], bool] = lambda address: True,
-) -> Mapping[Address, Sequence[str]]:
-    """The ids beside each recorded resource, at one address of those that are recognised alike (`count`).
+class Lookalikes:
+    """Looks for them in every list that shows recorded objects, also where each of these is read alone.
 
-    `resources`: all that `objects`, a list, may show. None beside one that is not recorded yet: what it may
-    take is decided elsewhere. `owned`: ids that somebody owns or takes. `is_told`: where they may be named.
+    `resources`: all that the manifests declare. `owned`: ids that somebody owns. `is_told`: where they may be
+    named. `found`: their ids, at one address of those that are recognised alike (`count`).
     """
-    free = [item for item in objects if item.present and item.id not in owned]
-    if not free:
-        return {}
-    alike: dict[tuple[tuple[str, Any], ...], list[Resource]] = defaultdict(list)
-    for resource in resources:
-        match = kind.match(resource.spec, resource.address)
-        if match is not None:
-            alike[tuple(match.items())].append(resource)
-    found = {}
-    for match_items, group in alike.items():
-        recorded = [records[each.address] for each in group if each.address in records]
-        told = [record.address for record in recorded if is_told(record.address)]
-        if not told or len(recorded) < len(group):
-            continue
-        dismissed = {id for record in recorded for id in record.applied.get(DISMISSED, ())}
-        ids = [item.id for item in possible(dict(match_items), free) if item.id not in dismissed]
-        if ids:
-            found[told[0]] = ids
-    return found
+
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        resources: Mapping[Address, Resource],
+        records: Mapping[Address, StateRecord],
+        capabilities: frozenset[str],
+        owned: Container[str],
+        is_told: Callable[[Address], bool],
+    ) -> None:
+        self._kinds = kinds
+        self._records = records
+        self._owned = owned
+        self._is_told = is_told
+        self._by_list: dict[Read, list[Resource]] = defaultdict(list)
+        for address, resource in resources.items():
+            shown_in = listed(kinds[address.kind], resource, capabilities, resources)
+            if shown_in is not None:
+                self._by_list[shown_in].append(resource)
+        self.found: dict[Address, Sequence[str]] = {}
+        self._unread: list[Diagnostic] = []
+
+    def reads(self) -> Sequence[Read]:
+        """The lists that may show some."""
+        return [read for read, resources in self._by_list.items() if any(map(self._is_named, resources))]
+
+    def look(self, read: Read, observation: Observation, taken: Container[str] = ()) -> None:
+        """Note what the answer to any `read` shows. `taken`: ids that a plan takes.
+
+        Nothing beside one that is not recorded yet: what it may take is decided elsewhere.
+        """
+        resources = self._by_list.get(read, ())
+        named = [each for each in resources if self._is_named(each)]
+        if not named:
+            return
+        kind = self._kinds[named[0].address.kind]
+        if not observation.complete:
+            if kind.read_alone:
+                self._unread.append(_not_looked(observation, len(named)))
+            return
+        present = [item for item in observation.objects if item.present]
+        free = [item for item in present if item.id not in self._owned and item.id not in taken]
+        if free:
+            self._look_among(kind, resources, {item.id for item in present}, free)
+
+    def unread(self) -> Sequence[Diagnostic]:
+        """A warning for each list without an answer that nothing else needs."""
+        return sorted(self._unread, key=lambda problem: problem.message)
+
+    def _is_named(self, resource: Resource) -> bool:
+        return resource.address in self._records and self._is_told(resource.address)
+
+    def _look_among(
+        self, kind: Kind, resources: Sequence[Resource], present: Collection[str], free: Sequence[Any]
+    ) -> None:
+        alike: dict[tuple[tuple[str, Any], ...], list[Resource]] = defaultdict(list)
+        for resource in resources:
+            alike[tuple((kind.match(resource.spec, resource.address) or {}).items())].append(resource)
+        for match, group in alike.items():
+            records = [self._records[each.address] for each in group if each.address in self._records]
+            told = [each.address for each in records if each.id in present and self._is_told(each.address)]
+            if not told or len(records) < len(group):
+                continue
+            dismissed = {id for record in records for id in record.applied.get(DISMISSED, ())}
+            ids = [item.id for item in possible(dict(match), free) if item.id not in dismissed]
+            if ids:
+                self.found[told[0]] = ids
+
+
+def _not_looked(observation: Observation, recorded: int) -> Diagnostic:
+    return warning(
+        "unreadable",
+        f"cannot look for unowned objects beside {counted(recorded, 'recorded object')}: "
+        f"{observation.problem}",
+        help="nothing else depends on this list, which is read because `platform.capabilities` names it",
+    )
 
 
 def without_told(
@@ -74,14 +127,15 @@ def lookalike_warnings(
         if not left:
             continue
         match = kind.match(resource.spec, address) or {}
-        more = f" and {len(left) - _MOST} more" if len(left) > _MOST else ""
+        more = [f"{len(left) - _MOST} more"] if len(left) > _MOST else []
+        are, them, they_are = ("is", "it", "it is") if len(left) == 1 else ("are", "them", "they are")
         dismiss = command("resolve", address, *(word for id in left[:_MOST] for word in ("--dismiss", id)))
         yield warning(
             "lookalike",
-            f"beside `{address}` ({records[address].id}) there is {', '.join(left[:_MOST])}{more}, "
+            f"beside `{address}` ({records[address].id}) there {are} {in_a_row([*left[:_MOST], *more])}, "
             f"with the same {' and '.join(match)}, without a record or a manifest",
             resource.span("metadata", "name"),
-            help="a create that took effect late, or a second state, may have made it: delete it by hand, or "
-            f"adopt it with `metadata.id`; if it is meant to be there, run `{dismiss}`",
+            help=f"a create that took effect late, or a second state, may have made {them}: delete {them} by "
+            f"hand, or adopt {them} with `metadata.id`; if {they_are} meant to be there, run `{dismiss}`",
             advice=(dismiss,),
         )

@@ -15,6 +15,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Observation
 from reconciler.core.steps import Plan, Read
 from reconciler.planning.deciding import Deciding
+from reconciler.planning.lookalikes import Lookalikes
 from reconciler.planning.reading import Reading
 from reconciler.planning.request import PlanRequest
 from reconciler.planning.subjects import Subjects
@@ -55,8 +56,8 @@ class Planner:
         return self._deciding.live
 
     @property
-    def lookalikes(self) -> Mapping[Address, Sequence[str]]:
-        """Ids of objects beside recorded ones, once all lists have come (see `find_lookalikes`)."""
+    def lookalikes(self) -> Lookalikes:
+        """What all lists have shown beside recorded objects, once their answers have come."""
         return self._reading.lookalikes
 
     def finish(self, fingerprints: Mapping[Address, str], diagnostics: Iterable[Diagnostic] = ()) -> Plan:

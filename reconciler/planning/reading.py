@@ -4,7 +4,7 @@ Each answer is matched at once, handed on and let go: a hundred thousand resourc
 with their live state.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from reconciler.core.steps import Read
 from reconciler.core.wire import Shape
 from reconciler.kinds.base import Kind, Subject
 from reconciler.planning.fingerprint import digest_absence
-from reconciler.planning.lookalikes import find_lookalikes
+from reconciler.planning.lookalikes import Lookalikes
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.subjects import Subjects
 
@@ -53,7 +53,7 @@ class Unreadable:
 
 @dataclass(slots=True)
 class _Group:
-    """All that one read is about."""
+    """All that one read is about; nothing, where a list is read for lookalikes only."""
 
     resources: list[Resource] = field(default_factory=list)
     left: list[StateRecord] = field(default_factory=list)
@@ -84,7 +84,15 @@ class Reading:
         self._unlisted: list[Resource] = []
         self._unread: list[StateRecord] = []
         self._waiting: dict[Read, list[_Waiting]] = {}
-        self.lookalikes: dict[Address, Sequence[str]] = {}  # see `find_lookalikes`
+        request = subjects.request
+        self.lookalikes = Lookalikes(
+            request.kinds,
+            subjects.resources,
+            request.records,
+            request.capabilities,
+            subjects.owned,
+            lambda address: subjects.in_focus(address) and address not in refused,
+        )
         for address, resource in subjects.resources.items():
             if address not in refused and self._planned_or_needed(address):
                 read = subjects.read_of(resource)
@@ -92,7 +100,7 @@ class Reading:
                     self._groups.setdefault(read, _Group()).resources.append(resource)
                 else:
                     self._unlisted.append(resource)
-        if subjects.request.focus is not None:
+        if request.focus is not None:
             self._add_companions()
         for record in subjects.left:
             if record.address in unusable:
@@ -104,6 +112,8 @@ class Reading:
                 self._groups.setdefault(read, _Group()).left.append(record)
             else:
                 self._unread.append(record)
+        for read in self.lookalikes.reads():
+            self._groups.setdefault(read, _Group())
 
     def reads(self) -> Sequence[Read]:
         return list(self._groups)
@@ -130,12 +140,16 @@ class Reading:
         """What the answer to one of `reads` shows; subjects that need more answers are held back."""
         group = self._groups.pop(read)
         if not observation.complete:
+            self.lookalikes.look(read, observation)
             addresses = [each.address for each in group.resources] + [each.address for each in group.left]
             for address in addresses:
                 subject = self._subjects.subject(address)
                 yield Unreadable(subject, read, observation.problem, observation.cause)
             return
-        for seen in (*self._matched(group, read, observation), *self._left(group, read, observation)):
+        shown = [*self._matched(group, read, observation), *self._left(group, read, observation)]
+        taken = {seen.subject.live.id for seen in shown if seen.subject.live is not None}
+        self.lookalikes.look(read, observation, taken)
+        for seen in shown:
             if not self._held_back(seen):
                 yield seen
 
@@ -205,8 +219,6 @@ class Reading:
             kind = subjects.request.kinds[name]
             records, objects = subjects.request.records, observation.objects
             matches = match_objects(kind, resources, records, subjects.owned, objects)
-            if read.shape.many:
-                self._look_beside(kind, resources, matches, objects)
             for resource in resources:
                 matched = matches[resource.address]
                 subject = subjects.subject(resource.address, matched.live, observation.at)
@@ -217,26 +229,6 @@ class Reading:
                     candidates = "" if match is None else digest_absence(match, objects)
                     subject = replace(subject, beside=objects)
                 yield Seen(kind, subject, matched, read, candidates)
-
-    def _look_beside(
-        self,
-        kind: Kind,
-        resources: Sequence[Resource],
-        matches: Mapping[Address, Matched],
-        objects: Sequence[Any],
-    ) -> None:
-        """Note what is equal to an object that is there."""
-        subjects = self._subjects
-        taken = {matched.live.id for matched in matches.values() if matched.live is not None}
-        there = {address for address, each in matches.items() if each.live is not None and each.live.present}
-        self.lookalikes |= find_lookalikes(
-            kind,
-            resources,
-            subjects.request.records,
-            objects,
-            subjects.owned.keys() | taken,
-            lambda address: address in there and subjects.in_focus(address),
-        )
 
     def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:
         by_id = {item.id: item for item in observation.objects} if group.left else {}

@@ -374,8 +374,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a slice of a wait that is over counts as the end of it",
         "execution/waiting.py",
-        '            seen = f"not there ({waited.message})"\n',
-        '            return Waited("done", "reached", {})\n',
+        "            seen = f\"not {'there' if",
+        '            if isinstance(failure, NotYet):\n                return Waited("done", "reached", {})\n'
+        "            seen = f\"not {'there' if",
     ),
     _mutant(
         "an owed restart is sent to a machine that must stay suspended",

@@ -65,8 +65,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     read_alone = True
     id_form = ID_FORM
     capabilities: ClassVar = {
-        "postgres.list": "Lists the clusters of an organization: for `import`, and to find a create whose "
-        "reply was lost.",
+        "postgres.list": "Lists the clusters of an organization: for `import`, to find a create whose "
+        "reply was lost, and to report one that looks the same as yours (`lookalike`).",
         "postgres.delete": "Deletes a cluster. Without it, a cluster is deleted by hand.",
         "postgres.backups": "Lists the backups of a cluster: for `show`, and for the plans of a delete "
         "and of a restore.",

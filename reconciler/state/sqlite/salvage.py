@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.core.model import Address, StateRecord
+from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns
 from reconciler.state.sqlite import earlier, journal, records
 from reconciler.state.sqlite.checks import Checks
@@ -87,7 +88,7 @@ def _journal(
         known = before.get(seq - 1, {})
         own = [known[scope]] if scope in known else []
         if any(
-            journal.chain(each, seq, columns, data, scope) == hash
+            row_hash(each, seq, columns, data, scope) == hash
             for each in dict.fromkeys([*own, *known.values()])
         ):
             salvaged.rows[number], salvaged.scopes[number] = (*columns, data.decode()), scope

@@ -1,0 +1,67 @@
+"""How rows of a journal are chained: each is hashed together with the hash before it.
+
+Every backend hashes alike, so that a state keeps its history and its heads when it moves to another one. The
+first row of a chain continues from the state's lineage, so that no journal passes for another's, or from the
+last row of the one chain that programs before version 4 of the SQLite state wrote for all scopes (the trunk).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def row_hash(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope: str) -> str:
+    """SHA-256 in hex over the hash before, the place in the chain and the row; JSON keeps the columns apart.
+
+    `columns` and `data`: what `codec.encode_entry` makes, the data encoded. Rows of the whole state are
+    hashed like those of versions that knew no scopes.
+    """
+    head = json.dumps([previous, seq, *columns, *filter(None, [scope])], separators=(",", ":"))
+    return hashlib.sha256(head.encode() + b"\n" + data).hexdigest()
+
+
+def state_head(lineage: str, heads: Mapping[str, str]) -> str:
+    """One digest over the chains of all scopes (`State.heads`), the same in every backend; "" for no state.
+
+    Who has kept it elsewhere can tell that no entry before it was changed or taken away since.
+    """
+    if not lineage:
+        return ""
+    text = json.dumps([lineage, *sorted(heads.items())], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Broken(Exception):
+    """Says what is wrong with the row that comes next."""
+
+
+class Chains:
+    """The chains of one state, followed row by row from the oldest on.
+
+    The first `trunk_seq` rows are those of the trunk, from which all chains go on: with none, from `lineage`.
+    """
+
+    def __init__(self, lineage: str, trunk_seq: int = 0) -> None:
+        self._trunk_seq = trunk_seq
+        self.trunk = (0, lineage)
+        self.ends: dict[str, tuple[int, str]] = {}
+        self.rows = 0
+
+    def follow(self, seq: int, columns: Sequence[Any], data: bytes, scope: str, hash: str) -> None:
+        """Take in the next row. Raises Broken when it does not follow from those before."""
+        in_trunk = self.rows < self._trunk_seq
+        before, previous = self.trunk if in_trunk else self.end(scope)
+        if seq != before + 1:
+            raise Broken("does not follow the one before it")
+        if row_hash(previous, seq, columns, data, scope) != hash:
+            raise Broken("is not what was written")
+        self.rows += 1
+        if in_trunk:
+            self.trunk = seq, hash
+        else:
+            self.ends[scope] = seq, hash
+
+    def end(self, scope: str) -> tuple[int, str]:
+        """The place and the hash of the newest row of `scope`."""
+        return self.ends.get(scope, self.trunk)
