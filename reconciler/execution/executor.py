@@ -248,6 +248,9 @@ class Executor:
                 if outcome.status == 403:
                     why += f" (check that the token may change `{intent.scope}`)"
                 return self.result(step, "failed", why, note), None, usable
+            if _has_bad_id(step, outcome):
+                why = f"{outcome.message}; it is not sent again before a person decided"
+                return self.result(step, "failed", why), None, usable
             lost += 1
             if _says_gone(step, outcome):
                 if await self._is_seen_to_be_gone(step):
@@ -426,7 +429,8 @@ class Executor:
         if outcome.kind is Verdict.NO:
             await self._recorder.failed(step, attempt, outcome.message, outcome.status)
         elif outcome.kind is Verdict.UNKNOWN:
-            await self._recorder.unknown(step, attempt, intent, outcome.message, self._owed(step, None))
+            owed, bad_id = self._owed(step, None), _has_bad_id(step, outcome)
+            await self._recorder.unknown(step, attempt, intent, outcome.message, owed, bad_id=bad_id)
         else:
             self._outputs.put(step.id, outcome.reply)
             path = step.effect.object_path
@@ -624,6 +628,11 @@ def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
 def _says_gone(step: Step, outcome: Outcome) -> bool:
     """Whether a deletion was answered "not there", where a read can show whether that is so."""
     return step.effect.removes and step.wait is not None and outcome.refusal in step.effect.accepts
+
+
+def _has_bad_id(step: Step, outcome: Outcome) -> bool:
+    """Whether the object was made, and sending the call again is the only way to ask for its id."""
+    return outcome.bad_id and isinstance(step.recovery, Repeat)
 
 
 def _is_about_the_object(outcome: Outcome) -> bool:
