@@ -18,7 +18,7 @@ from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.records import moved_page, pin_lines, record_page, records_page, restored_page
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
-from reconciler.state import maintenance_of
+from reconciler.state import files_of, maintenance_of
 from reconciler.state.store import Restored, State, Store
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bo
 @reports_failures
 def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) -> int:
     """Copy the state to FILE, or to the backups that every apply makes, and verify the copy."""
-    made = _with_store(Which(env, state_url, sandbox), lambda store: maintenance_of(store).backup(file))
+    made = _with_store(Which(env, state_url, sandbox), lambda store: files_of(store).backup(file))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
 
@@ -302,7 +302,7 @@ def restore(
     by = str(_by(which))
     done: Restored = _with_store(
         which,
-        lambda store: maintenance_of(store).restore(file, by=by),
+        lambda store: files_of(store).restore(file, by=by),
         existing=False,
         pinned=False,
     )
