@@ -248,9 +248,6 @@ class Executor:
                 if outcome.status == 403:
                     why += f" (check that the token may change `{intent.scope}`)"
                 return self.result(step, "failed", why, note), None, usable
-            if _has_bad_id(step, outcome):
-                why = f"{outcome.message}; it is not sent again before a person decided"
-                return self.result(step, "failed", why), None, usable
             lost += 1
             if _says_gone(step, outcome):
                 if await self._is_seen_to_be_gone(step):
@@ -258,6 +255,9 @@ class Executor:
                     return self.result(step, "done"), None, usable
                 why = f"{outcome.message}; nothing shows yet that the object is gone; run again"
                 return self.result(step, "unknown", why), None, usable
+            if lost == ATTEMPTS and _has_bad_id(step, outcome):
+                why = f"{outcome.message}; it is not sent again before a person decided"
+                return self.result(step, "failed", why), None, usable
             if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
                 # Nobody has to decide: the next run finds out by sending it again.
                 return self.result(step, "pending", f"{outcome.message}; run again"), None, usable

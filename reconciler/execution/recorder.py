@@ -173,7 +173,8 @@ class Recorder:
                 record = replace(record, id=id)  # what was posted again goes by another id from now on
         if owed is not None:
             record = owing(record, owed)
-        put = [replace(record, applied={**record.applied, **applied})]
+        known = {name: value for name, value in record.applied.items() if name != BAD_ANSWER}
+        put = [replace(record, applied={**known, **applied})]
         if step.if_owed is not None and step.if_owed.settles:
             put = self._settled(put[0], step.if_owed.addresses)
         await self._outcome(entry, put)

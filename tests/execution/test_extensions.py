@@ -169,17 +169,25 @@ async def test_an_answer_with_an_id_that_no_path_may_hold_is_told_and_not_asked_
     assert (told.code, told.span and told.span.line) == ("bad-id", 9)
     assert "`reconcile state forget Extension/shop/db`" in told.help
     assert id not in told.message or not id
-    assert len(acme.posted) == 1
+    assert len(acme.posted) == 2  # as after any lost answer
+
+
+async def test_an_answer_that_is_mended_at_once_is_taken(stage: Stage) -> None:
+    acme = Acme(stage.time, ids=["res 1", "res_1"])
+    first = await applied_with(stage, acme)
+    assert (outcomes(first)[PROVISION], first.notices) == ("done", ())
+    assert (await applied_with(stage, acme)).plan.diagnostics == ()
+    assert len(acme.posted) == 2
 
 
 async def test_after_a_decision_the_same_order_is_posted_again(stage: Stage) -> None:
-    acme = Acme(stage.time, ids=["res 1", "res_1"])
+    acme = Acme(stage.time, ids=["res 1", "res 1", "res_1"])
     await applied_with(stage, acme)
     await forget(stage.store, EXTENSION, stage.time, "test", "run-x", 0)
     assert outcomes(await applied_with(stage, acme))[PROVISION] == "done"
     record = await stage.record("Extension/shop/db")
     assert (record.id, record.applied["secrets"]) == ("res_1", "set")
-    assert acme.posted[0]["id"] == acme.posted[1]["id"]
+    assert len({order["id"] for order in acme.posted}) == 1
 
 
 async def test_drift_names_an_answer_with_an_id_that_no_path_may_hold(stage: Stage) -> None:
