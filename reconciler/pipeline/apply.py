@@ -39,6 +39,7 @@ from reconciler.pipeline.preconditions import (
 )
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
+from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.state.store import WHOLE_STATE, Lease
@@ -303,12 +304,15 @@ async def _run_under(
         for address, record in recorder.records.items()
         if record.inferred and not (address in state.records and state.records[address].inferred)
     ]
+    acted = {step.address for step in plan.steps}
+    made = {address: record for address, record in recorder.records.items() if address in acted}
+    bad = bad_records(find_kinds(), made, resources).values()
     return Applied(
         plan,
         (*adopted, *results),
         recorder.owed(),
         interrupted=executor.stopping,
-        notices=(*executor.notices(), *inferred, *await _questions(project, results)),
+        notices=(*executor.notices(), *bad, *inferred, *await _questions(project, results)),
     )
 
 
