@@ -107,6 +107,11 @@ def says_gone(step: Step, outcome: Outcome) -> bool:
     return step.effect.removes and step.wait is not None and outcome.refusal in step.effect.accepts
 
 
+def has_bad_id(step: Step, outcome: Outcome) -> bool:
+    """Whether the object was made, and sending the call again is the only way to ask for its id."""
+    return outcome.bad_id and isinstance(step.recovery, Repeat)
+
+
 def is_about_the_object(outcome: Outcome) -> bool:
     """Whether the platform refused for what the object is; not for who asks, nor because it is not there."""
     return outcome.refusal is None and outcome.status not in (0, 401, 403)

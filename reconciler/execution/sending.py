@@ -13,6 +13,7 @@ from reconciler.core.model import Obligation
 from reconciler.core.steps import Call, Find, OutcomeWord, Read, Repeat, Result, Step
 from reconciler.execution.intents import Intent
 from reconciler.execution.judging import (
+    has_bad_id,
     holds_already,
     is_about_the_object,
     is_seen_to_be_gone,
@@ -50,10 +51,11 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
     outcome = Outcome(Verdict.NO)
     for attempt in count(1):
         listed: list[Any] = []
+        creates = not isinstance(step.recovery, Repeat)
         turn = run.traffic.turn(
             client,
             call,
-            creates=not isinstance(step.recovery, Repeat),
+            creates=creates,
             again=limited.since_s is not None,
             prepare=partial(_list_before, run, step, listed, fresh=lost > 0),
             tell=partial(run.reporter.asked_to_wait, step) if limited.since_s is not None else _quiet,
@@ -67,7 +69,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
                 intent, usable = _intend(run, step, path, listed)
                 sent_at = run.clock.now()
                 outcome = await _send(run, step, attempt, intent, call)
-                run.traffic.answered(client, outcome)
+                run.traffic.answered(client, outcome, creates=creates)
         except Unsent as unsent:
             if attempt == 1:
                 raise
@@ -102,6 +104,9 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
                 return run.result(step, "done"), None, usable
             why = f"{outcome.message}; nothing shows yet that the object is gone; run again"
             return run.result(step, "unknown", why), None, usable
+        if lost == ATTEMPTS and has_bad_id(step, outcome):
+            why = f"{outcome.message}; it is not sent again before a person decided"
+            return run.result(step, "failed", why), None, usable
         if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
             # Nobody has to decide: the next run finds out by sending it again.
             return run.result(step, "pending", f"{outcome.message}; run again"), None, usable
@@ -242,7 +247,8 @@ async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, ou
     if outcome.kind is Verdict.NO:
         await run.recorder.failed(step, attempt, outcome.message, outcome.status)
     elif outcome.kind is Verdict.UNKNOWN:
-        await run.recorder.unknown(step, attempt, intent, outcome.message, _owed(run, step, None))
+        owed, bad_id = _owed(run, step, None), has_bad_id(step, outcome)
+        await run.recorder.unknown(step, attempt, intent, outcome.message, owed, bad_id=bad_id)
     else:
         run.outputs.put(step.id, outcome.reply)
         path = step.effect.object_path
