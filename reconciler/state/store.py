@@ -345,6 +345,11 @@ class Maintenance(Protocol):
         """
         ...
 
+
+@runtime_checkable
+class Files(Protocol):
+    """What a backend in files of this machine offers besides."""
+
     async def backup(self, target: Path | None = None) -> Path:
         """A complete, verified copy in `target`, which must not exist, or among the kept ones."""
         ...
