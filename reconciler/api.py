@@ -82,6 +82,7 @@ async def open_project(
     lock_timeout_s: float = 0.0,
     read_only: bool = False,
     untrusted: str | None = None,
+    reason: str = "",
 ) -> AsyncIterator[OpenProject]:
     """The project whose `reconcile.yaml` stands in `path` or a folder above it, until the `async with` ends.
 
@@ -90,7 +91,7 @@ async def open_project(
     files and folders instead of the configured ones. `variables`: in the place of the process's environment
     variables, for settings, the token and the sources of secrets. `reporter`: is called with progress.
     `read_only`: every call but GET is refused. `untrusted`: as --untrusted, a git revision: the files are
-    somebody else's, and can only be planned.
+    somebody else's, and can only be planned. `reason`: why, for the journal: `reconcile history` shows it.
 
     Raises Misused where there are environments and `env` names none (`base`: the manifests without an
     overlay), ManifestError when settings or manifests hold errors, ReconcilerError when the environment, the
@@ -100,7 +101,7 @@ async def open_project(
     config = _settings(path, os.environ if variables is None else variables, env, untrusted)
     desired = load_desired([str(each) for each in manifests], config, SourceTexts(config.root), reporter)
     read_only = read_only or untrusted is not None
-    options = opening.Options(sandbox, state, lock_timeout_s, read_only, take_signals=False)
+    options = opening.Options(sandbox, state, lock_timeout_s, read_only, take_signals=False, reason=reason)
     async with opening.open_project(
         config, options, reporter, desired.resources, desired.policies
     ) as project:
@@ -134,7 +135,7 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     """
     _refuse_untrusted(project)
     inner = project.project
-    return await identity.create_state(inner.store, inner.clock, inner.holder, new=new)
+    return await identity.create_state(inner.store, inner.clock, inner.holder, new=new, by=inner.by)
 
 
 async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collection[str] = ()) -> Plan:

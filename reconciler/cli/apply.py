@@ -63,6 +63,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
     help="Allow this resource to be created although nothing shows whether it exists; may be repeated.",
 )
 @options.lock_timeout
+@options.reason
 @options.show_all
 @options.state
 @reports("apply")
@@ -75,6 +76,7 @@ def command(
     approved_deletes: Sequence[Address],
     approved_creates: Sequence[Address],
     lock_timeout: float,
+    reason: str,
     env: str,
     show_all: bool,
     state_url: str | None,
@@ -111,7 +113,7 @@ def command(
         emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))
 
     async def work(watch: Watch) -> "Applied":
-        chosen = Options(sandbox, state_url, lock_timeout)
+        chosen = Options(sandbox, state_url, lock_timeout, reason=reason)
         async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
             if not auto_approve and saved is None and not (await project.store.load()).lineage:
                 await _offer_state(project)
@@ -171,7 +173,7 @@ async def _offer_state(project: "Project") -> None:
     with prompting():
         begins = click.confirm("Is this a new project? Then create the state", err=True)
     if begins:
-        await create_state(project.store, project.clock, project.holder, new=True)
+        await create_state(project.store, project.clock, project.holder, new=True, by=project.by)
 
 
 def _confirmed() -> bool:

@@ -27,6 +27,12 @@ lock_timeout = click.option(
     metavar="SECONDS",
     help="Wait up to SECONDS for a lock held by another run.",
 )
+reason = click.option(
+    "--reason",
+    default="",
+    metavar="TEXT",
+    help="Why, for the journal: `history` shows it.",
+)
 auto_approve = click.option("--auto-approve", is_flag=True, help="Do not ask.")
 _state = click.option("--state", "state_url", metavar="URL", help="State to use, such as sqlite:PATH.")
 

@@ -29,6 +29,7 @@ from reconciler.core.model import Address
     help="Stop reporting the similar object with this id; may be repeated.",
 )
 @options.lock_timeout
+@options.reason
 @options.state
 @output()
 @reports_failures
@@ -42,6 +43,7 @@ def command(
     confirm_inferred: bool,
     dismiss: tuple[str, ...],
     lock_timeout: float,
+    reason: str,
     env: str,
     state_url: str | None,
     sandbox: bool,
@@ -75,7 +77,7 @@ def command(
     found, reporter = settings_here(env), make_reporter()
 
     async def work() -> Mapping[Address, str]:
-        chosen = Options(sandbox, state_url, lock_timeout, read_only=True)
+        chosen = Options(sandbox, state_url, lock_timeout, read_only=True, reason=reason)
         policies = load_service_of(addresses[0], found, texts_here(), reporter) if addresses else ()
         async with open_project(found, chosen, reporter, policies=policies) as project:
             if restarted:

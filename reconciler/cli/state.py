@@ -18,19 +18,21 @@ from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.records import moved_page, pin_lines, record_page, records_page, restored_page
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
-from reconciler.state import maintenance_of
+from reconciler.state import files_of, maintenance_of
 from reconciler.state.store import Restored, State, Store
 
 if TYPE_CHECKING:
+    from reconciler.core.attribution import Attribution
     from reconciler.core.clock import Clock
 
 
 class Which(NamedTuple):
-    """What says which state is meant."""
+    """What says which state is meant, and why a person works on it."""
 
     env: str
     state_url: str | None
     sandbox: bool
+    reason: str = ""
 
 
 @click.group("state", short_help="List and change records; lock, back up and restore the state.")
@@ -57,10 +59,11 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
 
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
+    from reconciler.pipeline.attribution import holder
     from reconciler.pipeline.identity import create_state
-    from reconciler.pipeline.open import holder
 
     environment, taken = settings_here(env).env, False
+    by = _by(Which(env, state_url, sandbox))
     if take_over:
         if not environment:
             raise click.UsageError("--take-over: name with --env the environment that gets it")
@@ -68,13 +71,13 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
             raise click.UsageError("--take-over: a state that exists is not --new")
         taken = _with_store(
             Which(env, state_url, sandbox),
-            lambda store: maintenance_of(store).take_over(environment, by=holder()),
+            lambda store: maintenance_of(store).take_over(environment, by=str(by)),
             existing=False,
             environment="",
         )
 
     async def work(store: Store) -> tuple[bool, str]:
-        created = await create_state(store, SystemClock(), holder(), new=new)
+        created = await create_state(store, SystemClock(), holder(), new=new, by=by)
         return created, (await store.load()).lineage
 
     created, lineage = _with_store(Which(env, state_url, sandbox), work, existing=False)
@@ -144,18 +147,28 @@ def show(address: Address, env: str, state_url: str | None, sandbox: bool) -> in
 @output()
 @options.state
 @options.lock_timeout
+@options.reason
 @reports_failures
 def mv(
-    source: Address, target: Address, env: str, state_url: str | None, sandbox: bool, lock_timeout: float
+    source: Address,
+    target: Address,
+    env: str,
+    state_url: str | None,
+    sandbox: bool,
+    lock_timeout: float,
+    reason: str,
 ) -> int:
     """Move a record to another address, after its manifest was renamed.
 
     Addresses without an [index] move all of a `count`. A Moved manifest does the same, with a review.
     """
+    from reconciler.cli.progress import make_reporter
     from reconciler.pipeline.resolve import move
 
+    which = Which(env, state_url, sandbox, reason)
+    by, reporter = _by(which), make_reporter()
     moved: list[StateRecord] = _with_store(
-        Which(env, state_url, sandbox), lambda store: move(store, source, target, *_actor(), lock_timeout)
+        which, lambda store: move(store, source, target, *_actor(), lock_timeout, by, reporter)
     )
     emit(moved_page(source, moved))
     return DONE
@@ -166,6 +179,7 @@ def mv(
 @click.option("--unclaimed", metavar="ID", help="Stop reporting this untracked object.")
 @options.state
 @options.lock_timeout
+@options.reason
 @reports_failures
 def forget(
     address: Address | None,
@@ -174,26 +188,30 @@ def forget(
     state_url: str | None,
     sandbox: bool,
     lock_timeout: float,
+    reason: str,
 ) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
+    from reconciler.cli.progress import make_reporter
     from reconciler.pipeline.resolve import claim
     from reconciler.pipeline.resolve import forget as forget_record
     from reconciler.pipeline.unrecorded import not_recorded
 
     if (address is None) == (unclaimed is None):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
+    which = Which(env, state_url, sandbox, reason)
+    by, reporter = _by(which), make_reporter()
     if unclaimed is not None:
         if not _with_store(
-            Which(env, state_url, sandbox), lambda store: claim(store, unclaimed, *_actor(), lock_timeout)
+            which, lambda store: claim(store, unclaimed, *_actor(), lock_timeout, by, reporter)
         ):
             raise _nothing(f"no unclaimed object `{unclaimed}` is known")
         click.echo(f"dismissed: {unclaimed}")
         return DONE
     assert address is not None
-    records = _load(Which(env, state_url, sandbox)).records
+    records = _load(which).records
     record = records.get(address)
     if not _with_store(
-        Which(env, state_url, sandbox), lambda store: forget_record(store, address, *_actor(), lock_timeout)
+        which, lambda store: forget_record(store, address, *_actor(), lock_timeout, by, reporter)
     ):
         raise not_recorded(address, records)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
@@ -207,17 +225,24 @@ def forget(
 @output()
 @options.state
 @options.lock_timeout
+@options.reason
 @reports_failures
-def set_platform(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+def set_platform(
+    url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float, reason: str
+) -> int:
     """Record that the platform, with all recorded objects, is now at URL."""
+    from reconciler.cli.progress import make_reporter
     from reconciler.pipeline.identity import set_platform as record_platform
     from reconciler.pipeline.settings import check_address
 
     if sandbox:
         raise click.UsageError("--sandbox: its state is about the sandbox, whatever its address is")
     check_address(url)
-    which = Which(env, state_url, sandbox)
-    before: str = _with_store(which, lambda store: record_platform(store, url, *_actor(), lock_timeout))
+    which = Which(env, state_url, sandbox, reason)
+    by, reporter = _by(which), make_reporter()
+    before: str = _with_store(
+        which, lambda store: record_platform(store, url, *_actor(), lock_timeout, by, reporter)
+    )
     was = f" (was {before})" if before not in ("", url) else ""
     text = f"{_place(which)}: about the platform at {url}{was}\n"
     emit(Page(document={"platform": url, "before": before or None}, text=text))
@@ -228,15 +253,13 @@ def set_platform(url: str, env: str, state_url: str | None, sandbox: bool, lock_
 @click.argument("scope")
 @click.option("--force", is_flag=True, help="Break the lock even if its owner is still running.")
 @options.state
+@options.reason
 @reports_failures
-def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bool) -> int:
+def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bool, reason: str) -> int:
     """Unlock a scope (an app, or org/SLUG) after its owner hangs. A dead owner holds no lock."""
-    from reconciler.pipeline.open import holder
-
-    freed = _with_store(
-        Which(env, state_url, sandbox),
-        lambda store: maintenance_of(store).unlock(scope, force=force, by=holder()),
-    )
+    which = Which(env, state_url, sandbox, reason)
+    by = str(_by(which))
+    freed = _with_store(which, lambda store: maintenance_of(store).unlock(scope, force=force, by=by))
     click.echo(f"{scope}: {freed}")
     return DONE
 
@@ -248,7 +271,7 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bo
 @reports_failures
 def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) -> int:
     """Copy the state to FILE, or to the backups that every apply makes, and verify the copy."""
-    made = _with_store(Which(env, state_url, sandbox), lambda store: maintenance_of(store).backup(file))
+    made = _with_store(Which(env, state_url, sandbox), lambda store: files_of(store).backup(file))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
 
@@ -258,11 +281,12 @@ def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) ->
 @options.auto_approve
 @output()
 @options.state
+@options.reason
 @reports_failures
-def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | None, sandbox: bool) -> int:
+def restore(
+    file: Path | None, auto_approve: bool, env: str, state_url: str | None, sandbox: bool, reason: str
+) -> int:
     """Replace a damaged state by a backup (the newest good one), and salvage what can be read."""
-    from reconciler.pipeline.open import holder
-
     if not auto_approve:
         if not sys.stdin.isatty():
             raise click.UsageError("cannot ask on standard input: pass --auto-approve")
@@ -274,9 +298,11 @@ def restore(file: Path | None, auto_approve: bool, env: str, state_url: str | No
         if not sure:
             click.echo("nothing was changed", err=True)
             return FAILED
+    which = Which(env, state_url, sandbox, reason)
+    by = str(_by(which))
     done: Restored = _with_store(
-        Which(env, state_url, sandbox),
-        lambda store: maintenance_of(store).restore(file, by=holder()),
+        which,
+        lambda store: files_of(store).restore(file, by=by),
         existing=False,
         pinned=False,
     )
@@ -294,9 +320,17 @@ def _actor() -> "tuple[Clock, str, str]":
     import uuid
 
     from reconciler.core.clock import SystemClock
-    from reconciler.pipeline.open import holder
+    from reconciler.pipeline.attribution import holder
 
     return SystemClock(), holder(), uuid.uuid4().hex
+
+
+def _by(which: Which) -> "Attribution":
+    """Who decides, and why, for the journal."""
+    from reconciler.cli.sources import settings_here
+    from reconciler.pipeline.attribution import attribution_of
+
+    return attribution_of(settings_here(which.env, sandbox=which.sandbox), which.reason)
 
 
 def _place(which: Which) -> str:

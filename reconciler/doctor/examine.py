@@ -16,7 +16,7 @@ from reconciler.pipeline.context import make_context
 from reconciler.pipeline.open import Options, open_platform, open_state, shown_state
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import ProjectSettings
-from reconciler.state import maintenance_of
+from reconciler.state import files_of
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -79,7 +79,7 @@ async def _state(
     try:
         async with open_state(config, url, pinned=False, read_only=True, tell=remarks.append) as store:
             state, found = await _whole_state(config, store, url, remarks, sandbox=sandbox)
-            backups = check_backups(await maintenance_of(store).backups(), state, clock.now())
+            backups = check_backups(await files_of(store).backups(), state, clock.now())
             holders = await store.holders(state.serials) if state is not None else {}
     except ReconcilerError as failure:
         return None, [unread(failure)]

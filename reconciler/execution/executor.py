@@ -45,7 +45,7 @@ from reconciler.execution.outputs import Outputs, SecretReader, dig, fill_body, 
 from reconciler.execution.own_calls import OwnCalls, OwnReader
 from reconciler.execution.recorder import Recorder, Unrecorded
 from reconciler.execution.settling import Evidence, Settlement, left_of_window
-from reconciler.execution.traffic import RATE_LIMIT_S, TOO_MANY, Limited, Traffic, Unsent
+from reconciler.execution.traffic import RATE_LIMIT_S, Limited, Traffic, Unsent
 from reconciler.execution.waiting import Waited, wait_for
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import SetsSecrets
@@ -54,6 +54,7 @@ from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.refusals import Refusal
 from reconciler.services.registry import Services
+from reconciler.services.retry import TOO_MANY
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
 READ_LAG_S = 15  # a read may show the old size for 10 s. Source: platform notes, "Volumes"
@@ -93,7 +94,7 @@ class Executor:
         self._limits = limits
         self._bindings: dict[Address, Binding] = {binding.address: binding for binding in plan.bindings}
         self._results: dict[str, Result] = {}
-        self._traffic = Traffic(limits.concurrency)
+        self._traffic = Traffic(limits.concurrency, clock)
         self._evidence = Evidence(clock, limits, recorder.tracked_ids)
         self.stopping = False
         self._sending: anyio.CancelScope | None = None
@@ -574,10 +575,14 @@ class Executor:
             return self.result(step, "done")
         if step.effect.removes:
             # Accepted, so nothing is left to send; only lists lag behind.
-            return self.result(step, "done", "the platform accepted the deletion, and still lists the object")
+            still = "and has not answered since" if waited.silent_s else "and still lists the object"
+            return self.result(step, "done", f"the platform accepted the deletion, {still}")
         if waited.ended == "failed":
             return self.result(step, "failed", f"ended as {waited.seen}; its id is recorded")
-        await self._recorder.pending(step, waited.seen, timed_out=not self.stopping)
+        if waited.silent_s:
+            self._traffic.unanswered(self._services.of(step.wait.read.service), step.address, waited)
+        timed_out = not self.stopping and not waited.silent_s
+        await self._recorder.pending(step, waited.seen, timed_out=timed_out)
         return self.result(
             step, "pending", f"still {waited.seen}{self._since(step)}; run again to go on waiting"
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import LONG_AGO, Action, Address, Obligation, Owed, StateRecord, owed_work, owing
@@ -54,12 +55,20 @@ class Recorder:
     """
 
     def __init__(
-        self, store: Spooling, lease: Lease, run: str, clock: Clock, records: Mapping[Address, StateRecord]
+        self,
+        store: Spooling,
+        lease: Lease,
+        run: str,
+        clock: Clock,
+        records: Mapping[Address, StateRecord],
+        *,
+        by: Attribution = UNATTRIBUTED,
     ) -> None:
         self._store = store
         self._lease = lease
         self._run = run
         self._clock = clock
+        self._by = by
         self._intended: dict[Address, str] = {}  # the scopes of what has no record yet
         self.records = dict(records)
 
@@ -76,7 +85,16 @@ class Recorder:
         """
         parts = self._in_every_scope(
             Event.RUN_STARTED,
-            Run(plan.id, plan.manifests.digest, revision=plan.context.revision or "").to_json(),
+            Run(
+                plan.id,
+                plan.manifests.digest,
+                actor=self._by.actor,
+                url=self._by.url,
+                reason=self._by.reason,
+                revision=plan.context.revision or "",
+                dirty=plan.context.dirty,
+                environment=plan.context.environment,
+            ).to_json(),
         )
         put, _ = moved_records(plan.moves, self.records)
         for move in plan.moves:

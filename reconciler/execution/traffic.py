@@ -7,7 +7,8 @@ asks for does not.
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 import anyio
 
@@ -15,12 +16,14 @@ from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
+from reconciler.core.plural import counted
 from reconciler.core.steps import Call
+from reconciler.execution.waiting import OUTAGE_S, Waited
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
 
 LOST_IN_A_ROW = 3  # so many unknown outcomes, and nothing new is created: each may become a question
-TOO_MANY = 429
 RATE_LIMIT_S = 60.0  # how long one step tries again after 429
 FIRST_PAUSE_S = 1.0  # where the service does not say how long to wait; then twice as long each time
 LEAST_PAUSE_S = 0.5
@@ -73,15 +76,41 @@ class Limited:
         return f"refused with 429{so_far}{asked}; a step waits {RATE_LIMIT_S:.0f} s at most"
 
 
+@dataclass(slots=True)
+class _Unanswered:
+    """The waits that an outage of one service ended. `first`: what one of them saw last."""
+
+    label: str
+    since: datetime
+    first: str
+    addresses: set[str] = field(default_factory=set)
+
+    def notice(self) -> Diagnostic:
+        apply = command("apply")
+        again = f"when it answers, run `{apply}` again to wait for the rest"
+        objects = counted(len(self.addresses), "object")
+        problem = error(
+            "wait-unanswered",
+            f"{self.label} has not answered since {self.since:%Y-%m-%d %H:%M:%S} UTC: "
+            f"this run no longer waits for {objects}",
+            notes=(f"the first one: {self.first}",),
+            help=f"what was accepted goes on there; {again}",
+            advice=(apply,),
+        )
+        return replace(problem, addresses=tuple(sorted(self.addresses)))
+
+
 class Traffic:
     """All calls of one run."""
 
-    def __init__(self, concurrency: int) -> None:
+    def __init__(self, concurrency: int, clock: Clock) -> None:
+        self._clock = clock
         self._slots = anyio.CapacityLimiter(concurrency)
         self._creates: dict[str, _Creates] = defaultdict(_Creates)
         self._changed = anyio.Event()
         self._refused: dict[tuple[str, str], tuple[float, str]] = {}  # how long to wait, and why
         self._credential = ""
+        self._unanswered: dict[str, _Unanswered] = {}
         self.halted = ""  # why no call may start any more
 
     @asynccontextmanager
@@ -143,6 +172,13 @@ class Traffic:
         """`call` is not tried again after 429, and others of its action need not be tried."""
         self._refused[client.name, client.action(call)] = outcome.retry_after_s or 0.0, why
 
+    def unanswered(self, client: Client, address: Address, waited: Waited) -> None:
+        """The wait of `address` was ended by an outage."""
+        since = self._clock.now() - timedelta(seconds=waited.silent_s)
+        known = self._unanswered.setdefault(client.name, _Unanswered(client.label, since, waited.seen))
+        known.since = min(known.since, since)
+        known.addresses.add(str(address))
+
     def notices(self, done: int, total: int) -> Sequence[Diagnostic]:
         """What stopped calls, once for each cause. `done` of `total` steps of the run are."""
         apply = command("apply")
@@ -168,12 +204,15 @@ class Traffic:
                     advice=(apply,),
                 )
             )
+        found += [each.notice() for each in self._unanswered.values()]
         return found
 
     def _says_no(self, client: Client, call: Call) -> str:
         """Why `call` must not be sent any more; "" when it may."""
         if (client.name, client.action(call)) in self._refused:
             return "rate-limited: another call of its kind was refused with 429; run again"
+        if client.silent_s >= OUTAGE_S:
+            return f"{client.label} has not answered for {client.silent_s:.0f} s; run again when it answers"
         return self.halted
 
     async def _until_creates_may_start(self, known: _Creates) -> None:

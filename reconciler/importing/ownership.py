@@ -137,7 +137,10 @@ class Known:
             return Skipped(live, "recorded", f"environment `{there[0]}` has recorded it as `{there[1]}`")
         for resource in self._unbound.get((kind.name, app), ()):
             if any(possible(match, [live.item]) for match in self._matches(kind, resource)):
-                why = f"`{resource.address}` may be meant to be it: set its `metadata.id` to adopt it"
+                cure = ": set its `metadata.id` to adopt it"
+                if live.item.bad_id:
+                    cure = ", but no manifest can have its id: look at the object on the platform"
+                why = f"`{resource.address}` may be meant to be it{cure}"
                 return Skipped(live, "meant", why)
         return None
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import Move
 from reconciler.kinds import find_kinds
@@ -28,6 +29,7 @@ def moved_records(
     return put, gone
 
 
-def moved_entry(move: Move, run: str, at: datetime) -> JournalEntry:
-    data = {"from": str(move.source), "to": str(move.target), "id": move.id}
+def moved_entry(move: Move, run: str, at: datetime, by: Attribution = UNATTRIBUTED) -> JournalEntry:
+    """`by`: whose decision it was; where a run moves, its beginning says so."""
+    data = {"from": str(move.source), "to": str(move.target), "id": move.id, **by.to_json()}
     return JournalEntry(run, Event.DECIDED, at, move.source, data=data)

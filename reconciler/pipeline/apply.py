@@ -268,7 +268,7 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease)
-    recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded)
+    recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
     await recorder.start(plan)
     executor = Executor(
         plan,

@@ -9,10 +9,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reconciler.core.advice import command
+from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import Refused
+from reconciler.core.reporter import Reporter
 from reconciler.execution.leasing import leased
 from reconciler.pipeline.project import Project
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
@@ -33,7 +35,9 @@ def state_missing(place: str, because: str = "", *, refused: bool = True) -> Dia
     )
 
 
-async def create_state(store: Store, clock: Clock, holder: str, *, new: bool) -> bool:
+async def create_state(
+    store: Store, clock: Clock, holder: str, *, new: bool, by: Attribution = UNATTRIBUTED
+) -> bool:
     """Make the state; False where there is one already. `new`: for a new project with it.
 
     That is recorded, and it can be said later as well, while nothing else is recorded. Raises Refused when it
@@ -49,7 +53,7 @@ async def create_state(store: Store, clock: Clock, holder: str, *, new: bool) ->
             help="leave out --new; `apply` says what it must not create without approval",
         )
     async with leased(store, {WHOLE_STATE}, holder, timeout_s=_NOTE_S) as lease:
-        await store.commit(lease, [_decided(clock, holder, {"new": True})])
+        await store.commit(lease, [_decided(clock, by, {"new": True})])
     return created
 
 
@@ -108,21 +112,30 @@ async def remember_platform(project: Project, held: Lease) -> None:
         refuse_other_platform(state, project.address, project.state_url)
         if not state.platform:
             await project.store.commit(
-                lease, [_decided(project.clock, project.holder, {"platform": project.address})]
+                lease, [_decided(project.clock, project.by, {"platform": project.address})]
             )
 
 
-async def set_platform(store: Store, url: str, clock: Clock, holder: str, run: str, timeout_s: float) -> str:
+async def set_platform(
+    store: Store,
+    url: str,
+    clock: Clock,
+    holder: str,
+    run: str,
+    timeout_s: float,
+    by: Attribution = UNATTRIBUTED,
+    reporter: Reporter | None = None,
+) -> str:
     """The state belongs to the platform at `url` from now on; returns the address that it had before."""
-    async with leased(store, {WHOLE_STATE}, holder, timeout_s=timeout_s) as lease:
+    async with leased(store, {WHOLE_STATE}, holder, timeout_s=timeout_s, reporter=reporter) as lease:
         before = (await store.load()).platform
         if before != url:
-            await store.commit(lease, [_decided(clock, holder, {"platform": url}, run)])
+            await store.commit(lease, [_decided(clock, by, {"platform": url}, run)])
         return before
 
 
-def _decided(clock: Clock, holder: str, data: Mapping[str, Any], run: str = "") -> JournalEntry:
-    return JournalEntry(run, Event.DECIDED, clock.now(), data={**data, "by": holder})
+def _decided(clock: Clock, by: Attribution, data: Mapping[str, Any], run: str = "") -> JournalEntry:
+    return JournalEntry(run, Event.DECIDED, clock.now(), data={**data, **by.to_json()})
 
 
 def _same(one: str, other: str) -> bool:

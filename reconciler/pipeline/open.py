@@ -1,8 +1,5 @@
 """From settings and options to a Project: state, platform, providers and sources of secrets."""
 
-import getpass
-import os
-import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -18,6 +15,7 @@ from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
 from reconciler.kinds.roles import secret_of
+from reconciler.pipeline.attribution import attribution_of, holder
 from reconciler.pipeline.context import program_version
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
@@ -45,13 +43,17 @@ from reconciler.state.spooling import Spooling
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a project is opened. `take_signals`: signals are ours to handle while programs give secrets."""
+    """How a project is opened. `take_signals`: signals are ours to handle while programs give secrets.
+
+    `reason`: why a person does what is done.
+    """
 
     sandbox: bool = False
     state_url: str | None = None
     lock_timeout_s: float = 0.0
     read_only: bool = False
     take_signals: bool = True
+    reason: str = ""
 
 
 @asynccontextmanager
@@ -94,6 +96,7 @@ async def open_project(
             sources=sources,
             new_id=lambda: uuid.uuid4().hex,
             holder=holder(),
+            by=attribution_of(config, options.reason),
             lock_timeout_s=options.lock_timeout_s,
             providers=providers,
             environment=config.env,
@@ -235,15 +238,6 @@ def secret_sources(
         take_signals=take_signals,
         runs_programs=runs_programs,
     )
-
-
-def holder() -> str:
-    """Who takes a lease, for those who find it taken."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # in a container, nobody may have this uid
-        user = f"uid {os.getuid()}"
-    return f"{user}@{socket.gethostname()} (pid {os.getpid()})"
 
 
 def _limits(config: ProjectSettings, options: Options) -> Limits:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.context import UNKNOWN_ORIGIN, Context, Origin
 from reconciler.core.diagnostics import Diagnostic
@@ -26,6 +27,7 @@ async def _no_siblings() -> Siblings:
 @dataclass(frozen=True, slots=True)
 class Project:
     """What a verb needs from outside. `new_id`: ids of plans and runs; `holder`: this process, for people.
+    `by`: who runs it and why, for the journal.
 
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for the base.
     `address`, `state_url`: of the platform and the state, as reports name them. `siblings`: reads what the
@@ -41,6 +43,7 @@ class Project:
     sources: Sources
     new_id: Callable[[], str]
     holder: str
+    by: Attribution = UNATTRIBUTED
     lock_timeout_s: float = 0.0
     providers: Mapping[str, Client] = field(default_factory=dict)
     environment: str = ""

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.core.advice import command
+from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.errors import PlatformError, ReconcilerError
 from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
+from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, Move, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
@@ -48,7 +50,7 @@ async def resolve_unknown(
             return await _confirm(project, lease, record, adopt)
         intent = parse_intent(opened)
         recorder = Recorder(project.store, lease, opened.run, project.clock, state.records)
-        said = {"by": project.holder, **({"forced": True} if force else {})}
+        said = {**project.by.to_json(), **({"forced": True} if force else {})}
         if adopt is None:
             if not force:
                 await _must_be_over(project, state, opened, intent)
@@ -219,7 +221,7 @@ async def _confirm(project: Project, lease: Lease, record: StateRecord | None, a
     kind = find_kinds()[record.address.kind]
     read = located(kind, record.address, record.id, project.capabilities, record=record)
     await _read_one(project, read, record.id)
-    await _note(project.store, project.clock, lease, project.new_id(), replace(record, inferred=False))
+    await _note(project, lease, replace(record, inferred=False), "confirmed")
     return f"{adopt} is confirmed"
 
 
@@ -239,8 +241,7 @@ async def settle_restarts(
         raise ReconcilerError(f"`{'`, `'.join(free)}` owes no restart")
     for record in chosen:
         async with _leased(project, record.scope) as lease:
-            done = replace(record, obligations=())
-            await _note(project.store, project.clock, lease, project.new_id(), done)
+            await _note(project, lease, replace(record, obligations=()), "restarted")
     return {record.address: "the restart is recorded as done" for record in chosen}
 
 
@@ -293,28 +294,43 @@ async def dismiss(project: Project, address: Address, ids: Sequence[str]) -> str
             raise ReconcilerError(f"`{address}` is not recorded any more", help="run this again")
         known = sorted({*record.applied.get(DISMISSED, ()), *ids})
         after = replace(record, applied={**record.applied, DISMISSED: known})
-        entry = JournalEntry(
-            project.new_id(), Event.DECIDED, project.clock.now(), address, data={"dismissed": list(ids)}
-        )
+        data = {"dismissed": list(ids), **project.by.to_json()}
+        entry = JournalEntry(project.new_id(), Event.DECIDED, project.clock.now(), address, data=data)
         await project.store.commit(lease, [entry], [after])
     return f"{', '.join(ids)}: not named any more"
 
 
 async def forget(
-    store: Store, address: Address, clock: Clock, holder: str, run: str, timeout_s: float
+    store: Store,
+    address: Address,
+    clock: Clock,
+    holder: str,
+    run: str,
+    timeout_s: float,
+    by: Attribution = UNATTRIBUTED,
+    reporter: Reporter | None = None,
 ) -> bool:
     """Drop the record of `address`; False when there is none."""
     record = (await store.load()).records.get(address)
     if record is None:
         return False
-    async with leased(store, [record.scope], holder, timeout_s=timeout_s) as lease:
-        entry = JournalEntry(run, Event.DECIDED, clock.now(), address, data={"forget": record.id})
+    async with leased(store, [record.scope], holder, timeout_s=timeout_s, reporter=reporter) as lease:
+        data = {"forget": record.id, **by.to_json()}
+        entry = JournalEntry(run, Event.DECIDED, clock.now(), address, data=data)
         await store.commit(lease, [entry], remove=[address])
     return True
 
 
 async def move(
-    store: Store, source: Address, target: Address, clock: Clock, holder: str, run: str, timeout_s: float
+    store: Store,
+    source: Address,
+    target: Address,
+    clock: Clock,
+    holder: str,
+    run: str,
+    timeout_s: float,
+    by: Attribution = UNATTRIBUTED,
+    reporter: Reporter | None = None,
 ) -> list[StateRecord]:
     """Record the object of `source` under `target` instead; the object itself is left alone.
 
@@ -334,13 +350,14 @@ async def move(
         )
     state = await store.load()
     put, _ = moved_records(_moves(state, source, target), state.records)
-    async with leased(store, {each.scope for each in put.values()}, holder, timeout_s=timeout_s) as lease:
+    scopes = {each.scope for each in put.values()}
+    async with leased(store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
         state = await store.load()
         moves = _moves(state, source, target)
         put, _ = moved_records(moves, state.records)
         parts = Parts()
         for each in moves:
-            parts.move(put[each.target].scope, moved_entry(each, run, clock.now()), each.source)
+            parts.move(put[each.target].scope, moved_entry(each, run, clock.now(), by), each.source)
         for record in put.values():
             parts.of(record.scope).put.append(record)
         stored = await parts.commit(store, lease)
@@ -397,22 +414,33 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
             )
 
 
-async def claim(store: Store, id: str, clock: Clock, holder: str, run: str, timeout_s: float) -> bool:
+async def claim(
+    store: Store,
+    id: str,
+    clock: Clock,
+    holder: str,
+    run: str,
+    timeout_s: float,
+    by: Attribution = UNATTRIBUTED,
+    reporter: Reporter | None = None,
+) -> bool:
     """Record that a person decided about the unclaimed object `id`. False when there is none."""
     entries = (await store.load()).unclaimed
     found = next((entry for entry in entries if entry.data["unclaimed"] == id), None)
     if found is None:
         return False
     scope = found.data.get("scope", WHOLE_STATE)
-    async with leased(store, [scope], holder, timeout_s=timeout_s) as lease:
-        entry = JournalEntry(run, Event.DECIDED, clock.now(), found.address, data={"claimed": id})
+    async with leased(store, [scope], holder, timeout_s=timeout_s, reporter=reporter) as lease:
+        data = {"claimed": id, **by.to_json()}
+        entry = JournalEntry(run, Event.DECIDED, clock.now(), found.address, data=data)
         await store.commit(lease, [entry])
     return True
 
 
-async def _note(store: Store, clock: Clock, lease: Lease, run: str, record: StateRecord) -> None:
-    entry = JournalEntry(run, Event.DECIDED, clock.now(), record.address, data={"id": record.id})
-    await store.commit(lease, [entry], [record])
+async def _note(project: Project, lease: Lease, record: StateRecord, decided: str) -> None:
+    data = {"id": record.id, decided: True, **project.by.to_json()}
+    entry = JournalEntry(project.new_id(), Event.DECIDED, project.clock.now(), record.address, data=data)
+    await project.store.commit(lease, [entry], [record])
 
 
 def _scope(record: StateRecord | None) -> str:

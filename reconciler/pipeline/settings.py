@@ -1,7 +1,7 @@
 """The project's settings: `reconcile.yaml`, found upwards from the working directory, and the environment."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePath
@@ -24,6 +24,7 @@ from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ManifestError, Misused, ReconcilerError
 from reconciler.core.model import unpack_span
 from reconciler.core.nearest import did_you_mean
+from reconciler.core.plural import in_a_row
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
 from reconciler.kinds.source import (
@@ -292,13 +293,16 @@ class ProjectSettings:
             where = f" at {self.trusted.ref}" if self.trusted is not None else ""
             refuse_unknown_environment(self.env, self.environments(), self.settings.overlays, where)
 
-    def refuse_forgotten_environment(self) -> None:
-        """Raises Misused where there are environments, and nobody said which one is meant."""
-        names = [] if self.chosen else self.environments()
+    def refuse_forgotten_environment(self, at_revision: Callable[[], Sequence[str]] | None = None) -> None:
+        """Raises Misused where there are environments, and nobody said which one is meant.
+
+        `at_revision`: tells those of the git revision that the manifests are read at.
+        """
+        names = [] if self.chosen else (at_revision or self.environments)()
         if names:
             problem = error(
                 "environment-not-chosen",
-                f"which environment is meant? There are {', '.join(names)}, and `{BASE}` without an overlay",
+                f"which environment is meant? There are {in_a_row([*names, f'`{BASE}` without an overlay'])}",
                 help=f"pass --env NAME, or set `default_environment: NAME` in {FILE_NAME}",
             )
             raise Misused("no environment is chosen; nothing was changed", [problem])

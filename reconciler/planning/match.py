@@ -54,6 +54,11 @@ def match_objects(
             found |= _assign(groups[key], dict(key), free)
             taken = {matched.live.id for matched in found.values() if matched.live is not None}
             free = [item for item in free if item.id not in taken]
+        foreign = _of_other_apps(objects, owned, resources[0].address)
+        for key, group in groups.items() if foreign else ():
+            for resource in group:
+                if found[resource.address] == Matched():
+                    found[resource.address] = _unless_foreign(resource, possible(dict(key), foreign), owned)
     return found
 
 
@@ -148,6 +153,34 @@ def _adopt_by_id(
             help=f"correct `{named}`; without `metadata.id`, a new object is created"
             if kind.id_path[0] == "metadata"
             else f"correct `{named}`, or `metadata.app`",
+        )
+    )
+
+
+def _of_other_apps(objects: Sequence[Any], owned: Mapping[str, Address], address: Address) -> list[Any]:
+    """The objects in the list of `address` that another app's address owns: no ordinary namesakes."""
+    found = []
+    for item in objects:
+        owner = owned.get(item.id, address)
+        if item.present and owner.kind == address.kind and owner.app != address.app:
+            found.append(item)
+    return found
+
+
+def _unless_foreign(resource: Resource, foreign: Sequence[Any], owned: Mapping[str, Address]) -> Matched:
+    """Nothing is taken, nor made, where an object that fits has its address in another app."""
+    if not foreign:
+        return Matched()
+    address, id = resource.address, foreign[0].id
+    forget = command("state", "forget", owned[id])
+    return Matched(
+        problem=error(
+            "adopt-conflict",
+            f"`{address}` matches {id} in the list of app `{address.app}`, but {id} is `{owned[id]}` already",
+            resource.span("metadata", "name"),
+            help="one object has one address: find out on the platform which app has it; if the other one is "
+            f"wrong, remove its manifest and run `{forget}`",
+            advice=(forget,),
         )
     )
 

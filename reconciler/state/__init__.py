@@ -5,8 +5,9 @@ from pathlib import Path
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
+from reconciler.state.contents import Movable
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import Maintenance, Store
+from reconciler.state.store import Files, Maintenance, Store
 
 DEFAULT_URL = "sqlite:.reconcile/state.db"
 
@@ -47,7 +48,27 @@ def open_store(
 
 def maintenance_of(store: Store) -> Maintenance:
     """What `store` offers beside the protocol. Raises StoreError when that is nothing."""
-    backend = store.inner if isinstance(store, Spooling) else store
+    backend = _backend(store)
     if not isinstance(backend, Maintenance):
+        raise StoreError("this kind of state cannot be looked after here")
+    return backend
+
+
+def files_of(store: Store) -> Files:
+    """What `store` offers where it is in files of this machine. Raises StoreError for another."""
+    backend = _backend(store)
+    if not isinstance(backend, Files):
         raise StoreError("this kind of state has no files to look after here")
     return backend
+
+
+def movable_of(store: Store) -> Movable:
+    """`store` as what can be carried elsewhere. Raises StoreError when it cannot."""
+    backend = _backend(store)
+    if not isinstance(backend, Movable):
+        raise StoreError("this kind of state cannot be moved")
+    return backend
+
+
+def _backend(store: Store) -> Store:
+    return store.inner if isinstance(store, Spooling) else store

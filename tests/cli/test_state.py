@@ -16,7 +16,7 @@ import pytest
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address, Lifecycle, StateRecord
-from reconciler.pipeline import open as open_module
+from reconciler.pipeline import attribution
 from reconciler.state.sqlite import backups, schema
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
@@ -252,7 +252,7 @@ def test_a_user_without_a_name_is_named_by_its_number(monkeypatch: pytest.Monkey
         raise KeyError("getpwuid(): uid not found")
 
     monkeypatch.setattr(getpass, "getuser", nobody)
-    assert open_module.holder().startswith(f"uid {os.getuid()}@")
+    assert attribution.holder().startswith(f"uid {os.getuid()}@")
 
 
 def test_an_empty_id_is_no_answer(project: Project) -> None:

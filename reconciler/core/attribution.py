@@ -1,0 +1,25 @@
+"""Who does something, and why, as the journal keeps it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Each is "" where it is not known. `url`: of the CI run; `reason`: in a person's words."""
+
+    actor: str = ""
+    url: str = ""
+    reason: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """What a person's decision says beside itself."""
+        said = {"by": self.actor, "url": self.url, "reason": self.reason}
+        return {name: value for name, value in said.items() if value}
+
+    def __str__(self) -> str:
+        """In one line, such as `ana@host (https://ci.example/1): the ticket 12`."""
+        url = f" ({self.url})" if self.url else ""
+        return f"{self.actor}{url}{self.reason and f': {self.reason}'}"
+
+
+UNATTRIBUTED = Attribution()

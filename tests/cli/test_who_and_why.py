@@ -1,0 +1,75 @@
+"""What the journal says of who did something and why."""
+
+import json
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+from reconciler.pipeline.attribution import person
+from tests.cli.harness import Project, Sandbox, volume
+
+CI = {
+    "GITHUB_ACTOR": "ana",
+    "GITHUB_SERVER_URL": "https://bot:hunter2@github.example",
+    "GITHUB_REPOSITORY": "shop/infra",
+    "GITHUB_RUN_ID": "7",
+}
+URL = "https://github.example/shop/infra/actions/runs/7"
+
+
+def entries(project: Project, event: str) -> list[dict[str, Any]]:
+    """The data of the entries of this event, oldest first."""
+    with closing(sqlite3.connect(project.root / ".reconcile/state.db")) as state:
+        rows = state.execute("SELECT data FROM journal WHERE event = ? ORDER BY row", (event,))
+        return [json.loads(data) for (data,) in rows]
+
+
+def test_a_run_says_who_began_it_where_and_why(project: Project, app: str) -> None:
+    project.write(volume(app))
+    project.apply("--reason", "more room\nfor the shop", env=CI)
+    (run,) = entries(project, "run.started")
+    assert run["actor"] == "ana"
+    assert run["url"] == URL
+    assert run["reason"] == "more room for the shop"
+    assert run["environment"] == "base"
+    assert "revision" not in run  # git knows nothing of this folder
+    assert len(run["plan"]) == 32
+    assert run["resources"]
+
+
+def test_a_saved_plan_says_who_runs_it(project: Project, app: str) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "saved.plan", env={"GITHUB_ACTOR": "ben"})
+    project.run("apply", "--plan", "saved.plan", "--reason", "reviewed", env=CI)
+    (run,) = entries(project, "run.started")
+    assert (run["actor"], run["reason"]) == ("ana", "reviewed")
+
+
+def test_each_decision_of_a_person_says_who_and_why(project: Project, sandbox: Sandbox, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    address, other = f"Volume/{app}/data", f"Volume/{app}/other"
+    twin = sandbox.make_volume(app, "data", region="ams", size_gb=10)
+    because = ("--reason", "as agreed")
+    project.run("resolve", address, "--dismiss", twin, *because, env=CI)
+    project.run("state", "mv", address, other, *because, env=CI)
+    project.run("state", "forget", other, *because, env=CI)
+    project.run("state", "set-platform", "https://moved.example", *because, env=CI)
+    project.run("state", "unlock", app, *because, env=CI)
+    *decided, unlocked = entries(project, "decided")[-5:]
+    assert [set(each) - {"by", "url", "reason"} for each in decided] == [
+        {"dismissed"},
+        {"from", "to", "id"},
+        {"forget"},
+        {"platform"},
+    ]
+    assert [(each["by"], each["url"], each["reason"]) for each in decided] == [("ana", URL, "as agreed")] * 4
+    assert unlocked["by"] == f"ana ({URL}): as agreed"
+
+
+def test_without_a_reason_only_who_is_said(project: Project, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    project.run("state", "forget", f"Volume/{app}/data")
+    assert entries(project, "decided")[-1]["by"] == person()
+    project.run("apply", "--auto-approve", "--reason", "", code=64)
