@@ -45,16 +45,7 @@ class Heads:
         """
         head = replace(seen.head, serial=seen.head.serial + 1, nonce=self.nonce(), **fields)
         if changes:
-            marks = changes[-1][1]
-            head = replace(
-                head,
-                changes=marks.changes,
-                seq=marks.seq,
-                hash=marks.hash,
-                record_serial=marks.serial,
-                records=marks.records,
-                sum=f"{marks.sum:x}",
-            )
+            head = head.of(changes[-1][1])
         tail = [*seen.tail, *(change.to_line() for change, _ in changes)]
         key, body = self._layout.head(head.scope), heads.encode(head, tail)
         if seen.tag:

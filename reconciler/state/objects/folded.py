@@ -160,6 +160,14 @@ def _with(kinds: frozenset[str], address: str) -> frozenset[str]:
     return kinds | {kind} if kind and kind not in kinds else kinds
 
 
+def without_chain(marks: Marks, entries: Iterable[EntryColumns]) -> Marks:
+    """`marks` once these entries, of the chain that older programs wrote for all, have taken effect."""
+    begin = marks
+    for columns in entries:
+        marks, _ = _appended(marks, "", columns)
+    return replace(marks, seq=begin.seq, hash=begin.hash)
+
+
 _NONE = rules.Effect()
 
 

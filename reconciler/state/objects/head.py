@@ -6,7 +6,7 @@ line after it is a change that stands in no segment yet. It does not grow with t
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from reconciler.state.objects.damage import Damaged, Newer
 from reconciler.state.objects.folded import Marks
@@ -51,15 +51,20 @@ class Head:
     segments: Sequence[Segment] = field(default_factory=tuple)
     format: int = FORMAT
 
-    def fits(self, marks: Marks) -> bool:
-        return (self.changes, self.seq, self.hash, self.record_serial, self.records, self.sum) == (
-            marks.changes,
-            marks.seq,
-            marks.hash,
-            marks.serial,
-            marks.records,
-            f"{marks.sum:x}",
+    def of(self, marks: Marks) -> "Head":
+        """This head, once the scope is as `marks` say."""
+        return replace(
+            self,
+            changes=marks.changes,
+            seq=marks.seq,
+            hash=marks.hash,
+            record_serial=marks.serial,
+            records=marks.records,
+            sum=f"{marks.sum:x}",
         )
+
+    def fits(self, marks: Marks) -> bool:
+        return self == self.of(marks)
 
 
 def encode(head: Head, tail: Sequence[str]) -> bytes:

@@ -9,8 +9,10 @@ from reconciler.state.objects.advancing import Heads
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.committing import Committing, Request
 from reconciler.state.objects.damage import explained
+from reconciler.state.objects.folded import Marks
 from reconciler.state.objects.keeping import Keeping
 from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.root import Root
 from reconciler.state.objects.scopes import Scopes
 from reconciler.state.objects.segments import Files
 from reconciler.state.objects.taking import Taking
@@ -32,20 +34,20 @@ class Opened:
         bucket: Bucket,
         layout: Layout,
         clock: Clock,
-        lineage: str,
+        root: Root,
         *,
-        environment: str,
         lease_s: float,
         nonce: Callable[[], str],
     ) -> None:
         self._bucket = bucket
         self.layout = layout
-        files = Files(bucket, layout)
-        self.scopes = Scopes(bucket, layout, files, lineage)
-        heads = Heads(bucket, layout, self.scopes, nonce)
+        files = self.files = Files(bucket, layout)
+        begin = Marks(root.trunk.hash or root.lineage, seq=root.trunk.seq, serial=root.trunk.serial)
+        self.scopes = Scopes(bucket, layout, files, root.lineage, begin)
+        heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
         self.keeping = Keeping(bucket, layout, clock, nonce, lease_s)
         self.taking = Taking(
-            bucket, layout, clock, self.scopes, heads, environment=environment, lease_s=lease_s
+            bucket, layout, clock, self.scopes, heads, environment=root.environment, lease_s=lease_s
         )
         self._committing = Committing(bucket.place, self.scopes, heads, files, self.keeping)
         self._commits: dict[str, Together[Request]] = {}

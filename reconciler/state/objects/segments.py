@@ -52,6 +52,10 @@ class Files:
             return None
         return bases.decode(self._read(self._layout.base(head.scope, head.base.name), head.base), head.scope)
 
+    def all_changes(self, head: Head, tail: Sequence[str]) -> list[Change]:
+        """From the first on. Raises Gone, or Damaged."""
+        return [*self.changes(head, 0), *(decoded(line, head.scope) for line in tail)]
+
     def moved_out(self, head: Head, tail: Sequence[str], folded: Folded) -> Head:
         """`head` with its tail in a segment. `folded`: the scope as the head has it.
 
@@ -66,6 +70,12 @@ class Files:
         if changed > max(_BASE_BYTES, base.size if base is not None else 0):
             base, since = self._write_base(head, folded), head.changes
         return replace(head, base=base, segments=self._merged(head, segments, since))
+
+    def copied(self, head: Head, lines: Sequence[str], folded: Folded) -> Head:
+        """`head` of a scope that was made elsewhere, with its changes and what they amount to in files."""
+        text = "".join(f"{line}\n" for line in lines)
+        segment = self._write_segment(head, 1, head.changes, text)
+        return replace(head, base=self._write_base(head, folded), segments=(segment,))
 
     def delete_unnamed(self, before: Head, after: Head) -> None:
         """What `before` named and `after`, which is in its place for good, does not."""

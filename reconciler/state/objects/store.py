@@ -6,21 +6,26 @@ Blocking work runs in worker threads. What the files of this folder do is said i
 import os
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import TypeVar
 
 import anyio
 from anyio import to_thread
 
+from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state.codec import encode_entry, encode_record
+from reconciler.state import history
+from reconciler.state.codec import decode_entry, encode_entry, encode_record
+from reconciler.state.contents import Contents
 from reconciler.state.objects import probing, reading, root, writes
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.committing import Request
 from reconciler.state.objects.damage import Gone, explained
 from reconciler.state.objects.folded import Wanted
 from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.moving import Moving
 from reconciler.state.objects.opened import Check, Opened
 from reconciler.state.objects.root import Root
 from reconciler.state.objects.taking import Obstacle, Raced
@@ -67,6 +72,9 @@ class ObjectStore:
 
     async def knows(self, kind: str) -> bool:
         return await self._in_thread(lambda: self._knows(kind))
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        return await self._in_thread(lambda: history.of_runs_since(self._journal(), since))
 
     async def create(self) -> bool:
         return await self._in_thread(self._create)
@@ -155,6 +163,32 @@ class ObjectStore:
             )
         return "free: no process holds it"
 
+    async def verify(self) -> None:
+        """Read everything. Raises StoreError naming the first record or journal row that was changed."""
+        await self._in_thread(lambda: self._moving().verify())
+
+    async def take_over(self, environment: str, *, by: str) -> bool:
+        """A state in an object store is where its environment's name says: this one is moved instead."""
+        migrate = command("state", "migrate", "URL")
+        raise StoreError(
+            f"the state {self._bucket.place} cannot become that of `{environment}` where it is",
+            help=f"run `{migrate}` in that environment",
+            advice=(migrate,),
+        )
+
+    async def export(self) -> Contents:
+        return await self._in_thread(lambda: self._moving().export())
+
+    async def import_(self, contents: Contents) -> None:
+        await self._in_thread(lambda: self._moving().import_(contents))
+        await self.close()  # what was known is of the state before
+
+    async def retire(self, to: str, contents: Contents) -> None:
+        await self._in_thread(lambda: self._moving().retire(to, contents))
+
+    async def revive(self) -> None:
+        await self._in_thread(lambda: self._moving().revive())
+
     async def probe(self) -> None:
         """Prove that the store keeps its word. Raises StoreError that says what it did instead."""
         await self._in_thread(
@@ -191,9 +225,8 @@ class ObjectStore:
         if found is None:
             return State("", {}, (), frozenset())
         opened = self._open(found)
-        root.require_here(self._bucket, found)
         reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes)
-        state = reading.state_of(opened.scopes, found.lineage, found.scopes)
+        state = reading.state_of(opened.scopes, found.lineage, found.scopes, found.trunk)
         if self._loaded is None or self._loaded.version != state.version:
             self._loaded = state
         return self._loaded
@@ -203,6 +236,15 @@ class ObjectStore:
         return self._opened is not None and any(
             kind in self._opened.scopes.of(name).folded.marks.kinds for name in state.serials
         )
+
+    def _journal(self) -> Sequence[tuple[str, JournalEntry]]:
+        if self._root() is None:
+            return ()
+        rows = self._moving().export().rows
+        return [(row.scope, decode_entry(*row.columns[:-1], row.columns[-1].encode())) for row in rows]
+
+    def _moving(self) -> Moving:
+        return Moving(self._bucket, self._layout, self._environment, self._open, self._nonce)
 
     def _create(self) -> bool:
         found = self._root()
@@ -250,14 +292,17 @@ class ObjectStore:
             self._opened.keeping.give_back(lease)
 
     def _root(self) -> Root | None:
+        """None where there is no state. Raises StateMoved."""
         found = root.read(self._bucket, self._layout, self._environment)
-        return found[0] if found is not None else None
+        if found is None:
+            return None
+        root.require_here(self._bucket, found[0])
+        return found[0]
 
     def _require_state(self) -> Opened:
         found = self._root()
         if found is None:
             raise no_state(self._bucket.place)
-        root.require_here(self._bucket, found)
         return self._open(found)
 
     def _open(self, found: Root) -> Opened:
@@ -266,8 +311,7 @@ class ObjectStore:
                 self._bucket,
                 Layout(self._environment, found.generation),
                 self._clock,
-                found.lineage,
-                environment=self._environment,
+                found,
                 lease_s=self._lease_s,
                 nonce=self._nonce,
             )

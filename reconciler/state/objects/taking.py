@@ -102,6 +102,17 @@ class Taking:
             if self._heads.advance(seen, [change], epoch=seen.head.epoch + 1, lease=""):
                 return obstacle
 
+    def fence(self, name: str) -> None:
+        """End the lease that holds the scope, if one does, with all its scopes."""
+        while (had := self._holders([name]).get(name)) is not None:
+            ended = replace(had[0], ended=True, nonce=self._heads.nonce())
+            if beats.replaced(self._bucket, self._layout, ended, had[1]) is not None:
+                beats.end(self._bucket, self._layout, had[0].id)
+        seen = self._heads.seen(name)
+        while not self._heads.advance(seen, epoch=seen.head.epoch + 1, lease=""):
+            self._scopes.refresh([name])
+            seen = self._heads.seen(name)
+
     def _unlocked(self, head: Head, alive: bool, by: str) -> JournalEntry:
         data = {"unlock": head.scope, "holder": head.holder, "since": head.since, "alive": alive, "by": by}
         return JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
