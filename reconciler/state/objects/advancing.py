@@ -39,7 +39,7 @@ class Heads:
             return Seen(scope.head, scope.tag, scope.tail, scope.folded.marks)
 
     def advance(self, seen: Seen, changes: Sequence[tuple[Change, Marks]] = (), **fields: Any) -> bool:
-        """Write what follows from `seen`; False: there is another head by now.
+        """Write what follows from `seen`; False: there is another head.
 
         `fields`: of `Head`. Raises StoreError where it is not known whether it landed.
         """

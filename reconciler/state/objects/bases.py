@@ -13,7 +13,7 @@ from reconciler.state.store import JournalEntry
 
 
 def encode(folded: Folded) -> str:
-    """Two lines: the marks, the records. The same scope gives the same text, whoever folded it."""
+    """Two lines: the marks, the records. The same scope always gives the same text."""
     marks, view, departures = folded.marks, folded.marks.view, folded.marks.departures
     first = {
         "hash": marks.hash,

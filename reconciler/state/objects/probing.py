@@ -81,6 +81,6 @@ def _body(count: int, nonce: Callable[[], str]) -> bytes:
 
 def _refused(bucket: Bucket, what: str) -> StoreError:
     return StoreError(
-        f"{bucket.place} is no place for a state: {what}",
+        f"a state cannot be kept in {bucket.place}: {what}",
         help="two runners would overwrite each other's work there; name another store, or mend this one",
     )

@@ -30,7 +30,7 @@ class Trunk:
 class Root:
     """`key`: the fingerprint key. `scopes`: each that was ever leased. `moved_to`: where the state went.
 
-    `moving`: it is about to move; whoever takes a lease takes that back. `generation`: the folder of
+    `moving`: it is about to move; a lease that is taken takes that back. `generation`: the folder of
     everything else, so that a copy appears as a whole, with its root.
     `serial` and `nonce`: see `head.Head`.
     """
@@ -107,7 +107,7 @@ def refuse_foreign(bucket: Bucket, layout: Layout) -> None:
     foreign = bucket.list_beside()
     if foreign:
         raise StoreError(
-            f"{bucket.place} holds files that are no state, such as {foreign[0]}",
+            f"{bucket.place} holds files that do not belong to a state, such as {foreign[0]}",
             help="name a prefix of its own for the state, such as s3://BUCKET/reconcile",
         )
 

@@ -17,7 +17,7 @@ from reconciler.state.objects.segments import Files, decoded, side_by_side
 
 @dataclass(eq=False, slots=True)
 class Scope:
-    """`tag`: of the head. `tail`: its changes, as lines. `lock`: for whoever reads or changes the rest."""
+    """`tag`: of the head. `tail`: its changes, as lines. `lock`: for reading or changing the rest."""
 
     head: Head
     folded: Folded

@@ -127,7 +127,7 @@ class Files:
 
 
 def decoded(line: str, scope: str) -> Change:
-    """Raises Damaged for a line that is no change."""
+    """Raises Damaged for another line."""
     try:
         return Change.from_line(line)
     except (KeyError, TypeError, ValueError) as error:

@@ -83,7 +83,7 @@ class Taking:
         return Held(beat, tag, began_s + self._lease_s), dict(zip(names, epochs, strict=True))
 
     def unlock(self, name: str, by: str) -> Obstacle | None:
-        """Take the scope from whoever has it, and give it to nobody; who had it, where somebody did."""
+        """Take the scope from its holder and give it to nobody; says who had it, where somebody did."""
         while True:
             had = self._holders([name]).get(name)
             obstacle = self._obstacle(name, had[0]) if had is not None else None
