@@ -7,7 +7,17 @@ from typing import Any
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
-from reconciler.core.model import LONG_AGO, Action, Address, Obligation, Owed, StateRecord, owed_work, owing
+from reconciler.core.model import (
+    BAD_ANSWER,
+    LONG_AGO,
+    Action,
+    Address,
+    Obligation,
+    Owed,
+    StateRecord,
+    owed_work,
+    owing,
+)
 from reconciler.core.steps import Binding, Plan, Step
 from reconciler.execution.intents import Intent
 from reconciler.execution.parts import Parts
@@ -163,7 +173,8 @@ class Recorder:
                 record = replace(record, id=id)  # what was posted again goes by another id from now on
         if owed is not None:
             record = owing(record, owed)
-        put = [replace(record, applied={**record.applied, **applied})]
+        known = {name: value for name, value in record.applied.items() if name != BAD_ANSWER}
+        put = [replace(record, applied={**known, **applied})]
         if step.if_owed is not None and step.if_owed.settles:
             put = self._settled(put[0], step.if_owed.addresses)
         await self._outcome(entry, put)
@@ -177,11 +188,21 @@ class Recorder:
         await self._outcome(self._entry(Event.FAILED, step, attempt, {"error": message, "status": status}))
 
     async def unknown(
-        self, step: Step, attempt: int, intent: Intent, message: str, owed: Obligation | None
+        self,
+        step: Step,
+        attempt: int,
+        intent: Intent,
+        message: str,
+        owed: Obligation | None,
+        *,
+        bad_id: bool = False,
     ) -> None:
+        """`bad_id`: what was made has no id that can be used: a person decides before it is sent again."""
         entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message})
         record = self.records.get(step.address)
         doubted = intent.in_doubt(step.address, record, self._clock.now())
+        if doubted is not None and bad_id:
+            doubted = replace(doubted, applied={**doubted.applied, BAD_ANSWER: True})
         if doubted is not None and owed is not None:
             doubted = owing(doubted, owed)
         try:
