@@ -9,6 +9,6 @@
     leases/ID                 a lease, and its holder's sign of life (`beats.py`)
 
 A commit is one conditional write, of the head: a holder that lost the scope meanwhile has another tag, and
-writes nothing. What commits of one moment change stands in the head itself; now and then the holder moves it to a
-segment. So a commit is one round trip, and costs the same however many records there are.
+writes nothing. What commits of one moment change stands in the head itself; now and then the holder moves it
+to a segment. So a commit is one round trip, and costs the same however many records there are.
 """
