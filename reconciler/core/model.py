@@ -23,6 +23,7 @@ READY_AFTER = "ready_after_s"  # the field of a record: how many seconds its obj
 DISMISSED = (
     "dismissed"  # the field of a record with ids of equal objects that a person said are meant to be there
 )
+BAD_ANSWER = "answered bad id"  # the field of a record whose object was made under an id that cannot be used
 DELETION_SENT = "deletion sent"  # the field of a record whose object may be gone by a call of ours
 
 # When others made an object that we took over does not matter: it was there.

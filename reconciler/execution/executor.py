@@ -203,10 +203,11 @@ class Executor:
         outcome = Outcome(Verdict.NO)
         for attempt in count(1):
             listed: list[Any] = []
+            creates = not isinstance(step.recovery, Repeat)
             turn = self._traffic.turn(
                 client,
                 call,
-                creates=not isinstance(step.recovery, Repeat),
+                creates=creates,
                 again=limited.since_s is not None,
                 prepare=partial(self._list_before, step, listed, fresh=lost > 0),
                 tell=partial(self._reporter.asked_to_wait, step) if limited.since_s is not None else _quiet,
@@ -220,7 +221,7 @@ class Executor:
                     intent, usable = self._intend(step, path, listed)
                     sent_at = self._clock.now()
                     outcome = await self._send(step, attempt, intent, call)
-                    self._traffic.answered(client, outcome)
+                    self._traffic.answered(client, outcome, creates=creates)
             except Unsent as unsent:
                 if attempt == 1:
                     raise
@@ -255,6 +256,9 @@ class Executor:
                     return self.result(step, "done"), None, usable
                 why = f"{outcome.message}; nothing shows yet that the object is gone; run again"
                 return self.result(step, "unknown", why), None, usable
+            if lost == ATTEMPTS and _has_bad_id(step, outcome):
+                why = f"{outcome.message}; it is not sent again before a person decided"
+                return self.result(step, "failed", why), None, usable
             if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
                 # Nobody has to decide: the next run finds out by sending it again.
                 return self.result(step, "pending", f"{outcome.message}; run again"), None, usable
@@ -426,7 +430,8 @@ class Executor:
         if outcome.kind is Verdict.NO:
             await self._recorder.failed(step, attempt, outcome.message, outcome.status)
         elif outcome.kind is Verdict.UNKNOWN:
-            await self._recorder.unknown(step, attempt, intent, outcome.message, self._owed(step, None))
+            owed, bad_id = self._owed(step, None), _has_bad_id(step, outcome)
+            await self._recorder.unknown(step, attempt, intent, outcome.message, owed, bad_id=bad_id)
         else:
             self._outputs.put(step.id, outcome.reply)
             path = step.effect.object_path
@@ -624,6 +629,11 @@ def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
 def _says_gone(step: Step, outcome: Outcome) -> bool:
     """Whether a deletion was answered "not there", where a read can show whether that is so."""
     return step.effect.removes and step.wait is not None and outcome.refusal in step.effect.accepts
+
+
+def _has_bad_id(step: Step, outcome: Outcome) -> bool:
+    """Whether the object was made, and sending the call again is the only way to ask for its id."""
+    return outcome.bad_id and isinstance(step.recovery, Repeat)
 
 
 def _is_about_the_object(outcome: Outcome) -> bool:
