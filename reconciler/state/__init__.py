@@ -56,7 +56,7 @@ def open_store(
         return Spooling(database, spool, clock)
     if scheme in OBJECTS:
         require_extra("objects", "a state in an object store")
-        from reconciler.state.objects.opening import open_objects  # type: ignore[import-untyped]
+        from reconciler.state.objects.opening import open_objects
 
         objects = open_objects(
             url,
