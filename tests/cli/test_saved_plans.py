@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from reconciler.cli.main import run
+from reconciler.pipeline.store import store_of
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.secrets.fingerprint import plan_key
-from reconciler.state import open_store
 from reconciler.state.spooling import Spooling
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, secret, volume
 
@@ -39,11 +39,11 @@ def test_the_state_is_opened_once_to_verify_the_plan_and_to_run_it(
     project.run("plan", "--out", "saved.plan")
     opened = []
 
-    def counted(url: str, **how: Any) -> Spooling:
-        opened.append(url)
-        return open_store(url, **how)
+    def counted(*what: Any, **how: Any) -> Spooling:
+        opened.append(what)
+        return store_of(*what, **how)
 
-    monkeypatch.setattr("reconciler.pipeline.open.open_store", counted)
+    monkeypatch.setattr("reconciler.pipeline.open.store_of", counted)
     monkeypatch.chdir(project.root)
     for name, value in project.env.items():
         monkeypatch.setenv(name, value)
