@@ -290,7 +290,7 @@ async def _run_under(
     results = await executor.run()
     with anyio.CancelScope(shield=True):
         try:
-            await recorder.finish()
+            await recorder.finish(results, interrupted=executor.stopping)
         except StoreError as failure:
             # Each outcome is recorded, spooled or reported in the results.
             project.reporter.note(f"the end of this run could not be recorded: {failure.message}")
