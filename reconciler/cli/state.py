@@ -335,9 +335,9 @@ def _by(which: Which) -> "Attribution":
 
 def _place(which: Which) -> str:
     from reconciler.cli.sources import settings_here
-    from reconciler.pipeline.open import shown_state
+    from reconciler.core.state_url import shown_url
 
-    return shown_state(which.state_url or settings_here(which.env, sandbox=which.sandbox).settings.state_url)
+    return shown_url(which.state_url or settings_here(which.env, sandbox=which.sandbox).settings.state_url)
 
 
 def _with_store(
