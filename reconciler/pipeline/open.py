@@ -105,6 +105,7 @@ async def open_project(
             environment=config.env,
             address=EMBEDDED if options.sandbox else platform.base_url,
             state_url=place,
+            trusted=config.trusted.ref if config.trusted is not None else "",
             siblings=partial(_siblings, config, options),
         )
 
