@@ -364,14 +364,16 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a suspend is not waited for",
         MACHINE_CALLS,
-        '        applied={"power": "suspending", CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
-        '        applied={"power": "suspended", CALLED_AT: RUN_BEGAN},\n',
+        '        applied={"power": power, CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
+        '        applied={"power": "suspended" if verb == "suspend" else power, CALLED_AT: RUN_BEGAN},\n'
+        '        wait=None if verb == "suspend" else wait,\n',
     ),
     _mutant(
         "a slice of a wait that is over counts as the end of it",
         "execution/waiting.py",
-        '            seen = f"not there ({waited.message})"\n',
-        '            return Waited("done", "reached", {})\n',
+        "            now = clock.monotonic()\n",
+        '            if isinstance(failure, NotYet):\n                return Waited("done", "reached", {})\n'
+        "            now = clock.monotonic()\n",
     ),
     _mutant(
         "an owed restart is sent to a machine that shall stay suspended",
