@@ -203,10 +203,11 @@ class Executor:
         outcome = Outcome(Verdict.NO)
         for attempt in count(1):
             listed: list[Any] = []
+            creates = not isinstance(step.recovery, Repeat)
             turn = self._traffic.turn(
                 client,
                 call,
-                creates=not isinstance(step.recovery, Repeat),
+                creates=creates,
                 again=limited.since_s is not None,
                 prepare=partial(self._list_before, step, listed, fresh=lost > 0),
                 tell=partial(self._reporter.asked_to_wait, step) if limited.since_s is not None else _quiet,
@@ -220,7 +221,7 @@ class Executor:
                     intent, usable = self._intend(step, path, listed)
                     sent_at = self._clock.now()
                     outcome = await self._send(step, attempt, intent, call)
-                    self._traffic.answered(client, outcome)
+                    self._traffic.answered(client, outcome, creates=creates)
             except Unsent as unsent:
                 if attempt == 1:
                     raise

@@ -1,6 +1,7 @@
 """The only writer of journal and records during an apply: an outcome lands with what it means."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from reconciler.core.model import (
     owed_work,
     owing,
 )
-from reconciler.core.steps import Binding, Plan, Step
+from reconciler.core.steps import Binding, Plan, Result, Step
 from reconciler.execution.intents import Intent
 from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
@@ -47,6 +48,9 @@ def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
         LONG_AGO,
         binding.source,
     )
+
+
+_NOTHING = (Action.NOOP, Action.RETAIN, Action.REFUSED)
 
 
 class Unrecorded(StoreError):
@@ -93,18 +97,22 @@ class Recorder:
 
         A plan has run once it began in one of them.
         """
+        run = Run(
+            plan.id,
+            plan.manifests.digest,
+            actor=self._by.actor,
+            url=self._by.url,
+            reason=self._by.reason,
+            revision=plan.context.revision or "",
+            dirty=plan.context.dirty,
+            environment=plan.context.environment,
+        )
+        actions = (action for change in plan.changes for action in change.actions)
+        counts = Counter(action.value for action in actions if action not in _NOTHING)
+        noted = self._without_calls(plan)
         parts = self._in_every_scope(
             Event.RUN_STARTED,
-            Run(
-                plan.id,
-                plan.manifests.digest,
-                actor=self._by.actor,
-                url=self._by.url,
-                reason=self._by.reason,
-                revision=plan.context.revision or "",
-                dirty=plan.context.dirty,
-                environment=plan.context.environment,
-            ).to_json(),
+            lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {})},
         )
         put, _ = moved_records(plan.moves, self.records)
         for move in plan.moves:
@@ -122,17 +130,47 @@ class Recorder:
                 gone.append(change.address)
         self._keep(await parts.commit(self._store, self._lease), gone)
 
-    def _in_every_scope(self, event: Event, data: Mapping[str, Any] | None = None) -> Parts:
+    def _without_calls(self, plan: Plan) -> Mapping[str, Mapping[str, Sequence[str]]]:
+        """By scope, the addresses whose records come or go without a call of their own."""
+        noted: dict[str, dict[str, list[str]]] = {}
+        scopes = {each.address: each.scope for each in plan.bindings}
+        scopes |= {address: record.scope for address, record in self.records.items()}
+        for change in plan.changes:
+            for action, name in ((Action.ADOPT, "adopted"), (Action.FORGET, "forgotten")):
+                if action in change.actions and change.address in scopes:
+                    of_scope = noted.setdefault(scopes[change.address], {})
+                    of_scope.setdefault(name, []).append(str(change.address))
+        return noted
+
+    def _in_every_scope(self, event: Event, data: Callable[[str], Mapping[str, Any]]) -> Parts:
         parts = Parts(self._lease.scopes)
         for scope in self._lease.scopes:
-            parts.of(scope).entries.append(self._entry(event, data=data))
+            parts.of(scope).entries.append(self._entry(event, data=data(scope)))
         return parts
 
     def owed(self) -> tuple[Owed, ...]:
         return owed_work(self.records)
 
-    async def finish(self) -> None:
-        await self._in_every_scope(Event.RUN_FINISHED).commit(self._store, self._lease)
+    async def finish(self, results: Sequence[Result] = (), *, interrupted: bool = False) -> None:
+        """The run ends in each of its scopes, with how its steps ended, and what is owed there."""
+        said: dict[str, Any] = {"outcomes": Counter(result.outcome for result in results)}
+        said |= {"interrupted": True} if interrupted else {}
+        owed: dict[str, list[dict[str, str]]] = {}
+        for each in self.owed():
+            of_scope = owed.setdefault(self.records[each.address].scope, [])
+            of_scope.append(
+                {
+                    "address": str(each.address),
+                    "work": each.work,
+                    "because": each.because,
+                    "certainty": each.certainty,
+                }
+            )
+        parts = self._in_every_scope(
+            Event.RUN_FINISHED,
+            lambda scope: {**said, "owed": owed[scope]} if scope in owed else said,
+        )
+        await parts.commit(self._store, self._lease)
 
     async def intent(self, step: Step, attempt: int, intent: Intent) -> None:
         self._intended[step.address] = intent.scope

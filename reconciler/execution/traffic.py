@@ -35,16 +35,27 @@ class Unsent(ReconcilerError):
 
 @dataclass(slots=True)
 class _Creates:
-    """Of one service. `lost`: unknown outcomes since the last clear one. `clear`: there was a clear one."""
+    """Of one service. `lost`: unknown outcomes since the last clear one, `lost_creates` of them of creates.
+
+    `clear`: there was a clear one.
+    """
 
     under_way: int = 0
     lost: int = 0
+    lost_creates: int = 0
     clear: bool = False
 
     @property
     def may_start(self) -> bool:
         """Before the service was seen to answer, no more are under way than may be lost."""
         return (self.clear and not self.lost) or self.lost + self.under_way < LOST_IN_A_ROW
+
+    @property
+    def told(self) -> str:
+        """What is unknown, in words: of the creates, where they alone are enough to stop the others."""
+        if self.lost_creates >= LOST_IN_A_ROW:
+            return counted(self.lost_creates, "create")
+        return f"the last {counted(self.lost, 'call')}"
 
 
 class Limited:
@@ -152,13 +163,14 @@ class Traffic:
             self._slots.release()
             self._tell_all()
 
-    def answered(self, client: Client, outcome: Outcome) -> None:
-        """Take in what became of a call."""
+    def answered(self, client: Client, outcome: Outcome, *, creates: bool = False) -> None:
+        """Take in what became of a call. `creates`: see `turn`."""
         known = self._creates[client.name]
         if outcome.kind is Verdict.UNKNOWN:
             known.lost += 1
+            known.lost_creates += creates
         else:
-            known.lost, known.clear = 0, True
+            known.lost, known.lost_creates, known.clear = 0, 0, True
         if outcome.status == 401:
             self.token_refused(client)
 
@@ -219,8 +231,8 @@ class Traffic:
         while not known.may_start:
             if not known.under_way:
                 raise Unsent(
-                    f"not sent: the outcomes of {known.lost} calls in a row are unknown, and nothing new is "
-                    "created while that is so; run again"
+                    f"not sent: the outcomes of {known.told} are unknown, and nothing new is created while "
+                    "that is so; run again"
                 )
             await self._changed.wait()
 

@@ -22,7 +22,7 @@ from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
-from reconciler.pipeline.approval import creates_to_approve, unapproved_creates
+from reconciler.pipeline.approval import creates_to_approve, unapproved_creates, with_unknown_approvals
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
@@ -118,6 +118,8 @@ async def _plan_and_run(
         concerned=partial(concerned_scopes, desired),
     )
     plan = await make_plan(project, desired, undecided=undecided)
+    records = (await project.store.load()).records
+    plan = with_unknown_approvals(plan, desired, records, approved_deletes, approved_creates)
     await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
@@ -288,7 +290,7 @@ async def _run_under(
     results = await executor.run()
     with anyio.CancelScope(shield=True):
         try:
-            await recorder.finish()
+            await recorder.finish(results, interrupted=executor.stopping)
         except StoreError as failure:
             # Each outcome is recorded, spooled or reported in the results.
             project.reporter.note(f"the end of this run could not be recorded: {failure.message}")

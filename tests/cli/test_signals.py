@@ -34,6 +34,8 @@ def test_the_first_signal_lets_the_call_under_way_end_and_starts_no_other(
         f"Volume/{app}/data[1]#create": "skipped",
     }
     assert sandbox.mutations_of(app) == [("POST", "volumes")]
+    (run,) = project.json("history").json["runs"]
+    assert (run["outcome"], run["outcomes"]) == ("interrupted", {"done": 1, "skipped": 1})
     project.apply()
     assert len(sandbox.volumes(app)) == 2
 

@@ -323,6 +323,22 @@ async def test_after_three_lost_creates_in_a_row_no_other_one_is_sent(shared: St
     assert len(far.times("POST")) == len(found.notices) == 3
 
 
+async def test_what_is_not_sent_says_how_many_creates_are_unknown_whatever_else_is(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.lost = 10_000
+    secrets = "".join(
+        f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: S{n}, app: shop}}\n"
+        "spec: {value_from: {env: PASSWORD}}\n"
+        for n in range(4)
+    )
+    found = await applied(
+        shared, secrets + "".join(cluster().replace("orders", f"orders{n}") for n in range(6))
+    )
+    skipped = {result.error for result in found.results if result.outcome == "skipped"}
+    (told,) = skipped
+    assert told.startswith("not sent: the outcomes of 3 creates are unknown, and nothing new is created")
+
+
 async def test_a_create_that_is_answered_opens_the_way_for_the_others(shared: Stage) -> None:
     far = Far(shared, rate_limit=None)
     far.lost = 2
