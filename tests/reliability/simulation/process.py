@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from reconciler.core.attribution import Attribution
 from reconciler.core.model import Action, Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
@@ -96,6 +97,7 @@ class Process:
             sources=Sources(root, {"PASSWORD": secret_value(secret)}),
             new_id=lambda: f"{rng.getrandbits(64):016x}",
             holder=name,
+            by=Attribution(name),  # by it the ghost knows what a person decided
             lock_timeout_s=run.lock_timeout_s,
         )
 
