@@ -382,6 +382,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "if False:",
     ),
     _mutant(
+        "an owed restart is sent to a machine that is to stay stopped",
+        RESTARTS,
+        'if power is not None and power.wanted == "stopped":',
+        "if False:",
+    ),
+    _mutant(
+        "a stop is not waited for",
+        MACHINE_CALLS,
+        '        applied={"power": power, CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
+        '        applied={"power": "stopped" if verb == "stop" else power, CALLED_AT: RUN_BEGAN},\n'
+        '        wait=None if verb == "stop" else wait,\n',
+    ),
+    _mutant(
         "an owed restart is never sent",
         RESTARTS,
         'if subject.lifecycle.restart != "auto" or not',
