@@ -205,6 +205,7 @@ def _report(applied: "Applied", unchanged: Sequence[Address] | None) -> None:
         unchanged=unchanged,
         results=tuple(applied.results),
         owed=applied.owed,
+        head=applied.head,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),
     )

@@ -42,6 +42,7 @@ from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.state.chain import state_head
 from reconciler.state.store import WHOLE_STATE, Lease
 
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
@@ -52,6 +53,7 @@ class Applied:
     """A plan and what became of it. `declined`: a person said no, and nothing was sent.
 
     `notices`: what only a person can say about calls whose outcome is unknown, and what was inferred.
+    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read.
     """
 
     plan: Plan
@@ -60,6 +62,16 @@ class Applied:
     declined: bool = False
     interrupted: bool = False
     notices: tuple[Diagnostic, ...] = ()
+    head: str = ""
+
+
+async def with_head(project: Project, applied: Applied) -> Applied:
+    """What was applied, with the state's head. What was done counts, also where that cannot be read."""
+    try:
+        state = await project.store.load()
+    except StoreError:
+        return applied
+    return replace(applied, head=state_head(state.lineage, state.heads))
 
 
 async def apply(
@@ -79,7 +91,7 @@ async def apply(
     """
     for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
         try:
-            return await _plan_and_run(
+            applied = await _plan_and_run(
                 project,
                 desired,
                 approve=approve,
@@ -88,6 +100,7 @@ async def apply(
                 on_executor=on_executor,
                 tell=tell,
             )
+            return await with_head(project, applied)
         except Moved as moved:
             if not again:
                 raise

@@ -10,7 +10,7 @@ from reconciler.core.diagnostics import error
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
-from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan
+from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan, with_head
 from reconciler.pipeline.approval import with_unknown_approvals
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
@@ -69,13 +69,14 @@ async def run_saved(
     plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
     tell(plan)
-    return await run_plan(
+    applied = await run_plan(
         project,
         plan,
         approved_deletes=approved_deletes,
         resources=desired.by_address,
         on_executor=on_executor,
     )
+    return await with_head(project, applied)
 
 
 def refuse_other_environment(environment: str, plan: Plan) -> None:

@@ -1,8 +1,8 @@
 """Commits in PostgreSQL: what stands is read under locks, what follows is found here, and it is stored.
 
 One transaction in two round trips, for all who wait to commit at that moment. While a connection is lost, the
-server still holds the locks of its transaction or has ended it. So whoever gets the locks again sees for good
-whether the commit has landed.
+server still holds the locks of its transaction or has ended it. So the process that gets the locks
+again sees for good whether the commit has landed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ class Request:
 
 @dataclass(slots=True)
 class Sent:
-    """What was sent to be committed, for whoever must find out whether it landed.
+    """What was sent to be committed, to find out whether it landed when its answer is lost.
 
     `rows`: the hashes of its newest journal rows, by scope and seq; `heads`: those that it changes.
     """
@@ -58,7 +58,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Standing:
-    """What stands in the tables, of all that a batch is about; brought up to what shall stand."""
+    """What stands in the tables, of all that a batch is about, and what is to stand after it."""
 
     heads: dict[str, Head]
     held: dict[str, int]  # scope → epoch of the lease that is good
@@ -124,7 +124,7 @@ async def commit(
 def _after(
     before: Standing, batch: Sequence[Request]
 ) -> tuple[Standing, list[Sequence[StateRecord] | StoreError]]:
-    """What shall stand; each request that cannot be stored has its failure, and changes nothing."""
+    """What is to stand; each request that cannot be stored has its failure, and changes nothing."""
     standing, outcomes = before.copy(), list[Sequence[StateRecord] | StoreError]()
     for request in batch:
         tried = standing.copy()

@@ -46,7 +46,7 @@ class Head:
 
 
 def make(identity: Identity, scopes: Iterable[str]) -> Statement:
-    """Give each scope a head: whoever commits locks it, and so waits for who is committing."""
+    """Give each scope a head, which every commit of the scope locks first."""
     trunk = identity.trunk_seq, identity.trunk_hash, identity.trunk_serial
     return insert(identity.id, (Head(scope, *trunk) for scope in scopes))
 

@@ -1,7 +1,7 @@
 """The leases in PostgreSQL: who may change a scope, at which epoch, and until when by the server's clock.
 
-Whoever takes a scope locks its row, and whoever commits shares that lock until its transaction ends. So a
-lease that is found good in a transaction is nobody else's before it has ended.
+A process that takes a scope locks its row, and one that commits shares that lock until its transaction ends.
+So a lease that is found good in a transaction is nobody else's before that transaction ends.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from reconciler.state.postgres.schema import Identity
 from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
 
 _HELD = "NOT released AND expires_at > :now"
-# As text in one form, whatever the role's settings make of times.
+# As text in one form, since the role's settings decide how times are written.
 _ENDS = """to_char(expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US+00:00')"""
 _MAKE = """INSERT INTO reconcile.leases (state, scope)
     SELECT %s, scope FROM unnest(%s::text[]) AS scope ORDER BY scope ON CONFLICT DO NOTHING"""
@@ -131,7 +131,7 @@ async def holders(line: Line, state: int, scopes: Collection[str]) -> dict[str, 
 
 
 def free(state: int, scope: str) -> Statement:
-    """Raises the epoch, so that whoever took the scope can neither write nor check successfully."""
+    """Raises the epoch, so that the holder of the scope can neither write nor check successfully."""
     return _FREE, [state, scope]
 
 

@@ -24,7 +24,7 @@ ANSWER_S = 60  # after that nobody waits for an answer any more
 PATIENCE_S = 20  # how long a lost server is called again
 _PAUSE_S = 0.5
 
-# Whoever is paused inside a transaction must not keep others out: the server ends it.
+# A process that is paused inside a transaction must not keep others out: the server ends it.
 STATEMENT_S, LOCK_S, IDLE_S = 30, 20, 10
 
 SERVER_TIME = "clock_timestamp()"

@@ -1,6 +1,6 @@
 """Where a state in PostgreSQL is: what libpq is told, and the URL as people may see it.
 
-libpq's own variables (`PGPASSWORD`, `PGSSLMODE`, …), its password file and its services count wherever the
+libpq's own variables (`PGPASSWORD`, `PGSSLMODE`, …), its password file and its services count where the
 URL says nothing.
 """
 
@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import shown_url
 
-# A server that answers no more is noticed by these, whoever waits for it.
+# With these, a server that does not answer any more is noticed.
 _DEFAULTS = {
     "connect_timeout": "10",
     "keepalives_idle": "15",
@@ -39,7 +39,7 @@ class Place:
     @classmethod
     def of(cls, url: str) -> "Place":
         """Raises StoreError for a URL that libpq would not take, or would take for another one."""
-        # Its own messages repeat whatever it took for a port or a host, such as half of a password.
+        # Its own messages repeat what it took for a port or a host, such as half of a password.
         outside = url.partition("?")[0].partition("//")[2]
         authority, _, database = outside.partition("/")
         if authority.count("@") > 1 or "@" in database:

@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean for whoever runs this program: a StoreError that says what to do."""
+"""What PostgreSQL's errors mean for the person who runs this program: a StoreError that says what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -99,7 +99,7 @@ class Known:
     """What one small question tells. `identity`: None where there is no state of this environment.
 
     `version`: of the schema, 0 for none; `heads`: a digest over all heads, which each commit changes.
-    `moved_to`: where the state is by now; "" for here.
+    `moved_to`: where the state has moved; "" for not at all.
     """
 
     version: int
@@ -140,7 +140,7 @@ def look_again(identity: Identity, *, shared: bool = False) -> Statement:
 
 
 def refuse_replaced(rows: Sequence[Row], identity: Identity, place: Place) -> None:
-    """Raises StoreError when the state is another one by now, a newer program's, or moved."""
+    """Raises StoreError when the state was replaced, migrated by a newer program, or moved."""
     for version, lineage, moved_to in rows:
         _refuse_newer(version, place)
         if lineage == identity.lineage:

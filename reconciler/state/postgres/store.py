@@ -178,7 +178,7 @@ class PostgresStore:
         with anyio.CancelScope(shield=True):
             self._waiting.append(request)
             async with self._writing:
-                # Whoever comes first writes for all who wait; the others find themselves served.
+                # The first one writes for all that wait; the others find their outcomes.
                 if request in self._waiting:
                     batch, self._waiting = self._waiting, []
                     await self._flush(batch)
