@@ -121,13 +121,14 @@ def _with_state(
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
     from reconciler.core.context import EMBEDDED
+    from reconciler.core.state_url import shown_url
     from reconciler.pipeline.context import make_context
     from reconciler.pipeline.desired import origin_here
     from reconciler.pipeline.identity import refuse_missing
-    from reconciler.pipeline.open import open_state, shown_state
+    from reconciler.pipeline.open import open_state
 
     config = settings_here(env, sandbox=sandbox)
-    place = shown_state(state_url or config.settings.state_url)
+    place = shown_url(state_url or config.settings.state_url)
 
     async def main() -> "tuple[T, Context]":
         async with open_state(config, state_url, read_only=True, tell=make_reporter().note) as store:

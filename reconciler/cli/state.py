@@ -12,7 +12,7 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import prompting, run
+from reconciler.cli.signals import blocking, run
 from reconciler.core import advice
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.records import moved_page, pin_lines, record_page, records_page, restored_page
@@ -293,7 +293,7 @@ def restore(
         chosen = str(file) if file is not None else "the newest good backup"
         place = _place(Which(env, state_url, sandbox))
         question = f"Keep the files of {place} as *.damaged-TIME, and replace them by {chosen}?"
-        with prompting():
+        with blocking():
             sure = click.confirm(question, err=True)
         if not sure:
             click.echo("nothing was changed", err=True)
@@ -335,9 +335,9 @@ def _by(which: Which) -> "Attribution":
 
 def _place(which: Which) -> str:
     from reconciler.cli.sources import settings_here
-    from reconciler.pipeline.open import shown_state
+    from reconciler.core.state_url import shown_url
 
-    return shown_state(which.state_url or settings_here(which.env, sandbox=which.sandbox).settings.state_url)
+    return shown_url(which.state_url or settings_here(which.env, sandbox=which.sandbox).settings.state_url)
 
 
 def _with_store(

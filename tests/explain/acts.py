@@ -21,6 +21,7 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import ManifestError, Refused, StateMoved
 from reconciler.core.model import Address
+from reconciler.core.state_url import DEFAULT_URL
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
@@ -31,7 +32,6 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.saved import run_saved
 from reconciler.pipeline.settings import find_settings
 from reconciler.reports.formats import find_formats
-from reconciler.state import DEFAULT_URL
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, State
 from tests.execution.stage import Stage

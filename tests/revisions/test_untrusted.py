@@ -144,6 +144,17 @@ def test_the_token_goes_to_no_other_address(project: Command, sink: tuple[str, l
     assert CANARY not in "".join(got)
 
 
+def test_no_change_leads_the_state_to_another_store(project: Command, sink: tuple[str, list[str]]) -> None:
+    url, got = sink
+    for state in (f"{{url: 's3://bucket/prefix', endpoint: '{url}'}}", f"postgresql://{url[7:]}/state"):
+        project.write("reconcile.yaml", f"state: {state}\n")
+        ran = each_verb(project)
+        assert ", sqlite:" in ran["plan"].out
+        for ended in ran.values():
+            assert "`state` of reconcile.yaml differs from main" in "\n".join(warned(ended))
+        assert got == []
+
+
 def test_settings_that_left_or_stand_elsewhere_or_cannot_be_read_change_nothing(
     project: Command, sink: tuple[str, list[str]]
 ) -> None:
@@ -264,7 +275,8 @@ def test_no_request_goes_to_a_provider_that_is_not_trusted(
     app = project.variables["APP"]
     extension = (
         "---\napiVersion: reconciler/v1\nkind: Extension\n"
-        f"metadata: {{name: %s, app: {app}, id: res_1}}\nspec: {{provider: %s, plan: basic}}\n"
+        f"metadata: {{name: %s, app: {app}, id: res_1}}\nspec: {{provider: %s, organization_id: org_1, "
+        "organization_name: Acme, user_id: user_1, user_email: ops@shop.example, user_role: admin}\n"
     )
     project.write(
         "manifests/db.yaml", provider(url, "env: AWS_SECRET_ACCESS_KEY") + provider(url, name="other")
@@ -276,6 +288,8 @@ def test_no_request_goes_to_a_provider_that_is_not_trusted(
     assert "`base_url` of `ExtensionProvider/db` differs from main" in told
     assert "`signing_secret_from` of `ExtensionProvider/db` differs from main" in told
     assert "`ExtensionProvider/other` is not at main: nothing is sent to it" in told
+    assert "there is no ExtensionProvider `other` at main" in ran["plan"].err
+    assert "give the manifest of" not in ran["plan"].err
     assert "sink-words" not in ran["plan"].err
 
 

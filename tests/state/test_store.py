@@ -89,7 +89,7 @@ def test_a_url_is_relative_to_the_root(tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "er" / "state.db").is_file()
 
 
-@pytest.mark.parametrize("url", ["postgresql://user:hunter2@db/state", "state.db", "", "sqlite:"])
+@pytest.mark.parametrize("url", ["mysql://user:hunter2@db/state", "state.db", "", "sqlite:", "s3:"])
 def test_an_unknown_backend_is_refused_without_repeating_a_password(url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError) as refused:
         open_store(url, root=tmp_path, clock=SimulatedClock())

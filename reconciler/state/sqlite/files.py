@@ -14,7 +14,7 @@ from pathlib import Path
 
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
-from reconciler.state.durable import sync, sync_directory
+from reconciler.state.durable import make_private, sync, sync_directory
 from reconciler.state.sqlite import checks, database
 from reconciler.state.sqlite.checks import Place
 
@@ -80,13 +80,6 @@ def create_state(path: Path, fill: Callable[[sqlite3.Connection], None], *, repl
 
     make_private(path.parent)
     _create(path, fill_file, replace=replace)
-
-
-def make_private(folder: Path) -> None:
-    """`mkdir` gives its mode to the last of several new folders only."""
-    if not folder.is_dir():
-        make_private(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def key_path(path: Path) -> Path:

@@ -25,6 +25,7 @@ from reconciler.state import contents as contents_module
 from reconciler.state import environments, rules
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
 from reconciler.state.contents import Contents
+from reconciler.state.durable import make_private
 from reconciler.state.sqlite import (
     backups,
     checks,
@@ -428,7 +429,7 @@ class SqliteStore:
             files.refuse_beside_traces(self._place, known)
         seen = checks.newest(checks.seen(self._place, contents.lineage))
         version = max(version or 0, seen.version if seen is not None else 0) + 1
-        files.make_private(self._path.parent)
+        make_private(self._path.parent)
         if contents.key and files.create_key(files.key_path(self._path), contents.key) != contents.key:
             raise StoreError(f"{files.key_path(self._path)} is the key of another state")
         files.create_state(
