@@ -19,6 +19,7 @@ from reconciler.execution.open_intents import describe, parse_intent, settle_ope
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.execution.recorder import Recorder
+from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
@@ -287,17 +288,19 @@ async def _run_under(
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
     await recorder.start(plan)
     executor = Executor(
-        plan,
-        services=project.services,
-        own=own,
-        recorder=recorder,
-        observed=observed,
-        outputs=outputs,
-        read_secret=read_secret,
-        fingerprint_key=await project.store.fingerprint_key(),
-        clock=project.clock,
-        reporter=project.reporter,
-        limits=project.limits,
+        Run(
+            plan,
+            services=project.services,
+            own=own,
+            recorder=recorder,
+            observed=observed,
+            outputs=outputs,
+            read_secret=read_secret,
+            fingerprint_key=await project.store.fingerprint_key(),
+            clock=project.clock,
+            reporter=project.reporter,
+            limits=project.limits,
+        )
     )
     on_executor(executor)
     results = await executor.run()
