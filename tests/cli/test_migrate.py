@@ -109,18 +109,19 @@ def migrate_and_die(project: Project, root: Path, step: int) -> "subprocess.Comp
 
 
 def test_killed_at_any_step_exactly_one_state_can_be_written_and_running_it_again_ends_it(
-    applied: Project, tmp_path: Path
+    applied: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     before, step = loaded(applied.root, OLD), 0
+    folders = tmp_path_factory.mktemp("killed")  # not below the project, which is copied
     sides = []
     while True:
         step += 1
-        root = tmp_path / f"step-{step}"
+        root = folders / f"step-{step}"
         shutil.copytree(applied.root, root, symlinks=True)
         killed = migrate_and_die(applied, root, step)
         if killed.returncode != -signal.SIGKILL:
             break
-        look = tmp_path / f"look-{step}"
+        look = folders / f"look-{step}"
         shutil.copytree(root, look, symlinks=True)
         writable = [url for url in (OLD, NEW) if is_writable(look, url)]
         assert len(writable) == 1, (step, writable)
