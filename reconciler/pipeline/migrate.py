@@ -2,7 +2,7 @@
 
 What comes to the new place first is a copy that says so. The one step that moves the state is the mark on the
 old side (`Movable.retire`): before it the old side is the state, after it the new one. Killed anywhere, the
-same move can be run again; whoever finds the copy after that step, and can read the old side, ends it
+same move can be run again; a run that finds the copy after that step, and can read the old side, ends it
 (`end_move`).
 """
 
