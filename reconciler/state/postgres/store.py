@@ -142,6 +142,14 @@ class PostgresStore:
 
         return await self._run(renew)
 
+    @property
+    def lease_s(self) -> float:
+        return self._lease_s
+
+    def beat(self, lease: Lease) -> Lease:
+        assert self._identity is not None, "a lease was taken"
+        return leases.beat(self._place, self._line.now(), self._identity, lease, self._lease_s)
+
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """As in `Store`. A lease that would end too soon is renewed, as far as that may help."""
 
@@ -278,19 +286,20 @@ class PostgresStore:
         return state
 
     async def _flush(self, batch: Sequence[Request]) -> None:
-        """Store all requests of `batch` in one transaction, or else each in its own."""
+        """Store all requests of `batch` in one transaction."""
         sent = Sent()
 
         async def store() -> None:
             await commits.commit(self._line, await self._state(), batch, sent)
 
         try:
-            await self._run(store)
+            try:
+                await self._run(store)
+            except StoreError as failure:
+                if not isinstance(failure.__cause__, errors.IntegrityError):
+                    raise
+                # Another scope's commit put the same address in between: now it is seen there.
+                await self._run(store)
         except StoreError as failure:
-            if len(batch) == 1 or not isinstance(failure.__cause__, errors.IntegrityError):
-                for request in batch:
-                    request.outcome = failure
-                return
-            # What another scope's commit came before must not fail its neighbours.
             for request in batch:
-                await self._flush([request])
+                request.outcome = failure
