@@ -17,6 +17,7 @@ from reconciler.core.errors import Refused
 from reconciler.core.reporter import Reporter
 from reconciler.execution.leasing import leased
 from reconciler.pipeline.project import Project
+from reconciler.state import prove
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
 
 _NOTE_S = 10.0  # others hold the whole state for a moment only
@@ -40,9 +41,12 @@ async def create_state(
 ) -> bool:
     """Make the state; False where there is one already. `new`: for a new project with it.
 
+    A store that is shared is tried out first.
     That is recorded, and it can be said later as well, while nothing else is recorded. Raises Refused when it
     is too late, StoreError where traces of an older state are visible.
     """
+    if not (await store.load()).lineage:
+        await prove(store)
     created = await store.create()
     state = await store.load()
     if not new or state.new:
