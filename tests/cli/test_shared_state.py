@@ -142,7 +142,7 @@ def test_what_could_not_be_stored_is_kept_for_the_next_runner(
     other = runner(team, elsewhere / "runner-2")
     (found,) = lines_with(other.run("doctor", code=1).out, "open calls")
     assert f"a call for Volume/{app}/data" in found
-    assert other.json("state", "ingest", str(lost)).json == {"ingested": 1}
+    assert other.json("state", "ingest", str(lost)).json["ingested"] == 1
     (found,) = lines_with(other.run("doctor", code=None).out, "open calls")
     assert found.startswith("ok")
     lost.write_bytes(lost.read_bytes().replace(b"step.done", b"step.gone"))
