@@ -1,4 +1,4 @@
-"""Runs the steps of a plan: in order, side by side where nothing forbids it, each outcome durable at once."""
+"""Runs the steps of a plan: in order, in parallel where allowed; each outcome is stored immediately."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -128,7 +128,7 @@ class Executor:
         ]
 
     def notices(self) -> Sequence[Diagnostic]:
-        """What stopped calls of this run, once for each cause."""
+        """Why calls of this run were not sent, once for each cause."""
         done = sum(result.outcome == "done" for result in self._results.values())
         return self._traffic.notices(done, len(self._plan.steps))
 
@@ -186,7 +186,7 @@ class Executor:
     # --- one mutation ---
 
     async def _mutate(self, step: Step, *, within: bool = False) -> tuple[Result, Any, frozenset[str]]:
-        """The result, the reply and the baseline. Raises Unsent if nothing of it was sent.
+        """Send the call of a step. Returns result, reply and baseline. Raises Unsent if it was never sent.
 
         At most `ATTEMPTS` intents whose outcome is unknown, each sent once; and any number within
         `RATE_LIMIT_S` that are refused with 429. `within`: a part of a step that has begun.
@@ -252,7 +252,7 @@ class Executor:
                 if await self._is_seen_to_be_gone(step):
                     await self._landed(step, attempt, intent, "")
                     return self.result(step, "done"), None, usable
-                why = f"{outcome.message}; nothing shows yet that the object is gone; run again"
+                why = f"{outcome.message}; nothing shows yet that the object was deleted; run again"
                 return self.result(step, "unknown", why), None, usable
             if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
                 # Nobody has to decide: the next run finds out by sending it again.
@@ -289,7 +289,7 @@ class Executor:
         return await send_each(step, self._outputs, self._recorder, self._key, self)
 
     async def set_by_strangers(self, step: Step, keys: Collection[str]) -> Collection[str]:
-        """Those of `keys` that the app has and the manifest does not name; none where nothing tells."""
+        """The `keys` that the app already has and the manifest does not name; none if no list shows them."""
         sets = find_kinds()[step.address.kind].role(SetsSecrets)
         read = sets.app_secrets(step.address, self._own.capabilities) if sets is not None else None
         if sets is None or read is None:
@@ -299,14 +299,14 @@ class Executor:
         return [key for key in keys if key in there and not sets.may_replace(resource, key)]
 
     async def send_part(self, step: Step, call: Step, cut_off: str) -> Result:
-        """One of several calls of `step`. `cut_off`: what to say if it is cut off. Raises Unsent."""
+        """One of several calls of `step`. `cut_off`: the error if it is interrupted. Raises Unsent."""
         # Stands only when the grace period after a signal cuts the call off.
         self._results[step.id] = self.result(step, "pending", cut_off)
         result, _, _ = await self._mutate(call, within=True)
         return result
 
     def _intend(self, step: Step, path: str, listed: Sequence[Any]) -> tuple[Intent, frozenset[str]]:
-        """What is about to be sent, with the ids listed before; and those of them that are not under way."""
+        """The intent of the next call, and the ids of the objects that the list showed as finished."""
         binding = self._bindings.get(step.address)
         record = self._recorder.records.get(step.address)
         known = binding or record
@@ -338,13 +338,13 @@ class Executor:
         return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") not in UNDER_WAY)
 
     def _reader(self, step: Step) -> OwnReader:
-        """What the step looks and waits through."""
+        """The reader for the reads and waits of a step."""
         return OwnReader(self._own, step.address, self._services, self._recorder.records)
 
     def _refuse_namesake(self, step: Step, find: Find, listed: Sequence[Any]) -> None:
-        """Raises ReconcilerError where what a create makes may be there already, in no record.
+        """Raises ReconcilerError if the object of a create may already exist, in no record.
 
-        Whatever the plan says: a lost call may have made it, or a lost state may have known it.
+        Independent of the plan: a lost call may have created it, or a lost state may have recorded it.
         """
         if step.effect.id_path is None:
             return
@@ -362,7 +362,7 @@ class Executor:
         return replace(step.find.read, path=fill_path(step.find.read.path, self._outputs))
 
     async def _list_before(self, step: Step, listed: list[Any], *, fresh: bool) -> None:
-        """Put into `listed` what a lost create will be compared with.
+        """Put into `listed` the objects with which a lost create will be compared.
 
         This run's observation serves all creates of an app; a second attempt looks again.
         """
@@ -390,7 +390,7 @@ class Executor:
                 deadline_s=self._limits.deadline_s,
             )
             if _says_gone(step, outcome):
-                # Also what a token may not see, and an edge that lags behind, say: a look decides.
+                # A token without access, or an edge that lags behind, gives the same answer: a read decides.
                 outcome = replace(outcome, kind=Verdict.UNKNOWN)
         except ReconcilerError as refused:  # by our own client, before anything was sent
             outcome = Outcome(Verdict.NO, message=refused.message)
@@ -402,7 +402,7 @@ class Executor:
         return outcome
 
     def _notice_pause(self, step: Step, took_s: float) -> None:
-        """A stopped process may have sent its call long after its lease was checked: a person should know.
+        """Report that this process was stopped between the check of its lease and the answer.
 
         Whether somebody took the lease over meanwhile shows when the outcome is recorded.
         """
@@ -411,7 +411,7 @@ class Executor:
             self._reporter.note(f"{step.id}: this process was paused: {since}")
 
     async def _record(self, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
-        """Raises Unrecorded when the store is gone: the next run goes on from what was spooled."""
+        """Raises Unrecorded if the store cannot be written: the next run continues from the spool."""
         try:
             await self._commit_outcome(step, attempt, intent, outcome)
         except Unrecorded as failure:
@@ -458,7 +458,7 @@ class Executor:
         return fill_record(step.effect.applied, self._outputs, print_of)
 
     async def _settle(self, step: Step, intent: Intent, sent_at: datetime, outcome: Outcome) -> Settlement:
-        """What became of it. The time that the service asks to wait only says when to look."""
+        """The outcome of a lost call. A Retry-After only says when to look."""
         if step.effect.removes and await self._is_gone(step):
             return Settlement("landed")
         least_s = min(outcome.retry_after_s or 0.0, RATE_LIMIT_S)
@@ -478,9 +478,9 @@ class Executor:
         )
 
     async def _holds_already(self, step: Step, outcome: Outcome, *, repeated: bool) -> bool:
-        """Whether a call was refused because what it asks for is there.
+        """Whether a call was refused because the requested state is already reached.
 
-        That is so if `Already` holds; else only for a repetition, whose lost predecessor had landed.
+        True if `Already` holds; otherwise only for a repetition of a lost call that had taken effect.
         """
         wait = step.guard.wait if isinstance(step.guard, Already) else None
         if wait is not None and not _is_about_the_object(outcome):
@@ -503,7 +503,7 @@ class Executor:
         return waited.ended == "done"
 
     async def _is_gone(self, step: Step) -> bool:
-        """Whether the platform shows that the object of a deletion is gone. False: it is not known.
+        """Whether the platform shows that the deleted object is gone. False: unknown.
 
         The object itself is read: a list that lacks it proves nothing.
         """
@@ -522,7 +522,7 @@ class Executor:
         return not any(each.present for each in objects if item in (None, each.id))
 
     async def _is_seen_to_be_gone(self, step: Step) -> bool:
-        """Whether reads stop showing the object of a deletion within the time that they may lag."""
+        """Whether reads stop showing the deleted object within the time that they may lag."""
         assert step.wait is not None
         try:
             waited = await wait_for(
@@ -554,7 +554,7 @@ class Executor:
     async def _wait(self, step: Step, reply: Any, baseline: Collection[str]) -> Result:
         assert step.wait is not None
         # Stands only when the grace period after a signal cuts a read off: the call itself is done.
-        self._results[step.id] = self.result(step, "pending", "interrupted; run again to go on waiting")
+        self._results[step.id] = self.result(step, "pending", "interrupted; run again to continue waiting")
         waited = await wait_for(
             step.wait,
             services=self._reader(step),
@@ -574,16 +574,16 @@ class Executor:
             return self.result(step, "done")
         if step.effect.removes:
             # Accepted, so nothing is left to send; only lists lag behind.
-            return self.result(step, "done", "the platform accepted the deletion, and still lists the object")
+            return self.result(step, "done", "the platform accepted the deletion, but still lists the object")
         if waited.ended == "failed":
             return self.result(step, "failed", f"ended as {waited.seen}; its id is recorded")
         await self._recorder.pending(step, waited.seen, timed_out=not self.stopping)
         return self.result(
-            step, "pending", f"still {waited.seen}{self._since(step)}; run again to go on waiting"
+            step, "pending", f"still {waited.seen}{self._since(step)}; run again to continue waiting"
         )
 
     def _timed(self, step: Step, waited: Waited) -> Mapping[str, Any]:
-        """How long the object took to be ready, if the wait is to know and saw it."""
+        """How long the object took to be ready, if the wait measures that and saw it become ready."""
         record = self._recorder.records.get(step.address)
         began = made_at(record) if record is not None else None
         if step.wait is None or not step.wait.timed or began is None or not (waited.watched or step.mutates):
@@ -600,7 +600,7 @@ class Executor:
 
 
 def _quiet(left_s: float) -> None:
-    """For a wait that nobody asked for: it is short."""
+    """Reports nothing: for a short wait that is not part of the plan."""
 
 
 def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
@@ -617,10 +617,10 @@ def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
 
 
 def _says_gone(step: Step, outcome: Outcome) -> bool:
-    """Whether a deletion was answered "not there", where a read can show whether that is so."""
+    """Whether a deletion was answered "not found" and a read can confirm that."""
     return step.effect.removes and step.wait is not None and outcome.refusal in step.effect.accepts
 
 
 def _is_about_the_object(outcome: Outcome) -> bool:
-    """Whether the platform refused for what the object is; not for who asks, nor because it is not there."""
+    """Whether the refusal is about the object's state, not about the token or a missing object."""
     return outcome.refusal is None and outcome.status not in (0, 401, 403)

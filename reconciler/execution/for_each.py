@@ -1,7 +1,7 @@
-"""A step that stands for one call for each key of an answer: the answer decides how many.
+"""A step with one call for each key of an answer.
 
-Everything is checked before the first of them. Where a key is not a valid name or belongs to another address,
-or a value is not text, none is sent.
+All keys and values are checked before the first call. If a key is not a valid name or belongs to another
+address, or a value is not text, no call is sent.
 """
 
 import re
@@ -36,7 +36,7 @@ KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose
 
 
 class Sender(Protocol):
-    """What sends the calls, one at a time. `stopping`: no further one may be sent."""
+    """Sends the calls, one at a time. `stopping`: no further call may be sent."""
 
     stopping: bool
 
@@ -79,9 +79,9 @@ async def send_each(
 
 
 async def _claim(step: Step, values: Mapping[str, Any], recorder: Recorder, sender: Sender) -> None:
-    """Put on record which secrets are about to be set: a lost answer then leaves no stranger's secret.
+    """Record the names of the secrets before they are set: they are ours even if an answer is lost.
 
-    Raises ReconcilerError where one of them is there, and neither this address nor another one has set it.
+    Raises ReconcilerError if one of them already exists, and no record has set it.
     """
     assert step.for_each is not None
     record = recorder.records.get(step.address)
@@ -94,8 +94,8 @@ async def _claim(step: Step, values: Mapping[str, Any], recorder: Recorder, send
     if strangers:
         named = ", ".join(f"`{key}`" for key in sorted(strangers))
         raise ReconcilerError(
-            f"app `{step.address.app}` has {named} already, which no record knows; none is set: name it in "
-            "`config_keys` to let it be replaced, or remove it from the app"
+            f"app `{step.address.app}` already has {named}, which is in no record; no secret is set: to let "
+            "it be replaced, name it in `config_keys`; otherwise remove it from the app"
         )
     await recorder.reached(step, {CLAIMED: sorted(claimed.union(new))})
 
@@ -103,7 +103,7 @@ async def _claim(step: Step, values: Mapping[str, Any], recorder: Recorder, send
 def _values_of(
     step: Step, outputs: Outputs, records: Mapping[Address, StateRecord]
 ) -> Mapping[str, Any] | None:
-    """The values by key, in order of key; None when the answer brought no mapping and need not.
+    """The values by key, in order of key; None if the answer has no mapping and does not need one.
 
     Raises ReconcilerError when any of the calls must not be sent.
     """
@@ -113,7 +113,7 @@ def _values_of(
     if values is None and each.if_none is not None:
         return None
     if not isinstance(values, Mapping):
-        raise ReconcilerError(f"the answer to {each.over.source} holds no `{each.over.path}`")
+        raise ReconcilerError(f"the answer to {each.over.source} has no `{each.over.path}`")
     _check(step, each, values, records)
     return {key: values[key] for key in sorted(values)}
 
@@ -145,22 +145,26 @@ def _check(
         shown = cleaned(str(key))[:KEYS_SHOWN]
         if not re.fullmatch(each.pattern, key):
             raise ReconcilerError(
-                f"the answer holds a key `{shown}`, which is not a valid name of a secret; none is set"
+                f"the answer contains a key `{shown}`, which is not a valid name of a secret; no secret "
+                "is set"
             )
         if each.never and re.fullmatch(each.never, key):
             raise ReconcilerError(
-                f"the answer holds `{shown}`, which changes how programs run and is never set; none is set"
+                f"the answer contains `{shown}`, which changes how programs run and is never set; no "
+                "secret is set"
             )
         if each.allowed and not re.fullmatch(each.allowed, key):
             raise ReconcilerError(
-                f"the answer holds a key `{shown}` that the manifest does not allow; none is set"
+                f"the answer contains a key `{shown}` that the manifest does not allow; no secret is set"
             )
         if not isinstance(values[key], Sensitive):
-            raise ReconcilerError(f"the answer holds a value of `{shown}` that is not text; no secret is set")
+            raise ReconcilerError(
+                f"the answer contains a value of `{shown}` that is not text; no secret is set"
+            )
         if key in others:
             raise ReconcilerError(
-                f"the answer to `{step.address}` holds `{shown}`, which belongs to `{others[key]}`; "
-                "none is set"
+                f"the answer to `{step.address}` contains `{shown}`, which belongs to `{others[key]}`; "
+                "no secret is set"
             )
 
 

@@ -16,7 +16,7 @@ async def leased(
 ) -> AsyncIterator[Lease]:
     """Hold the leases of all `scopes`. Raises Locked, and then holds none.
 
-    What the block did stands even if they cannot be released.
+    If a lease cannot be released, the work of the block is still valid.
 
     A lease that is left behind frees itself with its process.
     """

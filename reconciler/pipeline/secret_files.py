@@ -39,7 +39,8 @@ def write_identity(file: Path, text: str) -> None:
             os.fsync(made.fileno())
     except FileExistsError:
         raise ReconcilerError(
-            f"{file} exists already", help="it may be the only key to what was encrypted: give another FILE"
+            f"{file} exists already",
+            help="it may be the only key for values that are already encrypted: name another FILE",
         ) from None
     except OSError as failure:
         raise ReconcilerError(f"cannot write {file}: {failure.strerror}") from failure

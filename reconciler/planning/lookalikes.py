@@ -134,7 +134,7 @@ def lookalike_warnings(
             f"beside `{address}` ({records[address].id}) there is {', '.join(left[:_MOST])}{more}, "
             f"with the same {' and '.join(match)}, without a record or a manifest",
             resource.span("metadata", "name"),
-            help="a create that took effect late, or a second state, may have made it: delete it by hand, or "
-            f"adopt it with `metadata.id`; if it is meant to be there, run `{dismiss}`",
+            help="a create that took effect late, or a second state, may have created it: delete it by "
+            f"hand, or adopt it with `metadata.id`; if it should exist, run `{dismiss}`",
             advice=(dismiss,),
         )

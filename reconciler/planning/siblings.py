@@ -38,7 +38,7 @@ def recorded_elsewhere(kind: Kind, resource: Resource, id: str, owner: tuple[str
         f"`{resource.address}` would take {id}, which is recorded as `{address}` in environment "
         f"`{environment}`",
         resource.span(*(kind.id_path if resource.adopt_id is not None else ("metadata", "name"))),
-        help=f"choose it with --env {environment}, or give this environment an app or a name of its own; to "
+        help=f"choose it with --env {environment}, or give this environment its own app or name; to "
         f"hand the object over, forget `{address}` there first",
     )
 
@@ -48,6 +48,6 @@ def unread_siblings(siblings: Siblings) -> Diagnostic:
     return Diagnostic(
         "environment-not-read",
         Severity.INFO,
-        "another environment may own what is adopted: the state of "
-        f"{', '.join(f'`{name}`' for name in siblings.unread)} is not readable here",
+        "another environment may own the objects that this plan adopts: the state of "
+        f"{', '.join(f'`{name}`' for name in siblings.unread)} cannot be read here",
     )

@@ -86,7 +86,7 @@ def _outage(down: Down, reads: int, addresses: Sequence[Address]) -> Refused:
     concerned = f" of {counted(len(addresses), 'object')}" if addresses else ""
     problem = error(
         "platform-down",
-        f"{down.outage}: {counted(reads, 'read')}{concerned} got no other answer",
+        f"{down.outage}: {counted(reads, 'read')}{concerned} failed",
         notes=(down.message,),
         help="nothing was changed; run again when it answers",
     )
@@ -139,7 +139,7 @@ def _failed(client: Client, failure: PlatformError | Refused, clock: Clock) -> O
     """`cause`: where the service fails, or its connections, and not this read alone."""
     cause = ""
     if isinstance(failure, Down):
-        cause = f"{client.label} gives no proper answer"
+        cause = f"{client.label} gives no valid answer"
     elif isinstance(failure, PlatformError) and (failure.status >= 500 or failure.status == 429):
         cause = f"{client.label} answers {failure.status}"
     elif isinstance(failure.__cause__, TransportError):

@@ -71,7 +71,7 @@ def classify(
         _verdict_of_error(answer, policy, refusal, accepts),
         reply=None if reply is NOT_JSON else reply,
         status=answer.status,
-        message=text or code or "no reason is given",
+        message=text or code or "no reason was given",
         request_id=request_id(answer),
         refusal=refusal,
     )
@@ -93,7 +93,7 @@ def _accepted(answer: Answer, reply: Any, id_path: str | None) -> Outcome:
     elif reply is NOT_JSON and answer.body.strip():
         problem = "the answer is not JSON"
     elif id_path is not None:
-        problem = f"the answer holds no id at `{id_path}`, or none that can be used"
+        problem = f"the answer has no valid id at `{id_path}`"
     else:
         problem = ""
     return Outcome(

@@ -33,7 +33,7 @@ def open_store(
     scheme, _, rest = url.partition(":")
     if scheme != "sqlite" or not rest:
         raise StoreError(
-            f"no state backend for scheme `{scheme}`" if rest else "the state's URL names no place",
+            f"no state backend for scheme `{scheme}`" if rest else "the state's URL has no path",
             help=f"backends are sqlite:PATH, such as {DEFAULT_URL}",
         )
     from reconciler.state.sqlite.files import spool_path
@@ -49,5 +49,5 @@ def maintenance_of(store: Store) -> Maintenance:
     """What `store` offers beside the protocol. Raises StoreError when that is nothing."""
     backend = store.inner if isinstance(store, Spooling) else store
     if not isinstance(backend, Maintenance):
-        raise StoreError("this kind of state has no files to look after here")
+        raise StoreError("this kind of state has no files on this machine")
     return backend

@@ -99,5 +99,5 @@ def test_an_unknown_backend_is_refused_without_repeating_a_password(url: str, tm
 def test_a_store_in_memory_offers_no_maintenance_and_a_file_does(tmp_path: Path) -> None:
     clock = SimulatedClock()
     assert isinstance(maintenance_of(open_store("sqlite:state.db", root=tmp_path, clock=clock)), SqliteStore)
-    with pytest.raises(StoreError, match="no files to look after"):
+    with pytest.raises(StoreError, match="no files on this machine"):
         maintenance_of(MemoryStore(MemoryState(clock)))
