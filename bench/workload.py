@@ -17,7 +17,8 @@ import anyio
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address, Lifecycle, StateRecord
-from reconciler.state import DEFAULT_URL, open_store
+from reconciler.core.state_url import DEFAULT_URL
+from reconciler.state import open_store
 from reconciler.state.store import Event, JournalEntry
 
 VOLUMES_PER_APP = 10

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,6 +13,9 @@ from click.shell_completion import CompletionItem
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
+
+if TYPE_CHECKING:
+    from reconciler.state.store import Store
 
 _MOST_FILES = 300  # more of them would take longer than somebody waits for a Tab
 _DEFAULTS: dict[str, Any] = {
@@ -192,23 +195,8 @@ def _address(manifest: Any) -> Address | None:
 def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
     import anyio
 
-    from reconciler.core.clock import SystemClock
-    from reconciler.state import open_store
-
-    root = _root()
-    url = state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state")
-    if environment and not state_url:
-        from reconciler.pipeline.settings import (
-            find_settings,
-        )  # models, after all: whose state it is, they know
-
-        try:
-            url = find_settings(root, os.environ, environment).settings.state_url
-        except ReconcilerError:
-            return []
-
     async def ids() -> Sequence[Address]:
-        store = open_store(url, root=root, clock=SystemClock(), environment=environment, read_only=True)
+        store = _store(state_url, environment)
         try:
             return list((await store.load(())).ids)
         finally:
@@ -218,6 +206,23 @@ def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
         return anyio.run(ids)
     except ReconcilerError:
         return []
+
+
+def _store(state_url: str | None, environment: str) -> "Store":
+    from reconciler.core.state_url import is_shared
+
+    root = _root()
+    url = state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state")
+    if is_shared(url) or (environment and not state_url):
+        # models, after all: whose state it is, they know
+        from reconciler.pipeline.settings import find_settings
+        from reconciler.pipeline.store import store_of
+
+        return store_of(find_settings(root, os.environ, environment), state_url, read_only=True)
+    from reconciler.core.clock import SystemClock
+    from reconciler.state import open_store
+
+    return open_store(url, root=root, clock=SystemClock(), environment=environment, read_only=True)
 
 
 def _root() -> Path:

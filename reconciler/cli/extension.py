@@ -108,9 +108,10 @@ def _with_providers(
 ) -> T:
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
+    from reconciler.core.state_url import shown_url
     from reconciler.pipeline.desired import load_policies
     from reconciler.pipeline.identity import refuse_missing
-    from reconciler.pipeline.open import open_providers, open_state, secret_sources, shown_state
+    from reconciler.pipeline.open import open_providers, open_state, secret_sources
 
     config, reporter = settings_here(env, sandbox=sandbox), make_reporter()
     policies = load_policies(config, texts_here(), reporter)
@@ -120,7 +121,7 @@ def _with_providers(
             open_state(config, state_url, tell=reporter.note) as store,
             open_providers(policies, secret_sources(config, runs_programs=True), read_only=True) as clients,
         ):
-            refuse_missing(await store.load(), shown_state(state_url or config.settings.state_url))
+            refuse_missing(await store.load(), shown_url(state_url or config.settings.state_url))
             costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}
             return await work(store, clients, costs)
 

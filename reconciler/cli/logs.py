@@ -5,6 +5,7 @@ import sys
 
 import structlog
 
+from reconciler.core.errors import Locked
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Step
@@ -44,6 +45,15 @@ class LogReporter(Reporter):
 
     def note(self, message: str) -> None:
         self._log.info("note", message=message)
+
+    def waiting_for_lock(self, held: Locked, left_s: float) -> None:
+        self._log.info(
+            "lock.waiting",
+            scope=held.scope,
+            holder=held.holder,
+            age_s=round(held.age_s, 1),
+            left_s=round(left_s, 1),
+        )
 
     def step_started(self, step: Step) -> None:
         self._log.info("step.started", step=step.id, method=step.call.method, path=str(step.call.path))

@@ -21,6 +21,7 @@ _VERBS = {
     "drift": "show what changed on the platform without us",
     "import": "write manifests of what runs on the platform",
     "show": "show one resource: live fields, snapshots, what is owed",
+    "history": "show what was done, by whom and why",
     "doctor": "check token, address, clock, state, lock, and what is left open",
     "resolve": "settle a call with an unknown outcome",
     "state": "init, list, show, mv, forget, unlock, backup, restore, set-platform",

@@ -24,6 +24,7 @@ def command(kind: str, name: str, app: str, out: Path | None) -> int:
     from reconciler.manifests.authoring.skeleton import skeleton
     from reconciler.manifests.suggestions import pattern_help
     from reconciler.manifests.writing.modeline import modeline
+    from reconciler.pipeline.files import write_new
     from reconciler.policies import find_manifest_kinds
     from reconciler.reports.report import Page
 
@@ -38,21 +39,8 @@ def command(kind: str, name: str, app: str, out: Path | None) -> int:
     likely = config.root / next(iter(config.settings.manifests), ".") / "new.yaml"
     text = f"# {modeline((out or likely).parent, config.root)}\n" + skeleton(chosen, name=name, app=app)
     if out is not None:
-        _write(out, text)
+        write_new(out, text.encode(), help="name another file, or remove it")
     message = f"Wrote {out}: replace the words in capitals.\n"
     document = {"kind": kind, "file": str(out) if out is not None else None, "manifest": text}
     emit(Page(document=document, text=message if out is not None else text))
     return DONE
-
-
-def _write(out: Path, text: str) -> None:
-    """Raises ReconcilerError, also when the file is there already."""
-    from reconciler.core.errors import ReconcilerError
-
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as failure:
-        raise ReconcilerError(f"{out} exists already", help="name another file, or remove it") from failure
-    except OSError as failure:
-        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure

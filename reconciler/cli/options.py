@@ -7,6 +7,7 @@ import click
 
 from reconciler.cli.context import NO_PAGER, UNTRUSTED
 from reconciler.core.advice import NO_OPTIONS, RunOptions
+from reconciler.core.state_url import shown_url
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,7 +46,7 @@ def of_this_run() -> RunOptions:
     state = context.params.get("state_url") or ""
     return RunOptions(
         env=context.params.get("env", ""),
-        state=state if state.startswith("sqlite:") else "",  # others may hold a password
+        state=state if shown_url(state) == state else "",  # it may hold a password
         sandbox=bool(context.params.get("sandbox")),
     )
 

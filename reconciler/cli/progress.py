@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.core.clock import TELL_EVERY_S
+from reconciler.core.errors import Locked
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Step
@@ -67,6 +68,11 @@ class PlainReporter(Reporter):
 
     def note(self, message: str) -> None:
         self._line(message)
+
+    def waiting_for_lock(self, held: Locked, left_s: float) -> None:
+        if left_s:
+            who = f"{held.holder} has held it for {held.age_s:.0f} s"
+            self._line(f"waiting for the lock of `{held.scope}`: {who}; this run waits {left_s:.0f} s more")
 
     def step_started(self, step: Step) -> None:
         self._line(f"{step.id}: {step.call.method} {step.call.path}")
@@ -142,6 +148,14 @@ class LiveReporter(Reporter):
 
     def note(self, message: str) -> None:
         self._console.print(visible(message), style="dim")
+
+    def waiting_for_lock(self, held: Locked, left_s: float) -> None:
+        about = f"waiting for the lock of `{visible(held.scope)}`"
+        self._running.pop(about, None)
+        if left_s:
+            who = f" ({visible(held.holder)} has held it for "
+            self._running[about] = _Count(who, ")", held.age_s, self._now_s())
+        self._show()
 
     def step_started(self, step: Step) -> None:
         self._running[step.id] = None

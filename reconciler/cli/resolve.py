@@ -95,6 +95,7 @@ def command(
         Page(
             document=documents[0] if len(addresses) == 1 else {"resolved": documents},
             text="".join(f"{address}: {words}\n" for address, words in resolved.items()),
+            notices="" if resolved else "no recorded id is inferred: there is nothing to confirm\n",
         )
     )
     return DONE

@@ -131,9 +131,10 @@ def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, s
     """
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
+    from reconciler.core.state_url import shown_url
     from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.identity import refuse_missing
-    from reconciler.pipeline.open import open_state, secret_sources, shown_state
+    from reconciler.pipeline.open import open_state, secret_sources
     from reconciler.pipeline.secret import fingerprints
 
     config, reporter = settings_here(env, sandbox=sandbox), make_reporter()
@@ -141,7 +142,7 @@ def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, s
 
     async def work() -> "list[Fingerprinted]":
         async with open_state(config, state_url, tell=reporter.note) as store:
-            refuse_missing(await store.load(), shown_state(state_url or config.settings.state_url))
+            refuse_missing(await store.load(), shown_url(state_url or config.settings.state_url))
             return await fingerprints(
                 store, secret_sources(config), desired.resources, desired.policies, addresses
             )

@@ -49,6 +49,14 @@ def command(address: Address, env: str, state_url: str | None, sandbox: bool) ->
             return shown, project.context(origin_here(found), shown.lineage)
 
     shown, context = run(work)
-    page = object_page(shown.record, shown.live, shown.unreadable, shown.sets, shown.details)
+    page = object_page(
+        shown.record,
+        shown.live,
+        shown.unreadable,
+        shown.sets,
+        shown.details,
+        shown.known,
+        shown.known_from,
+    )
     emit(replace(page, context=context))
     return FAILED if not shown.unreadable and shown.live is None else DONE

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,11 +49,18 @@ def settings_here(
     if ref is None or untrusted is not None:
         config.refuse_unknown_environment()
     if not manifests_only:
-        config.refuse_forgotten_environment()
+        elsewhere = ref is not None and untrusted is None
+        config.refuse_forgotten_environment(partial(_environments, config, ref) if elsewhere else None)
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[ROOT] = config.root
     return config.in_sandbox() if sandbox else config
+
+
+def _environments(config: "ProjectSettings", ref: str | None) -> list[str]:
+    from reconciler.pipeline.desired import environments_at
+
+    return environments_at(config, ref)
 
 
 def texts_here() -> "SourceTexts":

@@ -18,7 +18,7 @@ from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.records import moved_page, pin_lines, record_page, records_page, restored_page
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
-from reconciler.state import maintenance_of
+from reconciler.state import files_of, maintenance_of
 from reconciler.state.store import Restored, State, Store
 
 if TYPE_CHECKING:
@@ -162,12 +162,13 @@ def mv(
 
     Addresses without an [index] move all of a `count`. A Moved manifest does the same, with a review.
     """
+    from reconciler.cli.progress import make_reporter
     from reconciler.pipeline.resolve import move
 
     which = Which(env, state_url, sandbox, reason)
-    by = _by(which)
+    by, reporter = _by(which), make_reporter()
     moved: list[StateRecord] = _with_store(
-        which, lambda store: move(store, source, target, *_actor(), lock_timeout, by)
+        which, lambda store: move(store, source, target, *_actor(), lock_timeout, by, reporter)
     )
     emit(moved_page(source, moved))
     return DONE
@@ -190,6 +191,7 @@ def forget(
     reason: str,
 ) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
+    from reconciler.cli.progress import make_reporter
     from reconciler.pipeline.resolve import claim
     from reconciler.pipeline.resolve import forget as forget_record
     from reconciler.pipeline.unrecorded import not_recorded
@@ -197,16 +199,20 @@ def forget(
     if (address is None) == (unclaimed is None):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
     which = Which(env, state_url, sandbox, reason)
-    by = _by(which)
+    by, reporter = _by(which), make_reporter()
     if unclaimed is not None:
-        if not _with_store(which, lambda store: claim(store, unclaimed, *_actor(), lock_timeout, by)):
+        if not _with_store(
+            which, lambda store: claim(store, unclaimed, *_actor(), lock_timeout, by, reporter)
+        ):
             raise _nothing(f"no unclaimed object `{unclaimed}` is known")
         click.echo(f"dismissed: {unclaimed}")
         return DONE
     assert address is not None
     records = _load(which).records
     record = records.get(address)
-    if not _with_store(which, lambda store: forget_record(store, address, *_actor(), lock_timeout, by)):
+    if not _with_store(
+        which, lambda store: forget_record(store, address, *_actor(), lock_timeout, by, reporter)
+    ):
         raise not_recorded(address, records)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
     for owed in owed_work({address: record}) if record is not None else ():
@@ -225,6 +231,7 @@ def set_platform(
     url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float, reason: str
 ) -> int:
     """Record that the platform, with all recorded objects, is now at URL."""
+    from reconciler.cli.progress import make_reporter
     from reconciler.pipeline.identity import set_platform as record_platform
     from reconciler.pipeline.settings import check_address
 
@@ -232,8 +239,10 @@ def set_platform(
         raise click.UsageError("--sandbox: its state is about the sandbox, whatever its address is")
     check_address(url)
     which = Which(env, state_url, sandbox, reason)
-    by = _by(which)
-    before: str = _with_store(which, lambda store: record_platform(store, url, *_actor(), lock_timeout, by))
+    by, reporter = _by(which), make_reporter()
+    before: str = _with_store(
+        which, lambda store: record_platform(store, url, *_actor(), lock_timeout, by, reporter)
+    )
     was = f" (was {before})" if before not in ("", url) else ""
     text = f"{_place(which)}: about the platform at {url}{was}\n"
     emit(Page(document={"platform": url, "before": before or None}, text=text))
@@ -262,7 +271,7 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bo
 @reports_failures
 def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) -> int:
     """Copy the state to FILE, or to the backups that every apply makes, and verify the copy."""
-    made = _with_store(Which(env, state_url, sandbox), lambda store: maintenance_of(store).backup(file))
+    made = _with_store(Which(env, state_url, sandbox), lambda store: files_of(store).backup(file))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
 
@@ -293,7 +302,7 @@ def restore(
     by = str(_by(which))
     done: Restored = _with_store(
         which,
-        lambda store: maintenance_of(store).restore(file, by=by),
+        lambda store: files_of(store).restore(file, by=by),
         existing=False,
         pinned=False,
     )
@@ -326,9 +335,9 @@ def _by(which: Which) -> "Attribution":
 
 def _place(which: Which) -> str:
     from reconciler.cli.sources import settings_here
-    from reconciler.pipeline.open import shown_state
+    from reconciler.core.state_url import shown_url
 
-    return shown_state(which.state_url or settings_here(which.env, sandbox=which.sandbox).settings.state_url)
+    return shown_url(which.state_url or settings_here(which.env, sandbox=which.sandbox).settings.state_url)
 
 
 def _with_store(

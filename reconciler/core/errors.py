@@ -18,6 +18,7 @@
     │   └── Lost           it was sent, or may have been
     │       └── TooLarge   the answer is over the limit, and would be again
     ├── StoreError         the state cannot be read or written
+    │   └── StateMoved     it is somewhere else now (and Diagnosed)
     ├── SecretUnavailable  a secret's source gives no value here
     └── Locked             somebody else applies this scope
 
@@ -29,7 +30,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from reconciler.core.advice import Command
-from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic, error
 
 
 class ReconcilerError(Exception):
@@ -89,6 +90,11 @@ class PlatformError(ReconcilerError):
         self.path = path
         self.request_id = request_id
 
+    @property
+    def is_outage(self) -> bool:
+        """Whether the service failed, or the connection to it: this says nothing of what was asked."""
+        return self.status >= 500 or isinstance(self.__cause__, TransportError)
+
 
 class NotFound(PlatformError):
     pass
@@ -112,6 +118,10 @@ class Down(PlatformError):
     def __init__(self, message: str, *, outage: str, **details: Any) -> None:
         super().__init__(message, **details)
         self.outage = outage
+
+    @property
+    def is_outage(self) -> bool:
+        return True
 
 
 class Unreadable(PlatformError):
@@ -140,6 +150,20 @@ class TooLarge(Lost):
 
 class StoreError(ReconcilerError):
     pass
+
+
+class StateMoved(Diagnosed, StoreError):
+    """`to`: where the state is, without a password."""
+
+    def __init__(self, place: object, to: str) -> None:
+        problem = error(
+            "state-moved",
+            f"the state {place} has moved to {to}",
+            help=f"name the new place in reconcile.yaml: `state: {to}` (a branch from before the move: merge "
+            "or rebase), and in RECONCILE_STATE where that is set",
+        )
+        super().__init__("the state has moved; nothing was changed", [problem])
+        self.to = to
 
 
 class SecretUnavailable(ReconcilerError):

@@ -20,7 +20,10 @@ Path = tuple[str | int, ...]  # keys and list indices from the document's root: 
 
 SENSITIVE = "(sensitive)"  # stands for every secret value, everywhere
 READY_AFTER = "ready_after_s"  # the field of a record: how many seconds its object took to be ready
-DISMISSED = "dismissed"  # the field of a record: ids of equal objects that a person confirmed as intended
+DISMISSED = "dismissed"  # the field of a record with ids of equal objects that a person confirmed as intended
+BAD_ANSWER = (
+    "answered bad id"  # the field of a record: the object was created, but the answer has an invalid id
+)
 DELETION_SENT = "deletion sent"  # the field of a record: a deletion was sent, so the object may be gone
 
 # For an adopted object, the time of its creation does not matter.

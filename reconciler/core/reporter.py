@@ -1,5 +1,6 @@
 """Progress, as events that a front end may show. The methods here do nothing."""
 
+from reconciler.core.errors import Locked
 from reconciler.core.model import Address
 from reconciler.core.steps import Step
 
@@ -15,6 +16,12 @@ class Reporter:
 
     def note(self, message: str) -> None:
         """A fact worth a line that no other event carries."""
+
+    def waiting_for_lock(self, held: Locked, left_s: float) -> None:
+        """Somebody else has the lease; it is waited for up to `left_s` seconds; 0: that is over.
+
+        Said again each `clock.TELL_EVERY_S`.
+        """
 
     def step_started(self, step: Step) -> None:
         """The call of `step` is about to be sent."""

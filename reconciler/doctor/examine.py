@@ -8,15 +8,16 @@ from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.context import EMBEDDED, Context, Origin
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError
 from reconciler.core.plural import counted
+from reconciler.core.state_url import shown_url
 from reconciler.doctor.capabilities import check_capabilities
 from reconciler.doctor.check import Check, fine, has_problems, suspicious, wrong
 from reconciler.doctor.platform import check_platform, reads_of
 from reconciler.doctor.state import check_backups, check_lock, check_open, check_owed, check_state, unread
 from reconciler.pipeline.context import make_context
-from reconciler.pipeline.open import Options, open_platform, open_state, shown_state
+from reconciler.pipeline.open import Options, open_platform, open_state
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import ProjectSettings
-from reconciler.state import maintenance_of
+from reconciler.state import files_of
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -54,7 +55,7 @@ async def examine(
     context = make_context(
         config.env,
         EMBEDDED if sandbox else address,
-        shown_state(state_url or config.settings.state_url),
+        shown_url(state_url or config.settings.state_url),
         origin,
         state.lineage if state is not None else "",
         clock.now(),
@@ -79,7 +80,7 @@ async def _state(
     try:
         async with open_state(config, url, pinned=False, read_only=True, tell=remarks.append) as store:
             state, found = await _whole_state(config, store, url, remarks, sandbox=sandbox)
-            backups = check_backups(await maintenance_of(store).backups(), state, clock.now())
+            backups = check_backups(await files_of(store).backups(), state, clock.now())
             holders = await store.holders(state.serials) if state is not None else {}
     except ReconcilerError as failure:
         return None, [unread(failure)]
@@ -95,7 +96,7 @@ async def _whole_state(
         return state, await check_state(
             store,
             state,
-            shown_state(url or settings.state_url),
+            shown_url(url or settings.state_url),
             remarks,
             pin=settings.state.lineage,
             address=settings.platform.base_url,

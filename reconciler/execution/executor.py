@@ -45,7 +45,7 @@ from reconciler.execution.outputs import Outputs, SecretReader, dig, fill_body, 
 from reconciler.execution.own_calls import OwnCalls, OwnReader
 from reconciler.execution.recorder import Recorder, Unrecorded
 from reconciler.execution.settling import Evidence, Settlement, left_of_window
-from reconciler.execution.traffic import RATE_LIMIT_S, TOO_MANY, Limited, Traffic, Unsent
+from reconciler.execution.traffic import RATE_LIMIT_S, Limited, Traffic, Unsent
 from reconciler.execution.waiting import Waited, wait_for
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import SetsSecrets
@@ -54,6 +54,7 @@ from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.refusals import Refusal
 from reconciler.services.registry import Services
+from reconciler.services.retry import TOO_MANY
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
 READ_LAG_S = 15  # a read may show the old size for 10 s. Source: platform notes, "Volumes"
@@ -93,7 +94,7 @@ class Executor:
         self._limits = limits
         self._bindings: dict[Address, Binding] = {binding.address: binding for binding in plan.bindings}
         self._results: dict[str, Result] = {}
-        self._traffic = Traffic(limits.concurrency)
+        self._traffic = Traffic(limits.concurrency, clock)
         self._evidence = Evidence(clock, limits, recorder.tracked_ids)
         self.stopping = False
         self._sending: anyio.CancelScope | None = None
@@ -202,10 +203,11 @@ class Executor:
         outcome = Outcome(Verdict.NO)
         for attempt in count(1):
             listed: list[Any] = []
+            creates = not isinstance(step.recovery, Repeat)
             turn = self._traffic.turn(
                 client,
                 call,
-                creates=not isinstance(step.recovery, Repeat),
+                creates=creates,
                 again=limited.since_s is not None,
                 prepare=partial(self._list_before, step, listed, fresh=lost > 0),
                 tell=partial(self._reporter.asked_to_wait, step) if limited.since_s is not None else _quiet,
@@ -219,7 +221,7 @@ class Executor:
                     intent, usable = self._intend(step, path, listed)
                     sent_at = self._clock.now()
                     outcome = await self._send(step, attempt, intent, call)
-                    self._traffic.answered(client, outcome)
+                    self._traffic.answered(client, outcome, creates=creates)
             except Unsent as unsent:
                 if attempt == 1:
                     raise
@@ -254,6 +256,9 @@ class Executor:
                     return self.result(step, "done"), None, usable
                 why = f"{outcome.message}; nothing shows yet that the object was deleted; run again"
                 return self.result(step, "unknown", why), None, usable
+            if lost == ATTEMPTS and _has_bad_id(step, outcome):
+                why = f"{outcome.message}; it is not sent again until a person decides"
+                return self.result(step, "failed", why), None, usable
             if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
                 # Nobody has to decide: the next run finds out by sending it again.
                 return self.result(step, "pending", f"{outcome.message}; run again"), None, usable
@@ -425,7 +430,8 @@ class Executor:
         if outcome.kind is Verdict.NO:
             await self._recorder.failed(step, attempt, outcome.message, outcome.status)
         elif outcome.kind is Verdict.UNKNOWN:
-            await self._recorder.unknown(step, attempt, intent, outcome.message, self._owed(step, None))
+            owed, bad_id = self._owed(step, None), _has_bad_id(step, outcome)
+            await self._recorder.unknown(step, attempt, intent, outcome.message, owed, bad_id=bad_id)
         else:
             self._outputs.put(step.id, outcome.reply)
             path = step.effect.object_path
@@ -574,10 +580,14 @@ class Executor:
             return self.result(step, "done")
         if step.effect.removes:
             # Accepted, so nothing is left to send; only lists lag behind.
-            return self.result(step, "done", "the platform accepted the deletion, but still lists the object")
+            still = "and has not answered since" if waited.silent_s else "but still lists the object"
+            return self.result(step, "done", f"the platform accepted the deletion, {still}")
         if waited.ended == "failed":
             return self.result(step, "failed", f"ended as {waited.seen}; its id is recorded")
-        await self._recorder.pending(step, waited.seen, timed_out=not self.stopping)
+        if waited.silent_s:
+            self._traffic.unanswered(self._services.of(step.wait.read.service), step.address, waited)
+        timed_out = not self.stopping and not waited.silent_s
+        await self._recorder.pending(step, waited.seen, timed_out=timed_out)
         return self.result(
             step, "pending", f"still {waited.seen}{self._since(step)}; run again to continue waiting"
         )
@@ -619,6 +629,11 @@ def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
 def _says_gone(step: Step, outcome: Outcome) -> bool:
     """Whether a deletion was answered "not found" and a read can confirm that."""
     return step.effect.removes and step.wait is not None and outcome.refusal in step.effect.accepts
+
+
+def _has_bad_id(step: Step, outcome: Outcome) -> bool:
+    """Whether the object was made, and sending the call again is the only way to ask for its id."""
+    return outcome.bad_id and isinstance(step.recovery, Repeat)
 
 
 def _is_about_the_object(outcome: Outcome) -> bool:

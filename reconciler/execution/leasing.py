@@ -1,11 +1,12 @@
 """Holding leases for as long as a block runs."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
 
-from reconciler.core.errors import StoreError
+from reconciler.core.clock import TELL_EVERY_S
+from reconciler.core.errors import Locked, StoreError
 from reconciler.core.reporter import Reporter
 from reconciler.state.store import Lease, Store
 
@@ -14,13 +15,14 @@ from reconciler.state.store import Lease, Store
 async def leased(
     store: Store, scopes: Collection[str], holder: str, *, timeout_s: float, reporter: Reporter | None = None
 ) -> AsyncIterator[Lease]:
-    """Hold the leases of all `scopes`. Raises Locked, and then holds none.
+    """Hold the leases of all `scopes`. Raises Locked after `timeout_s`, and then holds none.
 
     If a lease cannot be released, the work of the block is still valid.
 
     A lease that is left behind frees itself with its process.
     """
-    lease = await store.lease(sorted(scopes), holder, timeout_s=timeout_s)
+    reporter = reporter or Reporter()
+    lease = await _take(store, sorted(scopes), holder, timeout_s, reporter)
     try:
         yield lease
     finally:
@@ -28,4 +30,26 @@ async def leased(
             try:
                 await store.release(lease)
             except StoreError as failure:
-                (reporter or Reporter()).note(f"the lease could not be released: {failure.message}")
+                reporter.note(f"the lease could not be released: {failure.message}")
+
+
+async def _take(store: Store, scopes: Sequence[str], holder: str, left_s: float, reporter: Reporter) -> Lease:
+    """The lease, asked for in slices of `TELL_EVERY_S`: between two of them a person is told who has it."""
+    slice_s = 0.0
+    told: Locked | None = None
+    try:
+        while True:
+            try:
+                return await store.lease(scopes, holder, timeout_s=slice_s)
+            except Locked as held:
+                left_s -= slice_s
+                if left_s <= 0:
+                    raise
+                if told is not None and told.scope != held.scope:
+                    reporter.waiting_for_lock(told, 0)
+                told = held
+                reporter.waiting_for_lock(held, left_s)
+                slice_s = min(TELL_EVERY_S, left_s)
+    finally:
+        if told is not None:
+            reporter.waiting_for_lock(told, 0)

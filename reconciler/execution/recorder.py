@@ -1,14 +1,25 @@
 """The only writer of journal and records during an apply: an outcome is stored together with its effect."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
-from reconciler.core.model import LONG_AGO, Action, Address, Obligation, Owed, StateRecord, owed_work, owing
-from reconciler.core.steps import Binding, Plan, Step
+from reconciler.core.model import (
+    BAD_ANSWER,
+    LONG_AGO,
+    Action,
+    Address,
+    Obligation,
+    Owed,
+    StateRecord,
+    owed_work,
+    owing,
+)
+from reconciler.core.steps import Binding, Plan, Result, Step
 from reconciler.execution.intents import Intent
 from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
@@ -37,6 +48,9 @@ def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
         LONG_AGO,
         binding.source,
     )
+
+
+_NOTHING = (Action.NOOP, Action.RETAIN, Action.REFUSED)
 
 
 class Unrecorded(StoreError):
@@ -83,18 +97,22 @@ class Recorder:
 
         A plan counts as run as soon as it has started in one of them.
         """
+        run = Run(
+            plan.id,
+            plan.manifests.digest,
+            actor=self._by.actor,
+            url=self._by.url,
+            reason=self._by.reason,
+            revision=plan.context.revision or "",
+            dirty=plan.context.dirty,
+            environment=plan.context.environment,
+        )
+        actions = (action for change in plan.changes for action in change.actions)
+        counts = Counter(action.value for action in actions if action not in _NOTHING)
+        noted = self._without_calls(plan)
         parts = self._in_every_scope(
             Event.RUN_STARTED,
-            Run(
-                plan.id,
-                plan.manifests.digest,
-                actor=self._by.actor,
-                url=self._by.url,
-                reason=self._by.reason,
-                revision=plan.context.revision or "",
-                dirty=plan.context.dirty,
-                environment=plan.context.environment,
-            ).to_json(),
+            lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {})},
         )
         put, _ = moved_records(plan.moves, self.records)
         for move in plan.moves:
@@ -112,17 +130,47 @@ class Recorder:
                 gone.append(change.address)
         self._keep(await parts.commit(self._store, self._lease), gone)
 
-    def _in_every_scope(self, event: Event, data: Mapping[str, Any] | None = None) -> Parts:
+    def _without_calls(self, plan: Plan) -> Mapping[str, Mapping[str, Sequence[str]]]:
+        """By scope, the addresses whose records come or go without a call of their own."""
+        noted: dict[str, dict[str, list[str]]] = {}
+        scopes = {each.address: each.scope for each in plan.bindings}
+        scopes |= {address: record.scope for address, record in self.records.items()}
+        for change in plan.changes:
+            for action, name in ((Action.ADOPT, "adopted"), (Action.FORGET, "forgotten")):
+                if action in change.actions and change.address in scopes:
+                    of_scope = noted.setdefault(scopes[change.address], {})
+                    of_scope.setdefault(name, []).append(str(change.address))
+        return noted
+
+    def _in_every_scope(self, event: Event, data: Callable[[str], Mapping[str, Any]]) -> Parts:
         parts = Parts(self._lease.scopes)
         for scope in self._lease.scopes:
-            parts.of(scope).entries.append(self._entry(event, data=data))
+            parts.of(scope).entries.append(self._entry(event, data=data(scope)))
         return parts
 
     def owed(self) -> tuple[Owed, ...]:
         return owed_work(self.records)
 
-    async def finish(self) -> None:
-        await self._in_every_scope(Event.RUN_FINISHED).commit(self._store, self._lease)
+    async def finish(self, results: Sequence[Result] = (), *, interrupted: bool = False) -> None:
+        """The run ends in each of its scopes, with how its steps ended, and what is owed there."""
+        said: dict[str, Any] = {"outcomes": Counter(result.outcome for result in results)}
+        said |= {"interrupted": True} if interrupted else {}
+        owed: dict[str, list[dict[str, str]]] = {}
+        for each in self.owed():
+            of_scope = owed.setdefault(self.records[each.address].scope, [])
+            of_scope.append(
+                {
+                    "address": str(each.address),
+                    "work": each.work,
+                    "because": each.because,
+                    "certainty": each.certainty,
+                }
+            )
+        parts = self._in_every_scope(
+            Event.RUN_FINISHED,
+            lambda scope: {**said, "owed": owed[scope]} if scope in owed else said,
+        )
+        await parts.commit(self._store, self._lease)
 
     async def intent(self, step: Step, attempt: int, intent: Intent) -> None:
         self._intended[step.address] = intent.scope
@@ -163,7 +211,8 @@ class Recorder:
                 record = replace(record, id=id)  # after a repeated POST, the object has another id
         if owed is not None:
             record = owing(record, owed)
-        put = [replace(record, applied={**record.applied, **applied})]
+        known = {name: value for name, value in record.applied.items() if name != BAD_ANSWER}
+        put = [replace(record, applied={**known, **applied})]
         if step.if_owed is not None and step.if_owed.settles:
             put = self._settled(put[0], step.if_owed.addresses)
         await self._outcome(entry, put)
@@ -177,11 +226,21 @@ class Recorder:
         await self._outcome(self._entry(Event.FAILED, step, attempt, {"error": message, "status": status}))
 
     async def unknown(
-        self, step: Step, attempt: int, intent: Intent, message: str, owed: Obligation | None
+        self,
+        step: Step,
+        attempt: int,
+        intent: Intent,
+        message: str,
+        owed: Obligation | None,
+        *,
+        bad_id: bool = False,
     ) -> None:
+        """`bad_id`: what was made has no id that can be used: a person decides before it is sent again."""
         entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message})
         record = self.records.get(step.address)
         doubted = intent.in_doubt(step.address, record, self._clock.now())
+        if doubted is not None and bad_id:
+            doubted = replace(doubted, applied={**doubted.applied, BAD_ANSWER: True})
         if doubted is not None and owed is not None:
             doubted = owing(doubted, owed)
         try:

@@ -7,7 +7,8 @@ asks for does not.
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 import anyio
 
@@ -15,12 +16,14 @@ from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
+from reconciler.core.plural import counted
 from reconciler.core.steps import Call
+from reconciler.execution.waiting import OUTAGE_S, Waited
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
 
 LOST_IN_A_ROW = 3  # so many unknown outcomes, and nothing new is created: each may become a question
-TOO_MANY = 429
 RATE_LIMIT_S = 60.0  # how long one step tries again after 429
 FIRST_PAUSE_S = 1.0  # where the service does not say how long to wait; then twice as long each time
 LEAST_PAUSE_S = 0.5
@@ -32,16 +35,27 @@ class Unsent(ReconcilerError):
 
 @dataclass(slots=True)
 class _Creates:
-    """Of one service. `lost`: unknown outcomes since the last clear one. `clear`: there was a clear one."""
+    """Of one service. `lost`: unknown outcomes since the last clear one, `lost_creates` of them of creates.
+
+    `clear`: there was a clear one.
+    """
 
     under_way: int = 0
     lost: int = 0
+    lost_creates: int = 0
     clear: bool = False
 
     @property
     def may_start(self) -> bool:
         """Before the first clear answer, no more calls may be in flight than may get lost."""
         return (self.clear and not self.lost) or self.lost + self.under_way < LOST_IN_A_ROW
+
+    @property
+    def told(self) -> str:
+        """The unknown calls in words: the creates, if they alone are enough to stop new ones."""
+        if self.lost_creates >= LOST_IN_A_ROW:
+            return counted(self.lost_creates, "create")
+        return f"the last {counted(self.lost, 'call')}"
 
 
 class Limited:
@@ -73,15 +87,41 @@ class Limited:
         return f"refused with 429{so_far}{asked}; a step waits at most {RATE_LIMIT_S:.0f} s"
 
 
+@dataclass(slots=True)
+class _Unanswered:
+    """The waits that an outage of one service ended. `first`: what one of them saw last."""
+
+    label: str
+    since: datetime
+    first: str
+    addresses: set[str] = field(default_factory=set)
+
+    def notice(self) -> Diagnostic:
+        apply = command("apply")
+        again = f"when it answers, run `{apply}` again to wait for the rest"
+        objects = counted(len(self.addresses), "object")
+        problem = error(
+            "wait-unanswered",
+            f"{self.label} has not answered since {self.since:%Y-%m-%d %H:%M:%S} UTC: "
+            f"this run no longer waits for {objects}",
+            notes=(f"the first one: {self.first}",),
+            help=f"accepted changes continue there; {again}",
+            advice=(apply,),
+        )
+        return replace(problem, addresses=tuple(sorted(self.addresses)))
+
+
 class Traffic:
     """All calls of one run."""
 
-    def __init__(self, concurrency: int) -> None:
+    def __init__(self, concurrency: int, clock: Clock) -> None:
+        self._clock = clock
         self._slots = anyio.CapacityLimiter(concurrency)
         self._creates: dict[str, _Creates] = defaultdict(_Creates)
         self._changed = anyio.Event()
         self._refused: dict[tuple[str, str], tuple[float, str]] = {}  # how long to wait, and why
         self._credential = ""
+        self._unanswered: dict[str, _Unanswered] = {}
         self.halted = ""  # why no call may start any more
 
     @asynccontextmanager
@@ -123,13 +163,14 @@ class Traffic:
             self._slots.release()
             self._tell_all()
 
-    def answered(self, client: Client, outcome: Outcome) -> None:
-        """Note the outcome of a call."""
+    def answered(self, client: Client, outcome: Outcome, *, creates: bool = False) -> None:
+        """Note the outcome of a call. `creates`: see `turn`."""
         known = self._creates[client.name]
         if outcome.kind is Verdict.UNKNOWN:
             known.lost += 1
+            known.lost_creates += creates
         else:
-            known.lost, known.clear = 0, True
+            known.lost, known.lost_creates, known.clear = 0, 0, True
         if outcome.status == 401:
             self.token_refused(client)
 
@@ -142,6 +183,13 @@ class Traffic:
     def give_up(self, client: Client, call: Call, outcome: Outcome, why: str) -> None:
         """`call` is not tried again after 429, and others of its action need not be tried."""
         self._refused[client.name, client.action(call)] = outcome.retry_after_s or 0.0, why
+
+    def unanswered(self, client: Client, address: Address, waited: Waited) -> None:
+        """The wait of `address` was ended by an outage."""
+        since = self._clock.now() - timedelta(seconds=waited.silent_s)
+        known = self._unanswered.setdefault(client.name, _Unanswered(client.label, since, waited.seen))
+        known.since = min(known.since, since)
+        known.addresses.add(str(address))
 
     def notices(self, done: int, total: int) -> Sequence[Diagnostic]:
         """Why calls were not sent, once for each cause. `done` of `total` steps of the run are."""
@@ -168,20 +216,23 @@ class Traffic:
                     advice=(apply,),
                 )
             )
+        found += [each.notice() for each in self._unanswered.values()]
         return found
 
     def _says_no(self, client: Client, call: Call) -> str:
         """Why `call` must not be sent any more; "" when it may."""
         if (client.name, client.action(call)) in self._refused:
             return "rate-limited: another call of its kind was refused with 429; run again"
+        if client.silent_s >= OUTAGE_S:
+            return f"{client.label} has not answered for {client.silent_s:.0f} s; run again when it answers"
         return self.halted
 
     async def _until_creates_may_start(self, known: _Creates) -> None:
         while not known.may_start:
             if not known.under_way:
                 raise Unsent(
-                    f"not sent: the outcomes of {known.lost} calls in a row are unknown, so nothing new is "
-                    "created; run again"
+                    f"not sent: the outcomes of {known.told} are unknown, so nothing new is created; "
+                    "run again"
                 )
             await self._changed.wait()
 

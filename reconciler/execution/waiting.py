@@ -13,19 +13,22 @@ from reconciler.services.registry import Reader
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
+OUTAGE_S = 60.0  # of failed reads alone: then the next apply waits on
 
 
 @dataclass(frozen=True, slots=True)
 class Waited:
     """How a wait ended. `seen` is the last value of the awaited field; `live` the object, once done.
 
-    `watched`: an earlier read showed that it was not over yet.
+    `watched`: an earlier read showed that it was not over yet. `silent_s`: how long all reads have failed, if
+    that ended the wait.
     """
 
     ended: Literal["done", "failed", "pending"]
     seen: str
     live: Mapping[str, Any] | None = None
     watched: bool = False
+    silent_s: float = 0.0
 
 
 async def wait_for(
@@ -41,7 +44,7 @@ async def wait_for(
 ) -> Waited:
     """Read until `wait` is over. `baseline`: items that were finished before the call, which do not count.
 
-    A temporary failure of the platform does not end the wait; the deadline does.
+    A temporary failure of the platform does not end the wait; the deadline or a long outage does.
     """
     if wait.reply_path is not None and isinstance(reply, Mapping):
         live = dig(reply, wait.reply_path)
@@ -50,29 +53,30 @@ async def wait_for(
     read = replace(wait.read, path=fill_path(wait.read.path, outputs))
     started = clock.monotonic()
     seen, watched = "nothing yet", False
+    silent_since: float | None = None
     for pause in _pauses(wait.every_s, immediately=reply is None):
         waited_s = clock.monotonic() - started
         if stopping() or waited_s + pause > wait.timeout_s:
             return Waited("pending", seen)
         await clock.sleep(pause)
+        asked_at = clock.monotonic()
         try:
             observation = await services.read(read)
         except Unauthorized:
             raise
-        except NotFound as missing:
-            if wait.or_gone and not isinstance(missing, AppMissing):
-                return Waited("done", "gone")
-            seen = f"not seen ({missing.message})"
-            on_seen(seen, clock.monotonic() - started)
-            continue
-        except NotYet as waited:
-            seen = f"not there ({waited.message})"
-            on_seen(seen, clock.monotonic() - started)
-            continue
         except PlatformError as failure:
-            seen = f"not seen ({failure.message})"
-            on_seen(seen, clock.monotonic() - started)
+            if wait.or_gone and isinstance(failure, NotFound) and not isinstance(failure, AppMissing):
+                return Waited("done", "gone")
+            seen = f"not {'there' if isinstance(failure, NotYet) else 'seen'} ({failure.message})"
+            now = clock.monotonic()
+            on_seen(seen, now - started)
+            silent_since = (
+                None if not failure.is_outage else asked_at if silent_since is None else silent_since
+            )
+            if silent_since is not None and now - silent_since >= OUTAGE_S:
+                return Waited("pending", seen, silent_s=now - silent_since)
             continue
+        silent_since = None
         found = _candidates(wait, outputs, observation.objects, baseline)
         if wait.or_gone and not found:
             return Waited("done", "gone")

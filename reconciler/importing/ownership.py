@@ -139,10 +139,10 @@ class Known:
             return Skipped(live, "recorded", f"environment `{there[0]}` has recorded it as `{there[1]}`")
         for resource in self._unbound.get((kind.name, app), ()):
             if any(possible(match, [live.item]) for match in self._matches(kind, resource)):
-                why = (
-                    f"`{resource.address}` may be this object: to adopt it, set `metadata.id` of that "
-                    "manifest"
-                )
+                cure = ": to adopt it, set `metadata.id` of that manifest"
+                if live.item.bad_id:
+                    cure = ", but a manifest cannot contain its id: look at the object on the platform"
+                why = f"`{resource.address}` may be this object{cure}"
                 return Skipped(live, "meant", why)
         return None
 

@@ -230,6 +230,10 @@ class Kind(ManifestKind):
             help=recipe,
         )
 
+    def known_from(self, record: StateRecord) -> str:
+        """Where what the record holds of the object is from, and since when."""
+        return f"what was recorded first at {record.created_at:%Y-%m-%dT%H:%M:%SZ}"
+
     def managed(self, subject: Subject) -> dict[str, Any]:
         """The live values of the fields that the manifest manages; what the record then holds of them."""
         written = subject.spec.model_fields_set

@@ -22,7 +22,7 @@ from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
-from reconciler.pipeline.approval import creates_to_approve, unapproved_creates
+from reconciler.pipeline.approval import creates_to_approve, unapproved_creates, with_unknown_approvals
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
@@ -39,6 +39,7 @@ from reconciler.pipeline.preconditions import (
 )
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.planning.decide import inferred_warning
+from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.state.store import WHOLE_STATE, Lease
@@ -117,6 +118,8 @@ async def _plan_and_run(
         concerned=partial(concerned_scopes, desired),
     )
     plan = await make_plan(project, desired, undecided=undecided)
+    records = (await project.store.load()).records
+    plan = with_unknown_approvals(plan, desired, records, approved_deletes, approved_creates)
     await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
@@ -287,7 +290,7 @@ async def _run_under(
     results = await executor.run()
     with anyio.CancelScope(shield=True):
         try:
-            await recorder.finish()
+            await recorder.finish(results, interrupted=executor.stopping)
         except StoreError as failure:
             # Each outcome is recorded, spooled or reported in the results.
             project.reporter.note(f"the end of this run could not be recorded: {failure.message}")
@@ -301,12 +304,15 @@ async def _run_under(
         for address, record in recorder.records.items()
         if record.inferred and not (address in state.records and state.records[address].inferred)
     ]
+    acted = {step.address for step in plan.steps}
+    made = {address: record for address, record in recorder.records.items() if address in acted}
+    bad = bad_records(find_kinds(), made, resources).values()
     return Applied(
         plan,
         (*adopted, *results),
         recorder.owed(),
         interrupted=executor.stopping,
-        notices=(*executor.notices(), *inferred, *await _questions(project, results)),
+        notices=(*executor.notices(), *bad, *inferred, *await _questions(project, results)),
     )
 
 

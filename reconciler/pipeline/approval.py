@@ -1,4 +1,4 @@
-"""Creates that a person must approve: the state knows nothing of their kind, and nothing lists their objects.
+"""Approvals: of creates, where the state knows nothing of their kind and nothing lists their objects.
 
 Where a state was lost, everything looks new. What a list shows is adopted then; what none shows would be made
 a second time.
@@ -9,12 +9,13 @@ from dataclasses import replace
 
 from reconciler.core.advice import command
 from reconciler.core.context import EMBEDDED
-from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Action, Address, Change, Resource
 from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import listed
-from reconciler.pipeline.project import Project
+from reconciler.manifests.validation.references import nearest_address
+from reconciler.pipeline.project import Desired, Project
 from reconciler.state.store import State
 
 _MAKING = (Action.CREATE, Action.RESTORE)
@@ -83,4 +84,35 @@ def _not_approved(address: Address) -> Diagnostic:
         help="look on the platform: if it exists, write its id as `metadata.id`; if it does not, pass "
         f"--approve-create {address.quoted}; if an older state has it, restore that one with `{restore}`",
         advice=(restore,),
+    )
+
+
+def with_unknown_approvals(
+    plan: Plan,
+    desired: Desired,
+    records: Collection[Address],
+    approved_deletes: Collection[str],
+    approved_creates: Collection[str],
+) -> Plan:
+    """`plan`, with a warning for each approval of an address that nobody knows.
+
+    No error: who runs an apply again approves a delete that is done, and whose record is gone.
+    """
+    approved = {*approved_deletes, *approved_creates}
+    if not approved:
+        return plan
+    known = {*desired.by_address, *records, *(change.address for change in plan.changes)}
+    told = [_unknown(each, known) for each in sorted(approved.difference(map(str, known)))]
+    return replace(plan, diagnostics=(*plan.diagnostics, *told))
+
+
+def _unknown(approved: str, known: Collection[Address]) -> Diagnostic:
+    try:
+        near = nearest_address(Address.parse(approved), known)
+    except ValueError:
+        near = "an address looks like Volume/shop/data"
+    return warning(
+        "unknown-approval",
+        f"neither a given manifest nor a record has `{approved}`, which is approved",
+        help=near or "a delete that is done needs no approval any more; else correct the address",
     )

@@ -11,11 +11,11 @@ from reconciler.core.context import BASE, Context, Origin
 def make_context(
     environment: str, platform: str | None, state_url: str, origin: Origin, lineage: str, at: datetime
 ) -> Context:
-    """`environment`: "" for none. `lineage`: "" for that of a state which is not there yet."""
+    """`environment`: "" for none. `state_url`: as `shown_url` has it. `lineage`: "" for no state yet."""
     return Context(
         environment=environment or BASE,
         platform=platform,
-        state=without_credentials(state_url),
+        state=state_url,
         lineage=lineage or None,
         revision=origin.revision,
         dirty=origin.dirty,

@@ -25,6 +25,13 @@ def write_output(path: Path, data: bytes, *, mode: int | None = None) -> None:
     replace_files([Replacement(path, data)], mode=mode_of_new() if mode is None else mode)
 
 
+def write_new(path: Path, data: bytes, *, help: str, mode: int | None = None) -> None:
+    """Make `path`. Raises ReconcilerError, with `help`, where anything is there already."""
+    if os.path.lexists(path):
+        raise ReconcilerError(f"{path} exists already", help=help)
+    replace_files([Replacement(path, data, new=True)], mode=mode)
+
+
 def why_not_written(path: Path) -> str:
     """Why what stands at `path` must not be replaced by a report or a plan; "" where it may be."""
     if not os.path.lexists(path):

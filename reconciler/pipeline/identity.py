@@ -14,6 +14,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import Refused
+from reconciler.core.reporter import Reporter
 from reconciler.execution.leasing import leased
 from reconciler.pipeline.project import Project
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
@@ -123,9 +124,10 @@ async def set_platform(
     run: str,
     timeout_s: float,
     by: Attribution = UNATTRIBUTED,
+    reporter: Reporter | None = None,
 ) -> str:
     """The state belongs to the platform at `url` from now on; returns the address that it had before."""
-    async with leased(store, {WHOLE_STATE}, holder, timeout_s=timeout_s) as lease:
+    async with leased(store, {WHOLE_STATE}, holder, timeout_s=timeout_s, reporter=reporter) as lease:
         before = (await store.load()).platform
         if before != url:
             await store.commit(lease, [_decided(clock, by, {"platform": url}, run)])

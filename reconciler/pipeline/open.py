@@ -13,6 +13,7 @@ from reconciler.core.context import EMBEDDED
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
+from reconciler.core.state_url import shown_url
 from reconciler.execution.limits import Limits
 from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.attribution import attribution_of, holder
@@ -28,6 +29,7 @@ from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.pipeline.siblings import read_siblings
+from reconciler.pipeline.store import store_of
 from reconciler.planning.siblings import Siblings
 from reconciler.policies import find_policies
 from reconciler.policies.provider import ExtensionProviderSpec
@@ -37,7 +39,6 @@ from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import HttpxTransport
-from reconciler.state import open_store
 from reconciler.state.spooling import Spooling
 
 
@@ -80,7 +81,7 @@ async def open_project(
         open_platform(config, options) as (platform, transport),
         open_state(config, options.state_url, tell=reporter.note) as store,
     ):
-        place = shown_state(options.state_url or settings.state_url)
+        place = shown_url(options.state_url or settings.state_url)
         if not options.sandbox:
             refuse_other_platform(await store.load(), platform.base_url, place)
         else:
@@ -140,12 +141,6 @@ async def _siblings(config: ProjectSettings, options: Options) -> Siblings:
     return Siblings() if options.sandbox else await read_siblings(config)
 
 
-def shown_state(url: str) -> str:
-    """The state's URL as people may see it: other backends' may hold a password."""
-    scheme, _, _ = url.partition(":")
-    return url if scheme == "sqlite" else f"{scheme}:…"
-
-
 @asynccontextmanager
 async def open_state(
     config: ProjectSettings,
@@ -164,18 +159,10 @@ async def open_state(
     """
     require_own_place(config, url or config.settings.state_url, tighten=not read_only)
     pin = config.settings.state.lineage if pinned else None
-    store = open_store(
-        url or config.settings.state_url,
-        root=config.root,
-        clock=SystemClock(),
-        tell=tell,
-        environment=config.env if environment is None else environment,
-        read_only=read_only,
-        marks=config.marks,
-    )
+    store = store_of(config, url, environment=environment, read_only=read_only, tell=tell)
     try:
         if pin is not None:
-            refuse_other_state(await store.load(), pin, shown_state(url or config.settings.state_url))
+            refuse_other_state(await store.load(), pin, shown_url(url or config.settings.state_url))
         yield store
     finally:
         with anyio.CancelScope(shield=True):

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.state_url import is_shared
 from reconciler.pipeline.settings import PRIVATE, ProjectSettings
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -40,6 +41,9 @@ def require_private(root: Path, folder: Path, *, tighten: bool = True) -> None:
 
 def require_own_place(config: ProjectSettings, url: str, *, tighten: bool = True) -> None:
     """Raises ReconcilerError where the state at `url` lies in a folder of the project that is not ours."""
+    if is_shared(url):  # beside it, only what it could not take is kept here
+        require_private(config.root, config.private, tighten=tighten)
+        return
     path = Path(os.path.normpath(config.root / url.partition(":")[2]))
     if path.is_relative_to(config.root / PRIVATE):
         require_private(config.root, path.parent, tighten=tighten)

@@ -10,6 +10,7 @@ from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.errors import PlatformError, ReconcilerError
 from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
+from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, Move, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
@@ -308,12 +309,13 @@ async def forget(
     run: str,
     timeout_s: float,
     by: Attribution = UNATTRIBUTED,
+    reporter: Reporter | None = None,
 ) -> bool:
     """Drop the record of `address`; False when there is none."""
     record = (await store.load()).records.get(address)
     if record is None:
         return False
-    async with leased(store, [record.scope], holder, timeout_s=timeout_s) as lease:
+    async with leased(store, [record.scope], holder, timeout_s=timeout_s, reporter=reporter) as lease:
         data = {"forget": record.id, **by.to_json()}
         entry = JournalEntry(run, Event.DECIDED, clock.now(), address, data=data)
         await store.commit(lease, [entry], remove=[address])
@@ -329,6 +331,7 @@ async def move(
     run: str,
     timeout_s: float,
     by: Attribution = UNATTRIBUTED,
+    reporter: Reporter | None = None,
 ) -> list[StateRecord]:
     """Record the object of `source` under `target` instead; the object itself is left alone.
 
@@ -348,7 +351,8 @@ async def move(
         )
     state = await store.load()
     put, _ = moved_records(_moves(state, source, target), state.records)
-    async with leased(store, {each.scope for each in put.values()}, holder, timeout_s=timeout_s) as lease:
+    scopes = {each.scope for each in put.values()}
+    async with leased(store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
         state = await store.load()
         moves = _moves(state, source, target)
         put, _ = moved_records(moves, state.records)
@@ -419,6 +423,7 @@ async def claim(
     run: str,
     timeout_s: float,
     by: Attribution = UNATTRIBUTED,
+    reporter: Reporter | None = None,
 ) -> bool:
     """Record that a person decided about the unclaimed object `id`. False when there is none."""
     entries = (await store.load()).unclaimed
@@ -426,7 +431,7 @@ async def claim(
     if found is None:
         return False
     scope = found.data.get("scope", WHOLE_STATE)
-    async with leased(store, [scope], holder, timeout_s=timeout_s) as lease:
+    async with leased(store, [scope], holder, timeout_s=timeout_s, reporter=reporter) as lease:
         data = {"claimed": id, **by.to_json()}
         entry = JournalEntry(run, Event.DECIDED, clock.now(), found.address, data=data)
         await store.commit(lease, [entry])

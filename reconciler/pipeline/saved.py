@@ -11,6 +11,7 @@ from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan
+from reconciler.pipeline.approval import with_unknown_approvals
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.open import open_state
@@ -65,6 +66,7 @@ async def run_saved(
     state = await require_state(project)
     refuse_unless_current(plan, state)
     plan = replace(plan, context=project.context(desired.origin, state.lineage))
+    plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
     tell(plan)
     return await run_plan(

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
-from reconciler.pipeline.files import write_output
+from reconciler.pipeline.files import write_new, write_output
 from reconciler.secrets import age
 from reconciler.secrets.sources import read_bytes
 
@@ -32,15 +32,5 @@ def write_encrypted(out: Path, armored: str) -> None:
 
 def write_identity(file: Path, text: str) -> None:
     """Raises ReconcilerError where anything stands at `file`."""
-    try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
-            made.write(text)
-            made.flush()
-            os.fsync(made.fileno())
-    except FileExistsError:
-        raise ReconcilerError(
-            f"{file} exists already",
-            help="it may be the only key for values that are already encrypted: name another FILE",
-        ) from None
-    except OSError as failure:
-        raise ReconcilerError(f"cannot write {file}: {failure.strerror}") from failure
+    only = "it may be the only key for values that are already encrypted: name another FILE"
+    write_new(file, text.encode("ascii"), help=only, mode=0o600)

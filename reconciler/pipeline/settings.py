@@ -1,10 +1,10 @@
 """The project's settings: `reconcile.yaml`, found upwards from the working directory, and the environment."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -24,6 +24,8 @@ from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ManifestError, Misused, ReconcilerError
 from reconciler.core.model import unpack_span
 from reconciler.core.nearest import did_you_mean
+from reconciler.core.plural import in_a_row
+from reconciler.core.state_url import DEFAULT_URL, OBJECTS, beside, scheme_of
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
 from reconciler.kinds.source import (
@@ -105,6 +107,12 @@ class PlatformSettings(_Section):
 
 class ExecutionSettings(_Section):
     concurrency: int = Field(8, ge=1, le=256)
+    lease_s: float = Field(
+        60.0,
+        gt=0,
+        strict=False,
+        description="How long a dead run keeps its apps locked in a shared state; longer than `deadline_s`.",
+    )
     settle_s: float = Field(
         180.0, ge=0, strict=False, description="How long after a lost create its object may still appear."
     )
@@ -180,11 +188,20 @@ class StateSection(_Section):
     """Where the state is, and which one: `state: URL` gives the first alone."""
 
     url: str | None = Field(None, description="Where the state is.")
+    endpoint: str | None = Field(
+        None, pattern=_URL, description="Of an object store, where that is not the provider's own."
+    )
     lineage: str | None = Field(
         None,
         pattern=_LINEAGE,
         description="Lineage of the only state that is accepted; `state init` prints it.",
     )
+
+    @model_validator(mode="after")
+    def _used(self) -> "StateSection":
+        if self.endpoint is not None and self.url is not None and scheme_of(self.url) not in OBJECTS:
+            raise ValueError("`endpoint` means nothing for this `url`: it is that of an object store")
+        return self
 
 
 StateSetting = Annotated[
@@ -220,7 +237,7 @@ class Settings(_Section):
 
     @property
     def state_url(self) -> str:
-        return self.state.url or "sqlite:.reconcile/state.db"
+        return self.state.url or DEFAULT_URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,13 +311,16 @@ class ProjectSettings:
             where = f" at {self.trusted.ref}" if self.trusted is not None else ""
             refuse_unknown_environment(self.env, self.environments(), self.settings.overlays, where)
 
-    def refuse_forgotten_environment(self) -> None:
-        """Raises Misused where there are environments, and nobody said which one is meant."""
-        names = [] if self.chosen else self.environments()
+    def refuse_forgotten_environment(self, at_revision: Callable[[], Sequence[str]] | None = None) -> None:
+        """Raises Misused where there are environments, and nobody said which one is meant.
+
+        `at_revision`: tells those of the git revision that the manifests are read at.
+        """
+        names = [] if self.chosen else (at_revision or self.environments)()
         if names:
             problem = error(
                 "environment-not-chosen",
-                f"which environment is meant? There are {', '.join(names)}, and `{BASE}` without an overlay",
+                f"which environment is meant? There are {in_a_row([*names, f'`{BASE}` without an overlay'])}",
                 help=f"pass --env NAME, or set `default_environment: NAME` in {FILE_NAME}",
             )
             raise Misused("no environment is chosen; nothing was changed", [problem])
@@ -416,21 +436,20 @@ def _of_environment(settings: Settings, name: str) -> Settings:
         update={
             "platform": _overridden(settings.platform, own.platform),
             "execution": _overridden(settings.execution, own.execution),
-            "state": own.state.model_copy(update={"url": own.state.url or _beside(settings.state_url, name)}),
+            "state": _state_of(settings, own.state, name),
         }
     )
 
 
+def _state_of(settings: Settings, own: StateSection, name: str) -> StateSection:
+    if own.url:
+        return own
+    endpoint = own.endpoint or settings.state.endpoint
+    return own.model_copy(update={"url": beside(settings.state_url, name), "endpoint": endpoint})
+
+
 def _overridden(base: Section, own: Section) -> Section:
     return base.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
-
-
-def _beside(url: str, environment: str) -> str:
-    """A state of its own: the environment's name as a folder before the file's name."""
-    scheme, _, rest = url.partition(":")
-    if scheme != "sqlite" or not rest or not environment:
-        return url
-    return f"{scheme}:{PurePath(rest).parent / environment / PurePath(rest).name}"
 
 
 def _read(file: Path) -> Settings:
@@ -528,7 +547,7 @@ def _with_environment(settings: Settings, env: Mapping[str, str], environment: s
         execution = execution.model_copy(update={"settle_s": _seconds(env, "RECONCILE_SETTLE_S")})
     state = settings.state
     if env.get("RECONCILE_STATE"):
-        state = state.model_copy(update={"url": _beside(env["RECONCILE_STATE"], environment)})
+        state = state.model_copy(update={"url": beside(env["RECONCILE_STATE"], environment)})
     return settings.model_copy(update={"platform": platform, "execution": execution, "state": state})
 
 

@@ -1,7 +1,7 @@
 """One resource as the platform and the record have it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.core.errors import NotFound
@@ -19,7 +19,8 @@ class Shown:
     """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
 
     `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
-    secrets that came from it. `lineage`: of the state.
+    secrets that came from it. `lineage`: of the state. `known`: the fields that the record holds, for an
+    object that is not shown, and where they are from.
     """
 
     record: StateRecord
@@ -28,6 +29,8 @@ class Shown:
     live: Mapping[str, Any] | None = None
     sets: Sequence[str] = ()
     details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict)
+    known_from: str = ""
 
 
 async def look_at(
@@ -48,15 +51,17 @@ async def look_at(
         raise not_recorded(address, records)
     sets = sorted(set(secret_names(kind, None, record)) - {record.id})  # a Secret is its name
     read = located(kind, address, record.id, project.capabilities, record=record)
+    known = {each.name: record.applied[each.name] for each in kind.fields if each.name in record.applied}
+    unseen = Shown(record, state.lineage, sets=sets, known=known, known_from=kind.known_from(record))
     if read is None:
-        return Shown(record, state.lineage, kind.unreadable, sets=sets)
+        return replace(unseen, unreadable=kind.unreadable)
     try:
         objects = (await project.services.read(read)).objects
     except NotFound:
         objects = ()
     live = next((item for item in objects if item.id == record.id), None)
     if live is None:
-        return Shown(record, state.lineage, sets=sets)
+        return unseen
     details = {}
     has_details = kind.role(HasDetails)
     more = has_details.details(address, record.id, project.capabilities) if has_details is not None else {}

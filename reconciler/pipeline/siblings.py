@@ -2,16 +2,15 @@
 
 from collections.abc import Iterable
 
-from reconciler.core.clock import SystemClock
 from reconciler.core.context import BASE
-from reconciler.core.errors import StoreError
+from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import object_of
 from reconciler.pipeline.private import require_own_place
 from reconciler.pipeline.settings import ProjectSettings
+from reconciler.pipeline.store import store_of
 from reconciler.planning.siblings import Siblings
-from reconciler.state import open_store
 
 
 async def read_siblings(config: ProjectSettings) -> Siblings:
@@ -45,18 +44,12 @@ async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
     """
     require_own_place(config, config.settings.state_url)
     try:
-        store = open_store(
-            config.settings.state_url,
-            root=config.root,
-            clock=SystemClock(),
-            environment=config.env,
-            read_only=True,
-        )
+        store = store_of(config, read_only=True)
         try:
             state = await store.load()
         finally:
             await store.close()
-    except StoreError:
+    except ReconcilerError:
         return None
     pin = config.settings.state.lineage
     return state.records.values() if state.lineage and pin in (None, state.lineage) else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.model import BAD_ANSWER, Address, Resource, StateRecord
 from reconciler.core.wire import is_id
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import holds_secrets
@@ -16,10 +16,17 @@ _FORM = "ids have letters, digits, `.`, `_`, `~` and `-`, and begin with a lette
 def bad_records(
     kinds: Mapping[str, Kind], records: Mapping[Address, StateRecord], resources: Mapping[Address, Resource]
 ) -> Mapping[Address, Diagnostic]:
-    """An error for each record whose id is none: earlier versions recorded whatever was answered."""
+    """An error for each record whose object has no id that can be used.
+
+    Its service answered with none (`BAD_ANSWER`), or the record holds it: earlier versions recorded whatever
+    was answered.
+    """
     found = {}
     for address, record in records.items():
         kind = kinds.get(address.kind)
+        if record.applied.get(BAD_ANSWER):
+            found[address] = _bad_answer(address, resources.get(address))
+            continue
         if is_id(record.id) or not record.id or kind is None or holds_secrets(kind):
             continue
         resource, forget = resources.get(address), command("state", "forget", address)
@@ -31,6 +38,18 @@ def bad_records(
             advice=(forget,),
         )
     return found
+
+
+def _bad_answer(address: Address, resource: Resource | None) -> Diagnostic:
+    forget = command("state", "forget", address)
+    return error(
+        "bad-id",
+        f"`{address}` was created, and the answer holds no id that can be used: nothing is sent about it",
+        resource.span("metadata", "name") if resource is not None else None,
+        help=f"{_FORM}: ask the provider for the object, and for a proper id; then run `{forget}`, and the "
+        "next apply sends the same order again",
+        advice=(forget,),
+    )
 
 
 def bad_object(resource: Resource, item: Any) -> Diagnostic | None:

@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.model import DISMISSED, Address, Observation, Resource, StateRecord
-from reconciler.core.plural import counted
+from reconciler.core.plural import counted, in_a_row
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import listed
@@ -127,14 +127,15 @@ def lookalike_warnings(
         if not left:
             continue
         match = kind.match(resource.spec, address) or {}
-        more = f" and {len(left) - _MOST} more" if len(left) > _MOST else ""
+        more = [f"{len(left) - _MOST} more"] if len(left) > _MOST else []
+        are, them, they_are = ("is", "it", "it is") if len(left) == 1 else ("are", "them", "they are")
         dismiss = command("resolve", address, *(word for id in left[:_MOST] for word in ("--dismiss", id)))
         yield warning(
             "lookalike",
-            f"beside `{address}` ({records[address].id}) there is {', '.join(left[:_MOST])}{more}, "
+            f"beside `{address}` ({records[address].id}) there {are} {in_a_row([*left[:_MOST], *more])}, "
             f"with the same {' and '.join(match)}, without a record or a manifest",
             resource.span("metadata", "name"),
-            help="a create that took effect late, or a second state, may have created it: delete it by "
-            f"hand, or adopt it with `metadata.id`; if it should exist, run `{dismiss}`",
+            help=f"a create that took effect late, or a second state, may have created {them}: delete {them} "
+            f"by hand, or adopt {them} with `metadata.id`; if {they_are} intended, run `{dismiss}`",
             advice=(dismiss,),
         )

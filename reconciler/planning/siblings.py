@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.plural import in_a_row
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import object_of
 
@@ -45,9 +46,10 @@ def recorded_elsewhere(kind: Kind, resource: Resource, id: str, owner: tuple[str
 
 def unread_siblings(siblings: Siblings) -> Diagnostic:
     """Said once where something is taken over, and an environment may own it that nobody could ask."""
+    names = in_a_row([f"`{name}`" for name in siblings.unread])
+    unread = f"the state of {names}" if len(siblings.unread) == 1 else f"the states of {names}"
     return Diagnostic(
         "environment-not-read",
         Severity.INFO,
-        "another environment may own the objects that this plan adopts: the state of "
-        f"{', '.join(f'`{name}`' for name in siblings.unread)} cannot be read here",
+        f"another environment may own the objects that this plan adopts: {unread} cannot be read here",
     )

@@ -143,14 +143,21 @@ def object_page(
     unreadable: str,
     sets: Sequence[str],
     details: Mapping[str, Sequence[Any]],
+    known: Mapping[str, Any],
+    known_from: str,
 ) -> Page:
-    """One resource as the platform and the record have it. `unreadable`: why `live` is not known."""
+    """One resource as the platform and the record have it.
+
+    `unreadable`: why `live` is not known. `known`: what the record then tells of it, from `known_from`.
+    """
     lines = [f"{record.address} {record.id}".rstrip()]
     if live is not None:
         lines += [f"  {name}: {_json(value)}" for name, value in live.items()]
     else:
         why = f"  not readable on the platform ({unreadable})"
         lines.append(why if unreadable else "  not on the platform")
+        lines.append(f"  last known, from {known_from}:{'' if known else ' nothing'}")
+        lines += [f"    {name}: {_json(value)}" for name, value in known.items()]
     lines += [f"sets secrets: {', '.join(sets)}"] if sets else []
     for name, items in details.items():
         lines += [f"{name}:{'' if items else ' none'}", *(f"  {_json(item)}" for item in items)]

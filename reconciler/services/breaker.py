@@ -2,6 +2,7 @@
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Down, PlatformError
+from reconciler.services.retry import TOO_MANY
 
 DOWN_AFTER_S = 10.0  # of failures alone: connections that fail, and answers 5xx
 MANY_PATHS = 8
@@ -9,7 +10,10 @@ PROBE_S = 5.0  # then one request in so many seconds finds out whether it is bac
 
 
 class Breaker:
-    """What the last requests of one service came to. `name`: as messages call it."""
+    """What the last requests of one service came to. `name`: as messages call it.
+
+    `has_answered`: it did once, and not only that it fails or is asked too much.
+    """
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
@@ -17,18 +21,25 @@ class Breaker:
         self._since_s: float | None = None
         self._failures = 0
         self._paths: set[str] = set()
-        self._was_up = False
+        self._given_up: set[str] = set()
+        self.has_answered = False
         self._what = ""
         self._tried_s = 0.0
 
     @property
     def is_open(self) -> bool:
-        """Only where it never answered, or fails for many paths: one app may fail alone."""
-        for_all = not self._was_up or len(self._paths) >= MANY_PATHS
-        return for_all and self._failures > 1 and self._for_s >= DOWN_AFTER_S
+        """Only where it never answered, or fails for many paths: one app may fail alone.
+
+        A service that asks to wait (Retry-After) is waited for, until many reads have given that up.
+        """
+        if len(self._given_up) >= MANY_PATHS:
+            return True
+        for_all = not self.has_answered or len(self._paths) >= MANY_PATHS
+        return for_all and self._failures > 1 and self.for_s >= DOWN_AFTER_S
 
     @property
-    def _for_s(self) -> float:
+    def for_s(self) -> float:
+        """How long there have been nothing but failures."""
         return 0.0 if self._since_s is None else self._clock.monotonic() - self._since_s
 
     def enter(self, path: str) -> None:
@@ -39,16 +50,22 @@ class Breaker:
         self._tried_s = now_s
 
     def answered(self) -> None:
-        self._since_s, self._failures, self._was_up = None, 0, True
+        self._since_s, self._failures, self.has_answered = None, 0, True
         self._paths.clear()
+        self._given_up.clear()
 
-    def failed(self, path: str, what: str, began_s: float) -> None:
+    def failed(self, path: str, what: str, began_s: float, *, status: int = 0) -> None:
         """`what`: as in "the platform WHAT". `began_s`: when the request was sent."""
         if self._since_s is None:
             self._since_s = began_s
-        self._failures += 1
-        self._paths.add(path)
+        if status != TOO_MANY:  # that is no failure, unless it goes on until the read gives up
+            self._failures += 1
+            self._paths.add(path)
         self._what = what
+
+    def gave_up(self, path: str) -> None:
+        """All attempts of one read failed, or it was asked to wait longer than it may."""
+        self._given_up.add(path)
 
     def down(self, failure: PlatformError) -> Down:
         """`failure` as one of many."""
@@ -63,4 +80,5 @@ class Breaker:
 
     @property
     def _outage(self) -> str:
-        return f"{self._name} {self._what} for {self._for_s:.0f} s"
+        for_s = round(self.for_s)
+        return f"{self._name} {self._what}" + (f" for {for_s} s" if for_s else "")

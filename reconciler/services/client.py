@@ -41,7 +41,7 @@ from reconciler.services.breaker import Breaker
 from reconciler.services.outcome import Outcome, classify, unanswered
 from reconciler.services.rate import RateLimit
 from reconciler.services.refusals import Refusal, recognise
-from reconciler.services.retry import answer_to_get, retry_after, time_of
+from reconciler.services.retry import answer_to_get, fails, retry_after, time_of
 from reconciler.services.service import Service
 from reconciler.services.shapes import read_shape
 from reconciler.services.trace import trace
@@ -92,6 +92,16 @@ class Client:
         return self.service.name
 
     @property
+    def has_answered(self) -> bool:
+        """Whether any GET got an answer that is about what was asked."""
+        return self._breaker.has_answered
+
+    @property
+    def silent_s(self) -> float:
+        """How long it has answered nothing but that it fails, or not at all."""
+        return self._breaker.for_s
+
+    @property
     def address(self) -> str:
         """Host and port of the service."""
         return host_and_port(self.base_url)
@@ -115,7 +125,7 @@ class Client:
             raise NoSuchService(self.service.no_secret, help=missing.message) from None
         if answer.status != 200:
             failure = self._read_error(read, answer)
-            is_outage = answer.status >= 500 and self._breaker.is_open
+            is_outage = fails(answer.status) and self._breaker.is_open
             raise self._breaker.down(failure) if is_outage else failure
         try:
             objects = read_shape(read.shape, self.service.content(read, answer.body))
@@ -186,6 +196,8 @@ class Client:
             outcome = unanswered(error)
             told = f"{method} {path} at {self.address} got no answer: {outcome.message}"
             return replace(outcome, message=told)
+        if not fails(answer.status):
+            self._breaker.answered()
         outcome = classify(answer, self.service.policy, id_path=id_path, accepts=accepts)
         outcome = self.service.outcome(outcome, call)
         told = f"{self._answered(method, path, answer)}: {outcome.message}" if outcome.message else ""
@@ -208,7 +220,7 @@ class Client:
                 return await self._watched(path, deadline_s)
 
         try:
-            return await answer_to_get(
+            answer = await answer_to_get(
                 path,
                 self.address,
                 attempt,
@@ -219,9 +231,13 @@ class Client:
         except Down:
             raise
         except PlatformError as failure:
+            self._breaker.gave_up(path)
             if self._breaker.is_open:
                 raise self._breaker.down(failure) from failure.__cause__
             raise
+        if fails(answer.status):
+            self._breaker.gave_up(path)
+        return answer
 
     async def _watched(self, path: str, deadline_s: float) -> Answer:
         """One GET, of which the breaker takes notice."""
@@ -234,8 +250,8 @@ class Client:
         except TransportError as error:
             self._breaker.failed(path, f"at {self.base_url} has not answered ({error.message})", began_s)
             raise
-        if answer.status >= 500:
-            self._breaker.failed(path, f"has answered {answer.status}", began_s)
+        if fails(answer.status):
+            self._breaker.failed(path, f"has answered {answer.status}", began_s, status=answer.status)
         else:
             self._breaker.answered()
         return answer
@@ -284,7 +300,7 @@ class Client:
             return NotYet(message if read.sensitive or service.label else text, **details)
         if answer.status < 400:  # no redirect is followed; 204 and 206 hold no complete answer
             return Unreadable(message, help=service.check_address, **details)
-        if answer.status == 429 and "retry-after" in answer.headers:
+        if fails(answer.status) and "retry-after" in answer.headers:
             who = service.label or "the platform"
             asked = "" if service.label else f" {cleaned(answer.headers['retry-after'])}"
             help = f"{who} asks to wait: retry-after{asked}"

@@ -1,15 +1,15 @@
 """Reading platform and providers: each GET once, side by side, its answer handed on at once."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import anyio
 
 from reconciler.core.clock import Clock
-from reconciler.core.diagnostics import error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import (
     AppMissing,
     Down,
@@ -27,6 +27,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Call, Read
 from reconciler.services.client import Client
 from reconciler.services.registry import Services
+from reconciler.services.retry import fails
 
 AT_ONCE = 16  # requests under way
 WAITING = 256  # reads that have begun: most of them wait for their turn, or to be tried again
@@ -44,14 +45,15 @@ async def observe(
     """Answer every read, in no certain order. Paths must be plain text.
 
     A read that fails is answered by an incomplete observation. Raises Unauthorized when an essential
-    service refuses the token itself (401), and Down when it is plainly down: then no answer would mean
-    anything. `about`: the addresses that a read is about, for the one diagnostic of an outage.
+    service refuses the token itself (401), and Refused when it is plainly down or has answered no read at
+    all: then no answer would mean anything. `about`: the addresses that a read is about, for the one
+    diagnostic of an outage.
     """
     waiting = iter(_by_turn(services, reads))
     slots = anyio.CapacityLimiter(AT_ONCE)
     done = 0
     began_s = clock.monotonic()
-    without = dict[Read, Sequence[Address]]()  # reads that the service failed, and what they are about
+    failed = list[_Failed]()  # by an essential service
     unanswered = dict.fromkeys(reads)
     fatal: ReconcilerError | None = None
 
@@ -66,7 +68,7 @@ async def observe(
                 return
             unanswered.pop(read, None)
             if observation.cause and services.of(read.service).service.essential:
-                without[read] = tuple(about(read))
+                failed.append(_Failed(observation.cause, observation.problem, tuple(about(read))))
             on_answer(read, observation)
             done += 1
             reporter.observing(done, len(reads), clock.monotonic() - began_s)
@@ -75,25 +77,43 @@ async def observe(
         for _ in range(min(WAITING, len(reads))):
             group.start_soon(work, group.cancel_scope)
     if isinstance(fatal, Down):
-        without |= {read: tuple(about(read)) for read in unanswered}
-        raise _outage(fatal, len(without), [address for each in without.values() for address in each])
+        rest = [_Failed("", fatal.message, tuple(about(read))) for read in unanswered]
+        raise _refused([_outage(fatal.outage, [*rest, *failed])])
     if fatal is not None:
         raise fatal
+    if failed and not any(
+        client.has_answered for client in services.clients.values() if client.service.essential
+    ):
+        by_cause = defaultdict[str, list[_Failed]](list)
+        for each in failed:
+            by_cause[each.cause].append(each)
+        raise _refused([_outage(cause, reads) for cause, reads in sorted(by_cause.items())])
 
 
-def _outage(down: Down, reads: int, addresses: Sequence[Address]) -> Refused:
-    """One diagnostic for all that could not be read."""
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A read that failed for what concerns others too, and what it is about."""
+
+    cause: str
+    problem: str
+    addresses: tuple[Address, ...]
+
+
+def _outage(what: str, reads: Sequence[_Failed]) -> Diagnostic:
+    """`what`: why all of `reads` failed."""
+    addresses = tuple(sorted(str(address) for read in reads for address in read.addresses))
     concerned = f" of {counted(len(addresses), 'object')}" if addresses else ""
     problem = error(
         "platform-down",
-        f"{down.outage}: {counted(reads, 'read')}{concerned} failed",
-        notes=(down.message,),
+        f"{what}: {counted(len(reads), 'read')}{concerned} failed",
+        notes=(reads[0].problem,),
         help="nothing was changed; run again when it answers",
     )
-    return Refused(
-        "the platform is down; nothing was changed",
-        [replace(problem, addresses=tuple(sorted(map(str, addresses))))],
-    )
+    return replace(problem, addresses=addresses)
+
+
+def _refused(outages: Sequence[Diagnostic]) -> Refused:
+    return Refused("the platform answers no reads; nothing was changed", outages)
 
 
 def _by_turn(services: Services, reads: Sequence[Read]) -> Sequence[Read]:
@@ -140,7 +160,7 @@ def _failed(client: Client, failure: PlatformError | Refused, clock: Clock) -> O
     cause = ""
     if isinstance(failure, Down):
         cause = f"{client.label} gives no valid answer"
-    elif isinstance(failure, PlatformError) and (failure.status >= 500 or failure.status == 429):
+    elif isinstance(failure, PlatformError) and fails(failure.status):
         cause = f"{client.label} answers {failure.status}"
     elif isinstance(failure.__cause__, TransportError):
         cause = f"{client.label} at {client.address} gives no answer"

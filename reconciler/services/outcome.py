@@ -25,6 +25,7 @@ class Outcome:
     `reply`: the parsed JSON, None when there is none. `id`: the object's id, where one is due and
     stands in the reply. `status`: 0 when no answer came. `message`: why it is not simply YES,
     for people; it comes from the network, but is one clean line. `refusal`: see `refusals`.
+    `bad_id`: it was accepted, and the id in the reply is missing or cannot be used.
     `retry_after_s`: how long the service asks to wait; None: it does not say.
     """
 
@@ -36,6 +37,7 @@ class Outcome:
     request_id: str = ""
     refusal: Refusal | None = None
     retry_after_s: float | None = None
+    bad_id: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def unanswered(error: TransportError) -> Outcome:
 def _accepted(answer: Answer, reply: Any, id_path: str | None) -> Outcome:
     """A 2xx. The id counts before anything else is looked at: it is what must not get lost."""
     id = _id_at(reply, id_path) if id_path is not None else None
+    bad_id = False
     if id is not None:
         problem = ""
     elif is_html(answer):
@@ -93,7 +96,7 @@ def _accepted(answer: Answer, reply: Any, id_path: str | None) -> Outcome:
     elif reply is NOT_JSON and answer.body.strip():
         problem = "the answer is not JSON"
     elif id_path is not None:
-        problem = f"the answer has no valid id at `{id_path}`"
+        problem, bad_id = f"the answer has no valid id at `{id_path}`", True
     else:
         problem = ""
     return Outcome(
@@ -103,6 +106,7 @@ def _accepted(answer: Answer, reply: Any, id_path: str | None) -> Outcome:
         status=answer.status,
         message=problem,
         request_id=request_id(answer),
+        bad_id=bad_id,
     )
 
 

@@ -15,6 +15,12 @@ READ_BUDGET_S = 20.0  # for one GET with all its attempts
 ATTEMPT_S = 10.0  # for one attempt: a hung connection leaves time for a second one
 FIRST_PAUSE_S = 0.5
 LEAST_PAUSE_S = 0.1
+TOO_MANY = 429
+
+
+def fails(status: int) -> bool:
+    """Whether an answer says that the service cannot answer now, and nothing of what was asked."""
+    return status == TOO_MANY or status >= 500
 
 
 async def answer_to_get(
@@ -44,7 +50,7 @@ async def answer_to_get(
         except TransportError as error:
             failure = error
         else:
-            if answer.status != 429 and answer.status < 500:
+            if not fails(answer.status):
                 return answer
             asked_s = retry_after(answer, clock)
             wait_s = wait_s if asked_s is None else max(asked_s, LEAST_PAUSE_S)

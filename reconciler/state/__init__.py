@@ -1,14 +1,15 @@
 """What we know and what we did: records, journal and leases behind one small protocol (`store.Store`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
+from reconciler.core.extras import require_extra
+from reconciler.core.state_url import DATABASES, DEFAULT_URL, OBJECTS, is_shared
+from reconciler.state.contents import Movable
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import Maintenance, Store
-
-DEFAULT_URL = "sqlite:.reconcile/state.db"
+from reconciler.state.store import Files, Maintenance, Store
 
 
 def open_store(
@@ -20,22 +21,53 @@ def open_store(
     environment: str = "",
     read_only: bool = False,
     marks: Path | None = None,
+    endpoint: str = "",
+    lease_s: float = 60.0,
+    variables: Mapping[str, str] = {},
 ) -> Spooling:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
 
     `tell` hears of what was done or went wrong beside the work that was asked for: a migration, a backup.
     `environment`: whose state it must be, or becomes when it is made; "" for that of no environment.
     `read_only`: change no file, and make none. `marks`: a folder that does not go back to an older copy
-    together with the state's, and so tells when a state in a file has. None: there is none.
+    together with the state's, and so tells when a state in a file has. None: there is none. Of stores that
+    are shared, `endpoint`: where an object store is, if that is not its provider's own place; `lease_s`: how
+    long a lease lasts unless it is renewed; `variables`: the environment's, with credentials.
 
-    Raises StoreError for an unknown scheme. The rest of `url` may hold a password and is never repeated.
+    Raises StoreError for an unknown scheme or a URL that names no place, and ReconcilerError where a package
+    is missing. `url` may hold a password and is never repeated.
     """
     scheme, _, rest = url.partition(":")
-    if scheme != "sqlite" or not rest:
+    if not rest or not (scheme == "sqlite" or is_shared(url)):
         raise StoreError(
             f"no state backend for scheme `{scheme}`" if rest else "the state's URL has no path",
-            help=f"backends are sqlite:PATH, such as {DEFAULT_URL}",
+            help=f"backends are sqlite:PATH, such as {DEFAULT_URL}, postgresql://HOST/DATABASE, "
+            "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX",
         )
+    # What a shared store could not take stays on this machine.
+    spool = root / ".reconcile" / environment / "state.spool"
+    if scheme in DATABASES:
+        require_extra("postgres", "a state in PostgreSQL")
+        from reconciler.state.postgres.store import PostgresStore  # type: ignore[import-untyped]
+
+        database = PostgresStore(
+            url, clock, tell=tell, environment=environment, read_only=read_only, lease_s=lease_s
+        )
+        return Spooling(database, spool, clock)
+    if scheme in OBJECTS:
+        require_extra("objects", "a state in an object store")
+        from reconciler.state.objects.opening import open_objects
+
+        objects = open_objects(
+            url,
+            clock,
+            variables=variables,
+            endpoint=endpoint,
+            environment=environment,
+            read_only=read_only,
+            lease_s=lease_s,
+        )
+        return Spooling(objects, spool, clock)
     from reconciler.state.sqlite.files import spool_path
     from reconciler.state.sqlite.store import SqliteStore
 
@@ -47,7 +79,27 @@ def open_store(
 
 def maintenance_of(store: Store) -> Maintenance:
     """What `store` offers beside the protocol. Raises StoreError when that is nothing."""
-    backend = store.inner if isinstance(store, Spooling) else store
+    backend = _backend(store)
     if not isinstance(backend, Maintenance):
+        raise StoreError("this kind of state has no maintenance commands")
+    return backend
+
+
+def files_of(store: Store) -> Files:
+    """What `store` offers where it is in files of this machine. Raises StoreError for another."""
+    backend = _backend(store)
+    if not isinstance(backend, Files):
         raise StoreError("this kind of state has no files on this machine")
     return backend
+
+
+def movable_of(store: Store) -> Movable:
+    """`store` as what can be carried elsewhere. Raises StoreError when it cannot."""
+    backend = _backend(store)
+    if not isinstance(backend, Movable):
+        raise StoreError("this kind of state cannot be moved")
+    return backend
+
+
+def _backend(store: Store) -> Store:
+    return store.inner if isinstance(store, Spooling) else store

@@ -7,7 +7,7 @@ last row of the one chain that programs before version 4 of the SQLite state wro
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -19,3 +19,49 @@ def row_hash(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope
     """
     head = json.dumps([previous, seq, *columns, *filter(None, [scope])], separators=(",", ":"))
     return hashlib.sha256(head.encode() + b"\n" + data).hexdigest()
+
+
+def state_head(lineage: str, heads: Mapping[str, str]) -> str:
+    """One digest over the chains of all scopes (`State.heads`), the same in every backend; "" for no state.
+
+    Who has kept it elsewhere can tell that no entry before it was changed or taken away since.
+    """
+    if not lineage:
+        return ""
+    text = json.dumps([lineage, *sorted(heads.items())], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Broken(Exception):
+    """Says what is wrong with the row that comes next."""
+
+
+class Chains:
+    """The chains of one state, followed row by row from the oldest on.
+
+    The first `trunk_seq` rows are those of the trunk, from which all chains go on: with none, from `lineage`.
+    """
+
+    def __init__(self, lineage: str, trunk_seq: int = 0) -> None:
+        self._trunk_seq = trunk_seq
+        self.trunk = (0, lineage)
+        self.ends: dict[str, tuple[int, str]] = {}
+        self.rows = 0
+
+    def follow(self, seq: int, columns: Sequence[Any], data: bytes, scope: str, hash: str) -> None:
+        """Take in the next row. Raises Broken when it does not follow from those before."""
+        in_trunk = self.rows < self._trunk_seq
+        before, previous = self.trunk if in_trunk else self.end(scope)
+        if seq != before + 1:
+            raise Broken("does not follow the one before it")
+        if row_hash(previous, seq, columns, data, scope) != hash:
+            raise Broken("is not what was written")
+        self.rows += 1
+        if in_trunk:
+            self.trunk = seq, hash
+        else:
+            self.ends[scope] = seq, hash
+
+    def end(self, scope: str) -> tuple[int, str]:
+        """The place and the hash of the newest row of `scope`."""
+        return self.ends.get(scope, self.trunk)

@@ -17,6 +17,7 @@ _decode = json.JSONDecoder().decode
 
 # run, event, at, address, step, attempt, data: the journal's columns
 EntryColumns = tuple[str, str, str, str | None, str, int, str]
+RowColumns = tuple[str, str, str, str | None, str, int, bytes]  # as a backend keeps them
 
 
 def encode_record(record: StateRecord) -> str:

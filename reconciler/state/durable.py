@@ -1,4 +1,4 @@
-"""Making files and their names durable."""
+"""Making files and their names durable, and folders private."""
 
 import os
 from pathlib import Path
@@ -18,3 +18,10 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder, for its owner only. `mkdir` gives its mode to the last of several new ones only."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)

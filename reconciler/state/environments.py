@@ -1,41 +1,27 @@
 """Whose state it is: the environment that made it, in a row of `meta` that older programs pass over.
 
-A state without that row belongs to the base. The row carries a digest of its own.
+A state without that row belongs to the base.
 """
 
-import hashlib
-import json
 import sqlite3
 from pathlib import Path
 
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
-from reconciler.state.sqlite.database import Damaged
+from reconciler.state.sqlite import signed
 
 _KEY = "environment"
 
 
 def read(connection: sqlite3.Connection, lineage: str) -> str:
     """The environment; "" for the base. Raises Damaged when the row is not what was written."""
-    found = connection.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
-    if found is None:
-        return ""
-    try:
-        row = json.loads(found[0])
-        name = str(row["name"])
-        sound = row["check"] == _check(lineage, name)
-    except (KeyError, TypeError, ValueError):
-        sound = False
-    if not sound:
-        raise Damaged("the name of its environment is not what was written")
-    return name
+    return signed.read(connection, lineage, _KEY)
 
 
 def write(connection: sqlite3.Connection, lineage: str, name: str) -> None:
     """In the caller's transaction."""
-    row = json.dumps({"name": name, "check": _check(lineage, name)})
-    connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (_KEY, row))
+    signed.write(connection, lineage, _KEY, name)
 
 
 def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: str, heir: str = "") -> str:
@@ -59,7 +45,3 @@ def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: st
         f"the state {path} belongs to environment `{owner}`, and not to `{wanted or BASE}`",
         help=f"pass --env {owner}, or name another state",
     )
-
-
-def _check(lineage: str, name: str) -> str:
-    return hashlib.sha256(f"{lineage}:{name}".encode()).hexdigest()

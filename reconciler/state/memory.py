@@ -12,12 +12,15 @@ from datetime import datetime, timedelta
 from anyio.lowlevel import checkpoint
 
 from reconciler.core.clock import Clock
-from reconciler.core.errors import Locked, StoreError
+from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import rules
-from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
+from reconciler.state import history, rules
+from reconciler.state.chain import row_hash
+from reconciler.state.codec import EntryColumns, decode_entry, decode_record, encode_entry, encode_record
+from reconciler.state.contents import Body, Contents, Head, Row, has_changed, is_there, same, verify
 from reconciler.state.rules import View
 from reconciler.state.store import (
+    WHOLE_STATE,
     JournalEntry,
     Lease,
     State,
@@ -27,6 +30,7 @@ from reconciler.state.store import (
     not_covered,
 )
 
+_PLACE = "in memory"
 _POLL_S = 0.2  # how often a held lease is asked for again
 
 
@@ -52,14 +56,29 @@ class MemoryState:
     key: bytes = b""
     records: Mapping[Address, StateRecord] = field(default_factory=dict)
     view: View[JournalEntry] = field(default_factory=View)
-    journal: dict[str, list[JournalEntry]] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    ends: dict[str, tuple[int, str]] = field(default_factory=dict)  # of the journal of each scope
+    trunk: Head | None = None
+    environment: str = ""
+    moved_to: str = ""
     serials: dict[str, int] = field(default_factory=dict)
     holdings: dict[str, Holding] = field(default_factory=dict)
     version: int = 0
 
+    @property
+    def begin(self) -> Head:
+        """From where each scope goes on."""
+        return self.trunk or Head(0, self.lineage, 0)
+
+    @property
+    def heads(self) -> dict[str, str]:
+        """As `State.heads`. The trunk counts as the whole state's until that has a head of its own."""
+        trunk = {WHOLE_STATE: self.begin.hash} if self.begin.seq else {}
+        return trunk | {scope: hash for scope, (seq, hash) in self.ends.items() if seq > self.begin.seq}
+
 
 class MemoryStore:
-    """One handle on a `MemoryState`, as one process has it. Implements `store.Store`."""
+    """One handle on a `MemoryState`, as one process has it: a `store.Store`, and `contents.Movable`."""
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
@@ -67,7 +86,7 @@ class MemoryStore:
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         await checkpoint()
-        known = self._state
+        known = self._alive()
         state = State(
             known.lineage,
             known.records,
@@ -76,6 +95,7 @@ class MemoryStore:
             unclaimed=tuple(known.view.unclaimed.values()),
             half_moved=tuple(known.view.half_moved.values()),
             serials=dict(known.serials),
+            heads=known.heads,
             version=str(known.version),
             platform=known.view.platform,
             new=known.view.new,
@@ -83,9 +103,14 @@ class MemoryStore:
         return rules.as_moved(state).of(scopes)
 
     async def knows(self, kind: str) -> bool:
-        named = {entry.address for entries in self._state.journal.values() for entry in entries}
-        named.update((await self.load()).records)
-        return any(address is not None and address.kind == kind for address in named)
+        named = {row.columns[3] for row in self._state.rows}
+        named.update(map(str, (await self.load()).records))
+        return any(address is not None and address.startswith(f"{kind}/") for address in named)
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        await checkpoint()
+        entries = [(row.scope, _decoded(row.columns)) for row in self._alive().rows]
+        return history.of_runs_since(entries, since)
 
     async def create(self) -> bool:
         key = await self.fingerprint_key()
@@ -97,6 +122,7 @@ class MemoryStore:
 
     async def fingerprint_key(self) -> bytes:
         await checkpoint()
+        self._alive()
         self._new_key = self._new_key or self._state.randomness(32)
         return self._state.key or self._new_key
 
@@ -104,14 +130,15 @@ class MemoryStore:
         wanted = sorted(set(scopes))
         deadline = self._now_s() + timeout_s
         await checkpoint()
-        if not self._state.lineage:
-            raise no_state("in memory")
+        if not self._alive().lineage:
+            raise no_state(_PLACE)
         # From the last look at who holds a scope until it is taken, nothing may be awaited.
         while (held := next(filter(self._held, wanted), None)) is not None:
             remaining_s = deadline - self._now_s()
             if remaining_s <= 0:
                 raise self._locked(held)
             await self._state.clock.sleep(min(_POLL_S, remaining_s))
+            self._alive()
         for scope in wanted:
             epoch = self._state.holdings[scope].epoch + 1 if scope in self._state.holdings else 1
             self._state.holdings[scope] = Holding(epoch, holder, self._now_s(), self._end_s(), self)
@@ -119,6 +146,7 @@ class MemoryStore:
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         await checkpoint()
+        self._alive()
         return {scope: self._locked(scope) for scope in scopes if self._held(scope)}
 
     async def renew(self, lease: Lease) -> Lease:
@@ -147,13 +175,19 @@ class MemoryStore:
     ) -> Sequence[StateRecord]:
         """As in `Store`. What it keeps went through JSON, so that nobody can change it from outside."""
         scope = lease.scope
-        entries = [_copied(entry) for entry in entries]
+        encoded = [encode_entry(entry) for entry in entries]
+        entries = [_decoded(columns) for columns in encoded]
         bodies = [(record, encode_record(record).encode()) for record in put]
         await checkpoint()
         self._check(lease)
+        begin, ends, rows = self._state.begin, dict(self._state.ends), list[Row]()
         view, records, serials = self._state.view, dict(self._state.records), dict(self._state.serials)
-        for entry in entries:
+        for entry, columns in zip(entries, encoded, strict=True):
             view = rules.after(view, rules.effect(entry), entry)
+            seq, before = ends.get(scope, (begin.seq, begin.hash))
+            hash = row_hash(before, seq + 1, columns[:-1], columns[-1].encode(), scope)
+            ends[scope] = seq + 1, hash
+            rows.append(Row(scope, seq + 1, columns, hash))
         for address in remove:
             gone = records.pop(address, None)
             if gone is not None and gone.scope != scope:
@@ -167,11 +201,12 @@ class MemoryStore:
                 raise StoreError(
                     f"the record of {record.address} has changed since it was read", help="run again"
                 )
-            serials[scope] = serials.get(scope, 0) + 1
+            serials[scope] = serials.get(scope, begin.serial) + 1
             stored.append(decode_record(record.address, serials[scope], body))
             records[record.address] = stored[-1]
         self._state.view, self._state.records, self._state.serials = view, records, serials
-        self._state.journal.setdefault(scope, []).extend(entries)
+        self._state.ends = ends
+        self._state.rows += rows
         self._state.version += 1
         return tuple(stored)
 
@@ -179,6 +214,69 @@ class MemoryStore:
         for holding in self._state.holdings.values():
             if holding.handle is self and holding.ends_s is None:
                 holding.handle = None
+
+    async def export(self) -> Contents:
+        await checkpoint()
+        known = self._state
+        if not known.lineage:
+            raise no_state(_PLACE)
+        begin = known.begin
+        heads = {}
+        for scope in {*known.ends, *known.serials, *known.holdings}:
+            seq, hash = known.ends.get(scope, (begin.seq, begin.hash))
+            epoch = known.holdings[scope].epoch if scope in known.holdings else 0
+            heads[scope] = Head(seq, hash, known.serials.get(scope, begin.serial), epoch)
+        bodies = {each.address: Body(each.serial, encode_record(each)) for each in known.records.values()}
+        rows = tuple(known.rows)
+        return Contents(
+            known.lineage, known.key, known.environment, begin, rows, bodies, heads, known.moved_to
+        )
+
+    async def import_(self, contents: Contents) -> None:
+        view = verify(contents)
+        await checkpoint()
+        known = self._state
+        if known.lineage and not (known.moved_to and known.lineage == contents.lineage):
+            raise is_there(_PLACE)
+        entries = [_decoded(row.columns) for row in contents.rows]
+        known.lineage, known.key, known.environment = contents.lineage, contents.key, contents.environment
+        known.trunk, known.rows, known.moved_to = contents.trunk, list(contents.rows), contents.moved_to
+        known.records = {
+            address: decode_record(address, body.serial, body.text.encode())
+            for address, body in contents.records.items()
+        }
+        known.view = View(
+            {key: entries[index] for key, index in view.open_intents.items()},
+            view.plans_run,
+            {id: entries[index] for id, index in view.unclaimed.items()},
+            {source: entries[index] for source, index in view.half_moved.items()},
+            view.platform,
+            view.new,
+        )
+        heads = contents.heads.items()
+        known.ends = {scope: (head.seq, head.hash) for scope, head in heads}
+        known.serials = {scope: head.serial for scope, head in heads}
+        known.holdings = {
+            scope: Holding(head.epoch, "", 0.0, None, None) for scope, head in heads if head.epoch
+        }
+        known.version += 1
+
+    async def retire(self, to: str, contents: Contents) -> None:
+        now = await self.export()
+        if now.moved_to not in ("", to) or not same(now, contents):
+            raise has_changed(_PLACE)
+        for holding in self._state.holdings.values():
+            holding.handle = None
+        self._state.moved_to = to
+
+    async def revive(self) -> None:
+        await checkpoint()
+        self._state.moved_to = ""
+
+    def _alive(self) -> MemoryState:
+        if self._state.moved_to:
+            raise StateMoved(_PLACE, self._state.moved_to)
+        return self._state
 
     def _now_s(self) -> float:
         return self._state.clock.monotonic()
@@ -204,6 +302,7 @@ class MemoryStore:
         return Locked(scope, holding.holder, self._now_s() - holding.since_s)
 
     def _check(self, lease: Lease, for_s: float = 0) -> None:
+        self._alive()
         for scope, epoch in lease.epochs.items():
             holding = self._state.holdings.get(scope)
             if holding is None or holding.epoch != epoch or not self._held(scope):
@@ -212,6 +311,5 @@ class MemoryStore:
                 raise ends_too_soon(scope, for_s)
 
 
-def _copied(entry: JournalEntry) -> JournalEntry:
-    columns = encode_entry(entry)
+def _decoded(columns: EntryColumns) -> JournalEntry:
     return decode_entry(*columns[:-1], columns[-1].encode())

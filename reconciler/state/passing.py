@@ -1,6 +1,7 @@
 """What every wrapper around a store is made from."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from reconciler.core.errors import Locked
 from reconciler.core.model import Address, StateRecord
@@ -18,6 +19,9 @@ class Passing:
 
     async def knows(self, kind: str) -> bool:
         return await self.inner.knows(kind)
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        return await self.inner.journal(since=since)
 
     async def create(self) -> bool:
         return await self.inner.create()

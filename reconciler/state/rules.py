@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from reconciler.core.errors import StoreError
-from reconciler.state.codec import EntryColumns
+from reconciler.state.codec import EntryColumns, RowColumns
 from reconciler.state.store import Event, JournalEntry, State
 
 IntentKey = tuple[str, str, int]  # run, step, attempt
@@ -99,7 +99,7 @@ def effect(entry: JournalEntry) -> Effect:
     return _effect((entry.run, entry.step, entry.attempt), entry.event, lambda: entry.data)
 
 
-def effect_of_row(columns: EntryColumns) -> Effect:
+def effect_of_row(columns: EntryColumns | RowColumns) -> Effect:
     """As `effect`, of an encoded entry. Raises ValueError for data that is not JSON, if it matters."""
     run, event, _, _, step, attempt, data = columns
     return _effect((run, step, attempt), event, lambda: json.loads(data))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_record
-from reconciler.state.durable import sync_directory
+from reconciler.state.durable import make_private, sync_directory
 
 RESERVE_BYTES = 64 * 1024
 _TEMPORARY_PLACES = 4  # one that another process is writing at this moment is left to it
@@ -80,6 +80,7 @@ def encode(kept: Kept) -> bytes:
 
 def reserve(place: Path) -> None:
     """Make room in `place`. Does nothing where there is room. Raises OSError."""
+    make_private(place.parent)
     with _opened(place, os.O_CREAT) as descriptor:
         size = os.fstat(descriptor).st_size
         if size >= RESERVE_BYTES:

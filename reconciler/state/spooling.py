@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ from anyio import to_thread
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import between_scopes, ingest, spool_file
+from reconciler.state import between_scopes, history, ingest, spool_file
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.passing import Passing
 from reconciler.state.store import JournalEntry, Lease, State, Store
@@ -41,6 +42,18 @@ class Spooling(Passing):
         if not content.lines:
             return ingest.without_tracked(await self.inner.load(scopes))
         return ingest.overlay(await self.inner.load(), content, self._clock.now()).of(scopes)
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        """As in `Store`, with the spooled entries last."""
+        lineage = await self._known()
+        content = await self._in_thread(lambda: spool_file.read(self._place, lineage))
+        if not content.lines:
+            return await self.inner.journal(since=since)
+        ingestion = ingest.ingest(content, await self.inner.load(), self._clock.now())
+        entries = list(await self.inner.journal())
+        spooled = [(scope, entry) for scope, kept in ingestion.applied for entry in ingest.entries_of(kept)]
+        entries += [each for each in spooled if each not in entries]  # it may have been taken in meanwhile
+        return history.of_runs_since(entries, since)
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         """As in `Store`. Raises StoreError, too, when there is no room for what may have to be spooled."""

@@ -159,6 +159,7 @@ class State:
     does not hold what they moved away.
     `elsewhere`: the ids of the records in scopes that were not asked for.
     `serials`: by scope, the highest serial that a record of it ever had.
+    `heads`: by scope, the hash of its newest journal entry (`state.chain`).
     `platform`: the address of the platform that this state is about; "" while none was recorded.
     `new`: it was made for a project that began with it, so that nothing was made before.
     `version`: two states of one store with the same version are equal.
@@ -173,6 +174,7 @@ class State:
     half_moved: tuple[JournalEntry, ...] = ()
     elsewhere: Mapping[Address, str] = field(default_factory=dict)
     serials: Mapping[str, int] = field(default_factory=dict, compare=False)
+    heads: Mapping[str, str] = field(default_factory=dict, compare=False)
     version: str = field(default="", compare=False)
     platform: str = ""
     new: bool = False
@@ -243,6 +245,15 @@ class Store(Protocol):
 
     async def knows(self, kind: str) -> bool:
         """Whether anything of this kind was ever recorded: a journal entry or a record is about one."""
+        ...
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        """All entries, each with its scope, oldest first: those of one scope in the order of its commits.
+
+        `since`: only those of runs that did something at that time or later, with all that these runs did
+        before; of entries without a run, those of that time or later. Where scopes keep no common order,
+        their entries stand by their time (`state.history` does that). Reads much, and is for people.
+        """
         ...
 
     async def create(self) -> bool:
@@ -333,6 +344,11 @@ class Maintenance(Protocol):
         for no environment. Raises StoreError when it belongs to another one, or does not exist.
         """
         ...
+
+
+@runtime_checkable
+class Files(Protocol):
+    """What a backend in files of this machine offers besides."""
 
     async def backup(self, target: Path | None = None) -> Path:
         """A complete, verified copy in `target`, which must not exist, or among the kept ones."""

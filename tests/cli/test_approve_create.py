@@ -144,3 +144,32 @@ def test_a_person_who_begins_at_a_terminal_needs_no_approval(
     ended, shown = on_a_terminal(project, "apply", typed=b"y\ny\n")
     assert ended == 0, shown
     assert len(sandbox.clusters(f"db-{app}")) == 1
+
+
+def test_an_approval_of_what_nobody_knows_is_told(project: Project, sandbox: Sandbox, app: str) -> None:
+    """A warning: an apply that is run again approves a delete that is done."""
+    project.write(volume(app))
+    options = ("--approve-create", f"Volume/{app}/dta", "--approve-delete", f"Volume/{app}/zzz")
+    for _ in range(2):
+        told = [each for each in project.apply(*options).json["diagnostics"] if "approval" in each["code"]]
+        assert [(each["code"], each["severity"]) for each in told] == [("unknown-approval", "warning")] * 2
+        assert told[0]["message"].startswith(f"neither a given manifest nor a record has `Volume/{app}/dta`")
+        assert told[0]["help"] == f"did you mean `Volume/{app}/data`?"
+        assert f"`Volume/{app}/zzz`" in told[1]["message"]
+    known = ("--approve-create", f"Volume/{app}/data", "--approve-delete", f"Volume/{app}/data")
+    assert codes(project.apply(*known)) == []
+    project.write(volume(app) + volume(app, "other"))
+    project.run("plan", "--out", "saved.plan")
+    saved = project.run("apply", "--plan", "saved.plan", "--auto-approve", "--approve-delete", "Volume/x/y")
+    assert "warning[unknown-approval]: neither a given manifest nor a record has `Volume/x/y`" in saved.err
+
+
+def test_an_approval_with_a_mistake_is_told_beside_the_delete_that_it_was_meant_for(
+    project: Project, app: str
+) -> None:
+    kept = volume(app, "second")
+    project.write(kept + volume(app, rest="lifecycle: {deletion: delete}\n"))
+    project.apply()
+    project.write(kept)
+    refused = project.apply("--approve-delete", f"Volume/{app}/dta", code=1)
+    assert codes(refused) == ["unknown-approval", "delete-not-approved"]

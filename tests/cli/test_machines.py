@@ -50,6 +50,9 @@ def test_a_machine_is_suspended_and_a_second_apply_sends_nothing(
     assert requests == []
     shown = project.run("show", f"Machine/{app}/worker").out
     assert "live state unknown; enable `machine.get`" in shown
+    record = project.json("show", f"Machine/{app}/worker").json["record"]
+    when = record["applied"]["power_at"]
+    assert f'  last known, from our last call (in the apply of {when}):\n    power: "suspended"\n' in shown
 
 
 def test_a_start_tells_in_text_and_json_that_connections_may_be_stale(

@@ -34,6 +34,8 @@ def test_the_first_signal_lets_the_call_under_way_end_and_starts_no_other(
         f"Volume/{app}/data[1]#create": "skipped",
     }
     assert sandbox.mutations_of(app) == [("POST", "volumes")]
+    (run,) = project.json("history").json["runs"]
+    assert (run["outcome"], run["outcomes"]) == ("interrupted", {"done": 1, "skipped": 1})
     project.apply()
     assert len(sandbox.volumes(app)) == 2
 
@@ -162,8 +164,11 @@ def test_with_a_lock_timeout_the_second_apply_waits_its_turn(
     sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=1)
     with project.started_apply() as running:
         running.until(sandbox.fault_taken)
-        project.apply("--lock-timeout", "30")
+        second = project.apply("--lock-timeout", "30")
         assert running.ended().code == 0
+    told = only([line for line in second.err.splitlines() if line.startswith("waiting for the lock")])
+    assert f"of `{app}`: " in told
+    assert f"(pid {running.process.pid}) has held it for" in told
     assert sandbox.mutations_of(app) == [("POST", "volumes")]
 
 

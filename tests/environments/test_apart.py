@@ -49,6 +49,54 @@ def test_each_environment_has_a_state_of_its_own(
     assert found.private == tmp_path / ".reconcile/prod"
 
 
+@pytest.mark.parametrize(
+    ("text", "variables", "expected"),
+    [
+        ("state: {url: 's3://b/p', endpoint: 'https://s3.local'}", {}, ("s3://b/p", "https://s3.local")),
+        (
+            "state: {url: 's3://b/p', endpoint: 'https://s3.local'}",
+            {"RECONCILE_STATE": "s3://other/p"},
+            ("s3://other/p", "https://s3.local"),
+        ),
+        (
+            "state: {url: 's3://b/p', endpoint: 'https://s3.local'}\n"
+            "environments: {prod: {state: 's3://c/p'}}",
+            {},
+            ("s3://c/p", None),
+        ),
+    ],
+)
+def test_an_endpoint_belongs_to_the_url_that_it_stands_beside(
+    tmp_path: Path, text: str, variables: dict[str, str], expected: tuple[str, str | None]
+) -> None:
+    found = settings(tmp_path, text, "prod", **variables).settings
+    assert (found.state_url, found.state.endpoint) == expected
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "{url: 'sqlite:a.db', endpoint: 'https://s3.local'}",
+        "{url: 's3://b/p', endpoint: 'https://ann:hunter2@s3.local'}",
+        "{url: 's3://b/p', endpont: 'https://s3.local'}",
+    ],
+)
+def test_a_state_that_says_what_means_nothing_is_refused(reconcile: Command, state: str) -> None:
+    reconcile.write("reconcile.yaml", f"state: {state}\n")
+    told = reconcile("validate", code=1).err
+    assert "error[bad-setting]" in told
+    assert "hunter2" not in told
+
+
+def test_a_lease_that_ends_before_its_call_is_refused_where_the_state_is_shared(reconcile: Command) -> None:
+    slow = "execution: {deadline_s: 90}\n"
+    reconcile.write("reconcile.yaml", slow + "state: postgresql://db.invalid/state\n")
+    told = reconcile("state list", code=1).err
+    assert "`execution.lease_s` (60 s) must be longer than `execution.deadline_s` (90 s)" in told
+    reconcile.write("reconcile.yaml", slow)
+    assert "lease_s" not in reconcile("state list", code=1).err
+
+
 def test_a_bad_section_of_an_environment_is_told_of_at_its_place(reconcile: Command) -> None:
     reconcile.write("reconcile.yaml", "environments:\n  prod: {platfrom: {}}\n  Prod: {}\n")
     told = reconcile("validate", code=1).err

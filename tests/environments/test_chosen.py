@@ -45,7 +45,7 @@ def staged(reconcile: Command) -> Command:
 @pytest.mark.parametrize("line", TOUCHING)
 def test_a_forgotten_environment_is_refused_with_the_names(staged: Command, line: str) -> None:
     ended = staged(line, code=64)
-    assert "which environment is meant? There are prod, test, and `base` without an overlay" in ended.err
+    assert "which environment is meant? There are prod, test and `base` without an overlay" in ended.err
     assert "pass --env NAME, or set `default_environment: NAME` in reconcile.yaml" in ended.err
     assert ended.out == ""
     assert not (staged.root / ".reconcile").exists()
@@ -143,7 +143,7 @@ def test_a_program_says_which_one_is_meant(staged: Command) -> None:
 
     with pytest.raises(Misused, match="no environment is chosen") as refused:
         anyio.run(opened, "")
-    assert "prod, test" in refused.value.diagnostics[0].message
+    assert "prod, test and" in refused.value.diagnostics[0].message
     assert anyio.run(opened, "base") == "Volume/shop/data"
     assert anyio.run(opened, "prod") == "Volume/shop-prod/data"
 
@@ -162,3 +162,21 @@ def test_a_revision_has_environments_of_its_own(staged: Command, tmp_path: Path)
     (tmp_path / "overlays/prod").rmdir()
     assert staged("validate").out.endswith("in base, test.\n")
     assert staged("validate --ref main").out.endswith("in base, prod, test.\n")
+    assert "There are prod, test and `base` without an overlay" in staged("plan --ref main", code=64).err
+    assert "There are test and `base` without an overlay" in staged("plan", code=64).err
+
+
+def test_an_environment_that_only_the_working_tree_has_is_not_asked_for_at_a_revision(
+    reconcile: Command, tmp_path: Path
+) -> None:
+    from tests.revisions.repository import commit, git
+
+    reconcile.write("manifests/a.yaml", volume())
+    reconcile.write("reconcile.yaml", "{}\n")
+    git(tmp_path, "init", "-q", "-b", "main")
+    commit(tmp_path)
+    reconcile.write("overlays/prod/a.yaml", '"*/shop/*": {metadata: {app: shop-prod}}\n')
+    assert "There are prod and `base` without an overlay" in reconcile("plan", code=64).err
+    reconcile("state init --sandbox --env base")
+    planned = reconcile("plan --ref main --sandbox")
+    assert "Volume/shop/data" in planned.out

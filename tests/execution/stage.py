@@ -1,5 +1,6 @@
 """A whole apply in one process and in simulated time: the sandbox's core behind a Transport."""
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -126,6 +127,7 @@ class Stage:
             apps=[{"name": "shop"}],
             wall=START.timestamp,
             monotonic=self.time.monotonic,
+            rng=random.Random(1),
         )
         self.line = Line(self.sandbox)
         self.store = spooling(made(self.time), self.time, self.root)

@@ -11,10 +11,12 @@ import pytest
 from reconciler.core.errors import Lost
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Step
+from reconciler.drift.find import find_drift
 from reconciler.execution.recorder import Recorder
-from reconciler.pipeline.apply import Applied, apply, run_plan
+from reconciler.pipeline.apply import Applied, PlanRefused, apply, run_plan
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.resolve import forget
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer
@@ -22,6 +24,7 @@ from tests.execution.stage import Stage, Time, loaded, outcomes, volume
 
 pytestmark = pytest.mark.anyio
 
+EXTENSION = Address("Extension", "db", "shop")
 PROVISION = "Extension/shop/db#provision"
 MANIFESTS = """
 apiVersion: reconciler/v1
@@ -44,6 +47,7 @@ class Acme:
     ids: list[str] = field(default_factory=lambda: ["res_1"])
     ready_after: int = 0
     cut: int = 0
+    pages: int = 0  # so many POSTs are answered by a proxy
     key: str = "KEY"
     looks: list[float] = field(default_factory=list)
     posted: list[Mapping[str, object]] = field(default_factory=list)
@@ -60,6 +64,9 @@ class Acme:
         if self.cut:
             self.cut -= 1
             raise Lost("cut")
+        if self.pages:
+            self.pages -= 1
+            return Answer(200, {"content-type": "text/html"}, b"<html>ok</html>")
         id = self.ids.pop(0) if len(self.ids) > 1 else self.ids[0]
         return Answer(201, {}, json.dumps({"id": id, "config": {self.key: "value-of-key"}}).encode())
 
@@ -145,18 +152,56 @@ async def test_a_lost_secret_is_in_doubt_until_it_is_set_again(stage: Stage) -> 
 
 
 @pytest.mark.parametrize("id", ["../../v1?x#y", "res_1$(touch pwn)", "", "x" * 256])
-async def test_an_answer_with_an_id_that_no_path_may_hold_stops_nobody_else(stage: Stage, id: str) -> None:
+async def test_an_answer_with_an_id_that_no_path_may_hold_is_told_and_not_asked_for_again(
+    stage: Stage, id: str
+) -> None:
     acme = Acme(stage.time, ids=[id])
     manifests = f"{MANIFESTS}---\n{volume()}"
     first = await applied_with(stage, acme, manifests)
-    assert outcomes(first)[PROVISION] == "pending"
+    assert outcomes(first)[PROVISION] == "failed"
     assert (await stage.record("Volume/shop/data")).id.startswith("vol_")
-    acme.ids = ["res_1"]
-    again = await applied_with(stage, acme, manifests)
-    assert outcomes(again)[PROVISION] == "done"
+    (told,) = first.notices
+    for _ in range(2):
+        with pytest.raises(PlanRefused) as refused:
+            await applied_with(stage, acme, manifests)
+        (problem,) = refused.value.diagnostics
+        assert problem == told
+    assert (told.code, told.span and told.span.line) == ("bad-id", 9)
+    assert "`reconcile state forget Extension/shop/db`" in told.help
+    assert id not in told.message or not id
+    assert len(acme.posted) == 2  # as after any lost answer
+
+
+async def test_an_answer_that_is_mended_at_once_is_taken(stage: Stage) -> None:
+    acme = Acme(stage.time, ids=["res 1", "res_1"])
+    first = await applied_with(stage, acme)
+    assert (outcomes(first)[PROVISION], first.notices) == ("done", ())
+    assert (await applied_with(stage, acme)).plan.diagnostics == ()
+    assert len(acme.posted) == 2
+
+
+async def test_after_a_decision_the_same_order_is_posted_again(stage: Stage) -> None:
+    acme = Acme(stage.time, ids=["res 1", "res 1", "res_1"])
+    await applied_with(stage, acme)
+    await forget(stage.store, EXTENSION, stage.time, "test", "run-x", 0)
+    assert outcomes(await applied_with(stage, acme))[PROVISION] == "done"
     record = await stage.record("Extension/shop/db")
     assert (record.id, record.applied["secrets"]) == ("res_1", "set")
-    assert acme.posted[0]["id"] == acme.posted[1]["id"]
+    assert len({order["id"] for order in acme.posted}) == 1
+
+
+async def test_drift_names_an_answer_with_an_id_that_no_path_may_hold(stage: Stage) -> None:
+    acme = Acme(stage.time, ids=["res 1"])
+    await applied_with(stage, acme)
+    found = await find_drift(project_with(stage, acme), Desired(loaded(stage, MANIFESTS)))
+    assert [problem.code for problem in found.diagnostics] == ["bad-id"]
+
+
+async def test_what_is_no_answer_of_the_provider_is_asked_for_again(stage: Stage) -> None:
+    """A proxy's page says nothing of ids."""
+    acme = Acme(stage.time, pages=1)
+    assert outcomes(await applied_with(stage, acme))[PROVISION] == "done"
+    assert len(acme.posted) == 2
 
 
 def with_keys(keys: str) -> str:

@@ -48,6 +48,23 @@ async def test_what_takes_effect_after_it_did_not_land_is_named(stage: Stage) ->
     assert late in (await named(stage))[0]  # and on, until somebody decides
 
 
+@pytest.mark.parametrize(
+    ("many", "words"),
+    [
+        (1, "there is {0}, with"),
+        (2, "there are {0} and {1}, with"),
+        (3, "there are {0}, {1} and {2}, with"),
+        (7, "there are {0}, {1}, {2}, {3}, {4} and 2 more, with"),
+    ],
+)
+async def test_several_are_named_in_one_sentence(stage: Stage, many: int, words: str) -> None:
+    await stage.apply(volume())
+    body = {"name": "data", "region": "ams", "require_unique_zone": False}
+    ids = sorted(stage.call("POST", "/v1/apps/shop/volumes", body)["id"] for _ in range(many))
+    (told,) = await named(stage)
+    assert words.format(*ids) in told
+
+
 async def test_a_dismissed_one_is_not_named_as_long_as_the_record_is_there(stage: Stage) -> None:
     await stage.apply(volume())
     first = stage.make_volume()

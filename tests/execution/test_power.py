@@ -141,7 +141,7 @@ async def test_the_plan_says_of_which_apply_the_last_thing_known_of_a_machine_is
     stage.call("POST", "/_sandbox/machines/m1/destroy", {})
     await stage.time.sleep(3600)
     (again,) = (await plan(stage, machine("suspended"))).diagnostics
-    assert f"in the apply of {began_at}, left it suspended" in again.message
+    assert f"in the apply of {began_at}) left it suspended" in again.message
 
 
 @each_view

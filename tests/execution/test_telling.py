@@ -7,9 +7,11 @@ import pytest
 from rich.console import Console
 
 from reconciler.cli.progress import LiveReporter, PlainReporter
+from reconciler.core.errors import Locked
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Step
 from tests.execution.stage import Stage, cluster, volume
+from tests.state.doubles import made, spooling
 
 pytestmark = pytest.mark.anyio
 
@@ -83,6 +85,44 @@ async def test_a_wait_that_reads_nothing_but_errors_says_which(
     assert any("still not seen (GET /v1/postgres/" in line and "503" in line for line in lines)
 
 
+async def test_a_wait_for_a_lock_says_who_holds_it_and_since_when(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.store = spooling(made(stage.time, lease_s=70), stage.time, stage.root)
+    stage.lock_timeout_s = 100
+    await stage.store.lease(["shop"], "ada on laptop")
+    await stage.time.sleep(5)
+    told = [line for line in await lines_of(stage, capsys, volume()) if "lock" in line]
+    what = "waiting for the lock of `shop`: ada on laptop has held it for"
+    assert told == [
+        f"{what} 5 s; this run waits 100 s more",
+        f"{what} 35 s; this run waits 70 s more",
+        f"{what} 65 s; this run waits 40 s more",
+    ]
+    assert len(stage.volumes()) == 1
+
+
+async def test_a_wait_for_a_lock_ends_when_it_was_told_to(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.lock_timeout_s = 40
+    await stage.store.lease(["shop"], "ada on laptop")
+    with pytest.raises(Locked) as locked:
+        await lines_of(stage, capsys, volume())
+    assert (stage.time.elapsed_s, locked.value.age_s) == (40, 40)
+    told = [line for line in capsys.readouterr().err.splitlines() if "lock" in line]
+    assert [line.partition("; ")[2] for line in told] == [f"this run waits {s} s more" for s in (40, 10)]
+
+
+async def test_who_does_not_wait_for_a_lock_is_told_only_the_error(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await stage.store.lease(["shop"], "ada on laptop")
+    with pytest.raises(Locked):
+        await lines_of(stage, capsys, volume())
+    assert "waiting" not in capsys.readouterr().err
+
+
 def test_reading_is_told_about_each_30_s(capsys: pytest.CaptureFixture[str]) -> None:
     reporter = PlainReporter()
     for done in range(1, 101):
@@ -115,3 +155,8 @@ def test_a_terminal_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     reporter.settling(step.address, 0)
     assert "evidence" not in shown()
     reporter.step_finished(step, "done", 250, "vol_1")
+    reporter.waiting_for_lock(Locked("shop", "ada on laptop", 40), 60)
+    seconds[0] += 7
+    assert "the lock of `shop` (ada on laptop has held it for 47 s)" in shown()
+    reporter.waiting_for_lock(Locked("shop", "ada on laptop", 40), 0)
+    assert shown() == ""

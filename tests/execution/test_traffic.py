@@ -74,6 +74,7 @@ class Far:
         self.down_after_a_loss = 0  # the same, once an answer got lost
         self.given_up: Collection[str] = ()  # paths of GETs that are asked to wait longer than anybody does
         self.refusal: Mapping[str, str] = {"retry-after": "2"}
+        self.asks: Mapping[str, str] = {}  # headers of what every GET is answered while `down`
         stage.platform = platform_client(
             self, ADDRESS, lambda: TOKEN, stage.time, rate_limit=rate_limit, jitter=lambda: 1.0
         )
@@ -89,7 +90,7 @@ class Far:
         if self.down and method == "GET":
             if isinstance(self.down, Lost):
                 raise self.down
-            return Answer(self.down, {}, b"")
+            return Answer(self.down, self.asks, b"")
         if method == "POST" and self.lost:
             self.lost -= 1
             self.down = self.down or self.down_after_a_loss
@@ -322,6 +323,22 @@ async def test_after_three_lost_creates_in_a_row_no_other_one_is_sent(shared: St
     assert len(far.times("POST")) == len(found.notices) == 3
 
 
+async def test_what_is_not_sent_says_how_many_creates_are_unknown_whatever_else_is(shared: Stage) -> None:
+    far = Far(shared, rate_limit=None)
+    far.lost = 10_000
+    secrets = "".join(
+        f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: S{n}, app: shop}}\n"
+        "spec: {value_from: {env: PASSWORD}}\n"
+        for n in range(4)
+    )
+    found = await applied(
+        shared, secrets + "".join(cluster().replace("orders", f"orders{n}") for n in range(6))
+    )
+    skipped = {result.error for result in found.results if result.outcome == "skipped"}
+    (told,) = skipped
+    assert told.startswith("not sent: the outcomes of 3 creates are unknown, and nothing new is created")
+
+
 async def test_a_create_that_is_answered_opens_the_way_for_the_others(shared: Stage) -> None:
     far = Far(shared, rate_limit=None)
     far.lost = 2
@@ -388,6 +405,45 @@ async def test_an_outage_is_one_diagnostic_and_ends_the_command_early(
     assert len(problem.addresses) == 200
     assert shared.time.elapsed_s <= 20
     assert isinstance(down, int) or ADDRESS in problem.message
+
+
+@pytest.mark.parametrize("apps", [1, 40])
+@pytest.mark.parametrize("rate_limit", [None, 1.0])
+@pytest.mark.parametrize(("status", "asked"), [(503, "120"), (503, "2"), (429, "120"), (429, "2"), (429, "")])
+async def test_a_platform_that_asks_every_read_to_wait_is_one_diagnostic(
+    shared: Stage, apps: int, rate_limit: float | None, status: int, asked: str
+) -> None:
+    add_apps(shared, 40)
+    far = Far(shared, rate_limit=rate_limit)
+    far.down, far.asks = status, {"retry-after": asked} if asked else {}
+    with pytest.raises(Refused) as refused:
+        await applied(shared, of_apps(apps, 5))
+    assert not isinstance(refused.value, PlanRefused)
+    (problem,) = refused.value.diagnostics
+    assert problem.code == "platform-down"
+    assert str(status) in problem.message
+    assert f"of {apps * 5} objects" in problem.message
+    assert len(problem.addresses) == apps * 5
+    assert shared.time.elapsed_s <= 30
+
+
+@pytest.mark.parametrize("asked", [2, 9])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_short_time_that_all_reads_are_asked_to_wait_is_waited_for(
+    shared: Stage, asked: int, status: int
+) -> None:
+    add_apps(shared, 40)
+    far = Far(shared, rate_limit=None)
+    far.down, far.asks = status, {"retry-after": f"{asked}"}
+
+    async def recover() -> None:
+        await shared.time.sleep(8.5)
+        far.down = 0
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(recover)
+        found = await applied(shared, of_apps(40, 1))
+    assert Counter(outcomes(found).values()) == {"done": 40}
 
 
 async def test_one_app_that_fails_does_not_make_the_platform_down(shared: Stage) -> None:
@@ -474,7 +530,7 @@ async def test_a_provider_that_refuses_its_signature_stops_nobody_else(shared: S
         shared.time,
         new_nonce=lambda: "n",
     )
-    traffic = Traffic(1)
+    traffic = Traffic(1, shared.time)
     traffic.answered(client, Outcome(Verdict.NO, status=401))
     assert traffic.halted == ""
     assert not traffic.notices(0, 1)

@@ -3,8 +3,10 @@
 import pytest
 
 from reconciler.core.model import READY_AFTER
+from reconciler.execution.waiting import OUTAGE_S
 from reconciler.pipeline.apply import run_plan
 from tests.execution.stage import Stage, cluster, outcomes, plan, volume
+from tests.execution.test_power import SUSPEND, machine, make_machine
 
 pytestmark = pytest.mark.anyio
 
@@ -38,8 +40,70 @@ async def test_the_deadline_leaves_it_pending_and_later_runs_go_on(stage: Stage)
 
 
 async def test_failed_reads_do_not_end_a_wait(stage: Stage) -> None:
-    stage.fault(method="GET", path="/v1/postgres/*", action="status", status=503, times=30)
+    stage.fault(method="GET", path="/v1/postgres/*", action="status", status=503, times=10)
+    applied = await stage.apply(cluster())
+    assert outcomes(applied) == {CREATE: "done"}
+    assert applied.notices == ()
+
+
+async def test_a_minute_of_answers_between_two_outages_begins_a_new_minute(stage: Stage) -> None:
+    stage.fault(method="GET", path="/v1/postgres/*", action="status", status=503, times=8)
+    stage.time.at(60, lambda: stage.fault(method="GET", path="/v1/postgres/*", action="drop_before", times=8))
     assert outcomes(await stage.apply(cluster())) == {CREATE: "done"}
+    assert stage.time.elapsed_s > 100
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"action": "status", "status": 503},
+        {"action": "status", "status": 502, "headers": {"retry-after": "3600"}},
+        {"action": "drop_before"},
+    ],
+    ids=["503", "retry-after", "cut"],
+)
+async def test_an_outage_ends_a_wait_as_pending_with_one_diagnostic(
+    stage: Stage, fault: dict[str, object]
+) -> None:
+    both = cluster() + cluster().replace("orders", "other")
+    stage.time.at(30, lambda: stage.fault(method="GET", path="/v1/postgres/*", times=None, **fault))
+    applied = await stage.apply(both)
+    assert set(outcomes(applied).values()) == {"pending"}
+    assert stage.time.elapsed_s <= 30 + OUTAGE_S + 30
+    (notice,) = applied.notices
+    assert notice.code == "wait-unanswered"
+    assert notice.message.startswith("the platform has not answered since 2026-01-01 00:00:3")
+    assert notice.addresses == ("PostgresCluster/orders", "PostgresCluster/other")
+    stage.call("DELETE", "/_sandbox/faults", {})
+    again = await stage.apply(both)
+    assert set(outcomes(again).values()) == {"done"}
+    assert stage.line.mutations == ["POST", "POST"]
+
+
+async def test_an_outage_does_not_count_as_a_wait_in_vain(stage: Stage) -> None:
+    """Else the next run would take for undone what nobody could see, and do it again."""
+    make_machine(stage)
+    stage.call("POST", "/_sandbox/switches", {"suspending_s": 300})
+    soon = machine("suspended", rest="lifecycle: {timeout_s: 1}\n")
+    assert outcomes(await stage.apply(soon)) == {SUSPEND: "pending"}
+    stage.fault(method="GET", path="/v1/apps/shop/machines/*", action="drop_before", times=None)
+    assert set(outcomes(await stage.apply(machine("suspended"))).values()) == {"pending"}
+    assert (await stage.record("Machine/shop/worker")).applied["power"] == "suspending"
+
+
+async def test_no_other_call_starts_while_the_platform_does_not_answer(stage: Stage) -> None:
+    for id in ("m1", "m2"):
+        make_machine(stage, id)
+    stage.call("POST", "/_sandbox/switches", {"suspending_s": 300})
+    stage.time.at(5, lambda: stage.fault(method="*", path="*", action="drop_before", times=None))
+    both = machine("suspended") + machine("suspended", "m2", "other")
+    applied = await stage.apply(both)
+    assert sorted(outcomes(applied).values()) == ["pending", "skipped"]
+    assert stage.line.mutations == ["POST"]
+    assert "the platform has not answered for" in next(
+        each.error for each in applied.results if each.outcome == "skipped"
+    )
+    assert [notice.code for notice in applied.notices] == ["wait-unanswered"]
 
 
 @pytest.mark.parametrize("status", ["failed", "error"])

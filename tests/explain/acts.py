@@ -17,9 +17,11 @@ from reconciler.cli.failures import report_interrupted
 from reconciler.cli.main import cli, run
 from reconciler.cli.output import FORMAT
 from reconciler.cli.signals import Interrupted
+from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic, Severity
-from reconciler.core.errors import ManifestError, Refused
+from reconciler.core.errors import ManifestError, Refused, StateMoved
 from reconciler.core.model import Address
+from reconciler.core.state_url import DEFAULT_URL
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
@@ -30,7 +32,7 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.saved import run_saved
 from reconciler.pipeline.settings import find_settings
 from reconciler.reports.formats import find_formats
-from reconciler.state import DEFAULT_URL
+from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, State
 from tests.execution.stage import Stage
 from tests.explain import projects
@@ -96,6 +98,23 @@ def list_of_another_state(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         patch.chdir(folder)
         patch.delenv("RECONCILE_STATE", raising=False)
         return of_document(lambda: run(["state", "list", "--output", "json"]))
+
+
+def state_that_has_moved(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    async def use() -> None:
+        store = SqliteStore(Path(".reconcile/state.db"), SystemClock(), backups=False)
+        try:
+            await store.create()
+            await store.retire("postgresql://db.example.com/reconcile", await store.export())
+            await store.load()
+        finally:
+            await store.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with pytest.raises(StateMoved) as moved:
+            anyio.run(use)
+    return moved.value.diagnostics
 
 
 def plan_of_another_platform(manifest: str, folder: Path) -> Sequence[Diagnostic]:
@@ -216,14 +235,14 @@ async def _plan(project: Project, desired: Desired) -> Plan:
     return await make_plan(project, desired)
 
 
-def apply_while(**fault: Any) -> Act:
-    """What an apply reports when the platform answers each mutation so."""
+def apply_while(*, method: str = "POST", path: str = "*", **fault: Any) -> Act:
+    """What an apply reports when the platform answers each such request so: each mutation, if not told."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         async def work() -> Sequence[Diagnostic]:
             stage = Stage(folder)
             try:
-                stage.fault(method="POST", path="*", times=None, **fault)
+                stage.fault(method=method, path=path, times=None, **fault)
                 return (await stage.apply(manifest)).notices
             finally:
                 await stage.close()
@@ -293,6 +312,7 @@ ACTS: dict[str, Act] = {
     "rate-limited": apply_while(action="rate_limited", retry_after=20),
     "reserved-environment": settings,
     "state-missing": of_drift_without_a_state,
+    "state-moved": state_that_has_moved,
     "state-incomplete": of_unclaimed(LOST_ROWS, "the journal from 10:00 to 11:00 could not be read"),
     "symlink-outside": of_path("manifests", link_out),
     "token-refused": apply_while(action="status", status=401),
@@ -302,4 +322,5 @@ ACTS: dict[str, Act] = {
     "unclaimed-object": of_unclaimed("vol_7", "its answer came after the call was settled"),
     "unknown-provider": apply_of("unknown-provider", {"manifests": VOLUME % "other"}),
     "unreadable-file": of_path("/dev/null"),
+    "wait-unanswered": apply_while(method="GET", path="/v1/postgres/*", action="status", status=503),
 }

@@ -15,6 +15,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Misused
 from reconciler.core.model import Address
 from reconciler.manifests.load import load
+from reconciler.pipeline.approval import with_unknown_approvals
 from reconciler.pipeline.desired import read_manifests
 from reconciler.pipeline.missing_sources import missing_sources
 from reconciler.pipeline.plan import make_plan
@@ -106,6 +107,20 @@ def of_target(target: str) -> Act:
         with pytest.raises(Misused) as refused:
             anyio.run(make_plan, project, desired)
         return refused.value.diagnostics
+
+    return act
+
+
+def of_approval(approved: str) -> Act:
+    """What an apply with this --approve-delete says."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+        desired = Desired(load([str(folder / MANIFEST)], root=folder).resources)
+        live: Mapping[str, Any] = {volumes("shop"): []}
+        project = project_of({"live": live}, folder, (), LivePlatform(live, datetime.fromisoformat(NOW)))
+        plan = anyio.run(make_plan, project, desired)
+        return with_unknown_approvals(plan, desired, (), [approved], ()).diagnostics
 
     return act
 
@@ -290,6 +305,7 @@ ACTS: dict[str, Act] = {
     ),
     "source-missing": missing_files,
     "split-app": of_overlay(f"{TWO_VOLUMES}---\n{POLICY}"),
+    "unknown-approval": of_approval("Volume/shop/date"),
     "unknown-target": of_target("Volume/shop/date"),
     "untrusted-change": of_untrusted(trusted_secret),
     "unapplied-edit": of_accepted({"Volume/shop/data": {"size_gb": 40}}, applied=VOLUME % "data"),

@@ -237,6 +237,14 @@ def test_an_object_whose_id_no_manifest_can_give_is_left_out_and_told(scene: Sce
     assert ("Volume/shop/data", "adopt") in actions(scene.plan())
 
 
+def test_an_unusable_id_is_never_advised_where_a_manifest_may_mean_the_object(scene: Scene) -> None:
+    scene.write(manifest("data"))
+    scene.live[volumes("shop")] = [volume("vol a")]
+    (reason,) = reasons(scene.found("shop"))
+    assert reason.startswith("`Volume/shop/data` may be meant to be it, but no manifest can have its id")
+    assert "metadata.id" not in reason
+
+
 def test_text_tells_once_of_what_is_left_out_and_shows_no_control_character(scene: Scene) -> None:
     scene.capabilities = ALL
     scene.live[volumes("shop")] = [volume("vol_\x1b[2J"), volume("vol_2", name="x\x07", zone="\x1b")]

@@ -144,6 +144,17 @@ def test_the_token_goes_to_no_other_address(project: Command, sink: tuple[str, l
     assert CANARY not in "".join(got)
 
 
+def test_no_change_leads_the_state_to_another_store(project: Command, sink: tuple[str, list[str]]) -> None:
+    url, got = sink
+    for state in (f"{{url: 's3://bucket/prefix', endpoint: '{url}'}}", f"postgresql://{url[7:]}/state"):
+        project.write("reconcile.yaml", f"state: {state}\n")
+        ran = each_verb(project)
+        assert ", sqlite:" in ran["plan"].out
+        for ended in ran.values():
+            assert "`state` of reconcile.yaml differs from main" in "\n".join(warned(ended))
+        assert got == []
+
+
 def test_settings_that_left_or_stand_elsewhere_or_cannot_be_read_change_nothing(
     project: Command, sink: tuple[str, list[str]]
 ) -> None:

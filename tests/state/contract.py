@@ -18,6 +18,8 @@ import pytest
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.state.between_scopes import arrived, left
+from reconciler.state.chain import row_hash, state_head
+from reconciler.state.codec import encode_entry
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Run, Store
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record
 
@@ -50,6 +52,64 @@ class StoreContract:
         made = backend.open()
         await made.create()
         return made
+
+    # --- the journal ---
+
+    async def test_the_journal_of_no_state_is_empty(self, backend: Backend) -> None:
+        assert list(await backend.open().journal()) == []
+        assert (await backend.open().load()).heads == {}
+
+    async def test_the_journal_comes_back_exactly_with_its_scopes(
+        self, backend: Backend, store: Store
+    ) -> None:
+        later = NOON + timedelta(seconds=1)
+        intent = entry(Event.INTENT, path="/v1/apps/größe \N{SNOWMAN}", deep={"a": [None, 1.5, True]})
+        started = JournalEntry("r2", Event.RUN_STARTED, later, data=Run("p2", actor="ana").to_json())
+        late = replace(entry(Event.DONE), at=later)
+        lease = await store.lease(["blog", "shop"], "me")
+        await store.commit(lease.of("shop"), [intent])
+        await store.commit(lease.of("blog"), [started])
+        await store.commit(lease.of("shop"), [late, replace(late, step="s2")])
+        found = await backend.open().journal()
+        assert [item for item in found if item[0] == "shop"] == [
+            ("shop", intent),
+            ("shop", late),
+            ("shop", replace(late, step="s2")),
+        ]
+        assert [item for item in found if item[0] != "shop"] == [("blog", started)]
+        assert found[0] == ("shop", intent)
+
+    async def test_the_journal_since_a_time_holds_whole_runs(self, store: Store) -> None:
+        lease = await store.lease(["shop"], "me")
+        times = [NOON + timedelta(hours=hours) for hours in range(3)]
+        old, begun, ended = (
+            replace(entry(Event.DONE, run=run), at=at)
+            for run, at in zip(("r1", "r2", "r2"), times, strict=True)
+        )
+        nobodys = [JournalEntry("", Event.DECIDED, at, data={"by": "ben"}) for at in times]
+        await store.commit(lease, [old, nobodys[0], begun, nobodys[1], ended, nobodys[2]])
+        since = times[2].astimezone(timezone(timedelta(hours=-5)))
+        assert [each for _, each in await store.journal(since=since)] == [begun, ended, nobodys[2]]
+        assert list(await store.journal(since=times[2] + timedelta(seconds=1))) == []
+
+    async def test_the_head_of_a_scope_follows_from_all_its_entries(
+        self, backend: Backend, store: Store
+    ) -> None:
+        lease = await store.lease(["blog", "shop"], "me")
+        first, second = entry(Event.INTENT), entry(Event.DONE)
+        await store.commit(lease.of("shop"), [first], [record()])
+        await store.commit(lease.of("shop"), [second])
+        state = await backend.open().load()
+        hash = state.lineage
+        for seq, each in enumerate((first, second), start=1):
+            *columns, data = encode_entry(each)
+            hash = row_hash(hash, seq, columns, data.encode(), "shop")
+        assert state.heads == {"shop": hash}
+        before = state_head(state.lineage, state.heads)
+        await store.commit(lease.of("blog"), [entry(Event.INTENT)])
+        after = await backend.open().load()
+        assert after.heads["shop"] == hash
+        assert state_head(after.lineage, after.heads) != before
 
     # --- records ---
 

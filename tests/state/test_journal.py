@@ -164,3 +164,24 @@ async def test_a_run_without_a_plan_and_a_decision_about_something_else_change_n
     state = await store.load()
     assert (state.plans_run, state.unclaimed) == (frozenset(), ())
     await store.verify()
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        (
+            "UPDATE journal SET at = '2030-01-01T13:00:00+00:00' WHERE seq = 1",
+            "row 1 is not what was written",
+        ),
+        ("UPDATE journal SET at = 'long ago' WHERE seq = 1", "what was never written|not what was written"),
+        ("DELETE FROM journal WHERE seq = 2", "row 2 is missing"),
+    ],
+)
+async def test_a_journal_that_was_changed_is_not_shown(
+    store: SqliteStore, another: OpenStore, path: Path, statement: str, named: str
+) -> None:
+    await fill(store)
+    forge(path, statement)
+    for since in (None, NOON):
+        with pytest.raises(StoreError, match=named):
+            await another().journal(since=since)

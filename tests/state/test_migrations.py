@@ -13,6 +13,7 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
+from reconciler.state.chain import state_head
 from reconciler.state.sqlite import backups, schema
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.salvage import salvage
@@ -200,3 +201,19 @@ async def test_a_lost_key_is_replaced_beside_a_state_of_an_earlier_version(
     restored = await opened.restore()
     assert restored.key == "new"
     assert (await opened.load()).records
+
+
+@pytest.mark.parametrize("version", EARLIER)
+async def test_the_journal_of_an_earlier_version_is_read_and_has_a_head(
+    version: int, path: Path, another: OpenStore
+) -> None:
+    written = left_by(version, path)
+    store = another()
+    assert len(await store.journal()) == len(written)
+    state = await store.load()
+    assert state.heads == {"": written[-1]}  # where all its scopes go on from
+    lease = await store.lease(["shop"], "ben")
+    await store.commit(lease, [entry(Event.DONE, run="r9")])
+    after = await store.load()
+    assert state_head(after.lineage, after.heads) != state_head(state.lineage, state.heads)
+    assert len(await store.journal()) == len(written) + 1

@@ -18,7 +18,7 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.files import spool_path
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, Lease, State
-from tests.state.worlds import DATA, SimulatedClock, entry, record
+from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
 
@@ -85,6 +85,18 @@ async def taken_in(store: Spooling, another: OpenStore, scope: str = "shop") -> 
     await other.release(lease)
     await verify(other)
     return state
+
+
+async def test_the_journal_shows_what_is_spooled_once(
+    store: Spooling, another: OpenStore, lease: Lease
+) -> None:
+    outcome = entry(Event.DONE, id="vol_1")
+    await store.spool(lease, [outcome], [record()])
+    sent = ("shop", entry(Event.INTENT, scope="shop"))
+    for since in (None, NOON):
+        assert list(await another().journal(since=since)) == [sent, ("shop", outcome)]
+    await taken_in(store, another)
+    assert list(await another().journal()) == [sent, ("shop", outcome)]
 
 
 async def test_a_kept_outcome_is_shown_at_once_and_taken_in_by_the_next_lease(

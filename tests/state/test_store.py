@@ -10,8 +10,9 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import maintenance_of, open_store
+from reconciler.state import files_of, maintenance_of, movable_of, open_store
 from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.passing import Passing
 from reconciler.state.sqlite import records
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, Store
@@ -88,7 +89,7 @@ def test_a_url_is_relative_to_the_root(tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "er" / "state.db").is_file()
 
 
-@pytest.mark.parametrize("url", ["postgresql://user:hunter2@db/state", "state.db", "", "sqlite:"])
+@pytest.mark.parametrize("url", ["mysql://user:hunter2@db/state", "state.db", "", "sqlite:", "s3:"])
 def test_an_unknown_backend_is_refused_without_repeating_a_password(url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError) as refused:
         open_store(url, root=tmp_path, clock=SimulatedClock())
@@ -99,5 +100,10 @@ def test_an_unknown_backend_is_refused_without_repeating_a_password(url: str, tm
 def test_a_store_in_memory_offers_no_maintenance_and_a_file_does(tmp_path: Path) -> None:
     clock = SimulatedClock()
     assert isinstance(maintenance_of(open_store("sqlite:state.db", root=tmp_path, clock=clock)), SqliteStore)
+    memory = MemoryStore(MemoryState(clock))
+    with pytest.raises(StoreError, match="no maintenance commands"):
+        maintenance_of(memory)
     with pytest.raises(StoreError, match="no files on this machine"):
-        maintenance_of(MemoryStore(MemoryState(clock)))
+        files_of(memory)
+    with pytest.raises(StoreError, match="cannot be moved"):
+        movable_of(Passing(memory))

@@ -120,6 +120,14 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
                 span("spec", "ip_address"),
                 help="write it without prefix length, zone or brackets, such as fdaa:0:1::3",
             )
+        for position, key in enumerate(spec.config_keys or ()):
+            if _is_never_set(key):
+                yield error(
+                    "invalid-value",
+                    f"`{key}` in `config_keys` is never set: such variables change how programs run",
+                    span("spec", "config_keys", position),
+                    help="remove it; where the provider sends it, no secret is set",
+                )
 
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
         if record is None:
@@ -371,6 +379,11 @@ def _allowed(keys: Sequence[str] | None) -> str:
     """The pattern of the keys that the manifest allows; "" for any."""
     each = (re.escape(key.removesuffix("*")) + (".*" if key.endswith("*") else "") for key in keys or ())
     return "" if keys is None else "|".join(each) or "(?!)"
+
+
+def _is_never_set(key: str) -> bool:
+    """Whether no secret is set for a key of `config_keys`, or for none that begins with its prefix."""
+    return re.fullmatch(_NEVER, key.removesuffix("*") + ("_any" if key.endswith("*") else "")) is not None
 
 
 def _none_brought(subject: Subject) -> Mapping[str, Any]:

@@ -89,6 +89,10 @@ class MachineKind(KeepsPower, Importable, Kind):
             return None
         return Read(machine_path(address, id), one(Machine))
 
+    def known_from(self, record: StateRecord) -> str:
+        when = record.applied.get(CALLED_AT)
+        return f"our last call (in the apply of {when})" if when else "our last call"
+
     # --- importing ---
 
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
@@ -170,10 +174,9 @@ class MachineKind(KeepsPower, Importable, Kind):
         if last == COMING[want]:
             wait = reached(subject, want, {"power": want})
             return Moves(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
-        when = subject.record.applied.get(CALLED_AT) if subject.record is not None else None
-        call = f"our last call, in the apply of {when}," if when else "our last call"
+        assert subject.record is not None  # `last` is from it
         doubt = "whether it still exists is unknown (enable `machine.get` to read its live state)"
-        why = f"{call} left it {last}; {doubt}"
+        why = f"{self.known_from(subject.record)} left it {last}; {doubt}"
         remark = Diagnostic(
             "power-unknown", Severity.INFO, f"`{subject.address}`: {why}", subject.span("spec", "power")
         )

@@ -9,15 +9,15 @@ from typing import Any
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import FOUND_ID, Call, Find, OutputRef, Read
-from reconciler.core.wire import one
+from reconciler.core.wire import many, one
 from reconciler.kinds.base import Moves, Subject
 from reconciler.kinds.manifest import Spec
 from reconciler.kinds.steps import answer_of, create
 from reconciler.kinds.volume.calls import settled, volumes_read
 from reconciler.kinds.volume.origins import size_not_given, size_of_source
-from reconciler.kinds.volume.snapshots import newest_usable, volume_path
+from reconciler.kinds.volume.snapshots import listed_snapshots, newest_usable, volume_path
 from reconciler.kinds.volume.spec import VolumeSpec
-from reconciler.services.machines.wire.volume import Volume
+from reconciler.services.machines.wire.volume import Snapshot, Volume
 
 DEFAULT_SIZE_GB = 3
 
@@ -91,9 +91,9 @@ def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int
 
 
 def how_again(subject: Subject) -> str:
-    newest = newest_usable(subject)
+    newest, first = newest_usable(subject), _not_its_own(subject)
     if newest is None:
-        return ""
+        return first
     spec: VolumeSpec = subject.spec
     lines = [f"`from: {{snapshot_id: {newest.id}}}`"]
     if spec.region is None:
@@ -102,9 +102,23 @@ def how_again(subject: Subject) -> str:
     made = f" (created {newest.created_at})" if newest.created_at else ""
     others = "; remove it again before you increase `count`" if spec.count is not None else ""
     return (
-        f"to restore its newest snapshot{made} at this address, write "
+        f"{first}to restore its newest snapshot{made} at this address, write "
         f"{' and '.join(lines)} into `spec`{instead} and apply{others}; "
     )
+
+
+def _not_its_own(subject: Subject) -> str:
+    """Why the data does not come back from the snapshot that the manifest names, if it names one."""
+    origin, gone = subject.spec.origin, subject.live.id
+    if origin is None or origin.snapshot_id is None:
+        return ""
+    id = origin.snapshot_id
+    if many(Snapshot) not in subject.extra:
+        return f"whether `{id}` is a snapshot of {gone} is not known: its snapshots cannot be read; "
+    named = next((item for item in listed_snapshots(subject) if item.id == id), None)
+    if named is None:
+        return f"`{id}` is not a snapshot of {gone}; "
+    return "" if named.usable else f"snapshot `{id}` of {gone} is {named.progress}; "
 
 
 def zones_taken(subject: Subject) -> list[str]:

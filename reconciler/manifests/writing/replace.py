@@ -74,10 +74,14 @@ def replace_files(replacements: Sequence[Replacement], *, mode: int | None = Non
                 ready.append((new, target))
             for each in replacements:
                 if each.moved_on():
-                    raise ReconcilerError(f"{each.path} changed meanwhile", help=f"{_UNCHANGED}; {_AGAIN}")
+                    raise _changed_meanwhile(each)
             for (new, target), each in zip(ready, replacements, strict=True):
                 done.append((target, each))
-                new.replace(target)
+                if not each.new:
+                    new.replace(target)
+                elif not _named(new, target):
+                    done.pop()  # what is there is somebody else's
+                    raise _changed_meanwhile(each)
                 _sync_folder(target.parent)
         except OSError as failure:
             _take_back(done, mode)
@@ -86,6 +90,29 @@ def replace_files(replacements: Sequence[Replacement], *, mode: int | None = Non
         except BaseException:
             _take_back(done, mode)
             raise
+
+
+def _changed_meanwhile(each: Replacement) -> ReconcilerError:
+    return ReconcilerError(f"{each.path} changed meanwhile", help=f"{_UNCHANGED}; {_AGAIN}")
+
+
+def _named(complete: Path, target: Path) -> bool:
+    """Give the complete file its name; False where the name is taken, which a rename would not tell."""
+    try:
+        os.link(complete, target)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links: the name is taken first, with nothing in it
+        try:
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return False
+        try:
+            complete.replace(target)
+        except BaseException:
+            target.unlink()
+            raise
+    return True
 
 
 def _take_back(done: Sequence[tuple[Path, Replacement]], mode: int | None) -> None:

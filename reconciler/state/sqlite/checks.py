@@ -18,8 +18,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from reconciler.state.sqlite.database import Damaged, transaction
+from reconciler.state.sqlite import signed
+from reconciler.state.sqlite.database import Damaged, Moved, transaction
 
+MOVED_TO = "moved_to"  # the row of `meta` that says where the state is now
 LEASES = ("leases", "sqlite_sequence")
 SMALL_TABLES = ("open_intents", "plans_run", "unclaimed", "half_moved", "facts", *LEASES)
 _EVERY_COMMIT = frozenset({"open_intents", "unclaimed", "half_moved", "facts"})
@@ -86,8 +88,8 @@ class Place:
         return hashlib.sha256(bytes(self.path)).hexdigest()[:32]
 
 
-def read(connection: sqlite3.Connection) -> Checks:
-    """Raises Damaged when a value is not what was written."""
+def read(connection: sqlite3.Connection, *, moved: bool = False) -> Checks:
+    """Raises Damaged when a value is not what was written, and Moved for a state that has, unless `moved`."""
     meta = dict(connection.execute("SELECT key, value FROM meta"))
     try:
         found = Checks(meta["lineage"], **json.loads(meta["checks"]))
@@ -96,6 +98,8 @@ def read(connection: sqlite3.Connection) -> Checks:
         sound = False
     if not sound:
         raise Damaged("its lineage or check values are not what was written")
+    if not moved and MOVED_TO in meta:
+        raise Moved(signed.read(connection, found.lineage, MOVED_TO))
     return found
 
 
@@ -110,15 +114,17 @@ def write(connection: sqlite3.Connection, checks: Checks) -> None:
 
 
 @contextmanager
-def writing(connection: sqlite3.Connection, place: Place, tables: Iterable[str] = ()) -> Iterator[Checks]:
+def writing(
+    connection: sqlite3.Connection, place: Place, tables: Iterable[str] = (), *, moved: bool = False
+) -> Iterator[Checks]:
     """One transaction that changes the state at `place`; the block keeps up what it gets.
 
     `tables`: small ones that it may change, apart from those of every commit. They are checked
-    before: a new digest must not cover up damage.
+    before: a new digest must not cover up damage. `moved`: see `read`.
     """
     touched = _EVERY_COMMIT.union(tables)
     with transaction(connection):
-        checks = read(connection)
+        checks = read(connection, moved=moved)
         verify_tables(connection, checks, touched)
         yield checks
         checks.version += 1

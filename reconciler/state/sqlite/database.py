@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from reconciler.core.advice import Command
-from reconciler.core.errors import StoreError
+from reconciler.core.errors import StateMoved, StoreError
 
 # How long a writer waits for another process's transaction, which lasts one commit.
 _BUSY_TIMEOUT_S = 30
@@ -104,6 +104,14 @@ class Damaged(Exception):
     """Says which row is not what was written; `explained` adds the file and the way out."""
 
 
+class Moved(Exception):
+    """The state is at `to` now; `explained` adds the file."""
+
+    def __init__(self, to: str) -> None:
+        super().__init__(to)
+        self.to = to
+
+
 WayOut = Callable[[], tuple[str, Command] | None]  # what to do, and the command that stands in it
 
 
@@ -117,6 +125,8 @@ def explained(path: Path, way_out: WayOut = lambda: None) -> Iterator[None]:
         yield
     except Damaged as error:
         raise _damaged(path, str(error), way_out()) from error
+    except Moved as moved:
+        raise StateMoved(path, moved.to) from moved
     except UnicodeDecodeError as error:
         # SQLite's own message, or a column, repeats what a flipped bit made of the text.
         raise _damaged(path, "it contains bytes that are not text", way_out()) from error

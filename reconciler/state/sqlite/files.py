@@ -6,15 +6,16 @@ its `-wal` and `-shm` the permissions of the database.
 
 import errno
 import os
+import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from pathlib import Path
 
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
-from reconciler.state.durable import sync, sync_directory
-from reconciler.state.sqlite import checks, database, schema
+from reconciler.state.durable import make_private, sync, sync_directory
+from reconciler.state.sqlite import checks, database
 from reconciler.state.sqlite.checks import Place
 
 KEY_BYTES = 32
@@ -44,12 +45,16 @@ def state_exists(path: Path) -> bool:
     return False
 
 
-def refuse_beside_traces(place: Place) -> None:
-    """Raises StoreError where an older state has left something: it may be lost, and have to come back."""
+def refuse_beside_traces(place: Place, known: Collection[Path] = ()) -> None:
+    """Raises StoreError where an older state has left something: it may be lost, and have to come back.
+
+    `known`: files that do not count.
+    """
     path = place.path
     left = [key_path(path), spool_path(path), checks.seen_path(path)]
     beside = [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
-    traces = [*(each.name for each in beside), *map(str, place.all_marks())]
+    traces = [each.name for each in beside if each not in known]
+    traces += [str(each) for each in place.all_marks() if each not in known]
     if not traces:
         return
     raise StoreError(
@@ -59,27 +64,23 @@ def refuse_beside_traces(place: Place) -> None:
     )
 
 
-def create_state(path: Path, lineage: str, environment: str = "") -> None:
-    """Create the directory (0700) and an empty state. Does nothing when another process was faster."""
+def create_state(path: Path, fill: Callable[[sqlite3.Connection], None], *, replace: bool = False) -> None:
+    """Create the directory (0700) and a state that `fill` makes of an empty database.
 
-    def fill(new: Path) -> None:
+    Does nothing when another process was faster; with `replace`, takes the place of the state that is there.
+    """
+
+    def fill_file(new: Path) -> None:
         with closing(database.connect(new)) as connection:
-            schema.initialise(connection, lineage, environment)
+            fill(connection)
             # All of it must be in the one file that gets the name: closing would not tell if it is not.
             (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
         if mode != "delete":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         sync(new)
 
-    _make_private(path.parent)
-    _create(path, fill)
-
-
-def _make_private(folder: Path) -> None:
-    """`mkdir` gives its mode to the last of several new folders only."""
-    if not folder.is_dir():
-        _make_private(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+    make_private(path.parent)
+    _create(path, fill_file, replace=replace)
 
 
 def key_path(path: Path) -> Path:
@@ -123,14 +124,19 @@ def create_key(path: Path, key: bytes) -> bytes:
     return read_key(path) or key
 
 
-def _create(path: Path, fill: Callable[[Path], None]) -> None:
+def _create(path: Path, fill: Callable[[Path], None], *, replace: bool = False) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.new-", dir=path.parent)  # mode 0600
     os.close(descriptor)
     new = Path(name)
     try:
         fill(new)
-        # A link, not a rename: it never replaces what another process has created meanwhile.
-        path.hardlink_to(new)
+        if replace:
+            for old in (_beside(path, "-wal"), _beside(path, "-shm")):  # SQLite would replay an old WAL
+                old.unlink(missing_ok=True)
+            new.replace(path)
+        else:
+            # A link, not a rename: it never replaces what another process has created meanwhile.
+            path.hardlink_to(new)
         sync_directory(path.parent)
     except FileExistsError:
         return

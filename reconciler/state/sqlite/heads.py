@@ -15,6 +15,7 @@ from typing import Any
 
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
+from reconciler.state.store import WHOLE_STATE
 
 _SUM_BITS = 256
 _SELECT = "SELECT scope, seq, hash, serial, records, digest FROM heads"
@@ -44,6 +45,12 @@ def read(connection: sqlite3.Connection, checks: Checks) -> dict[str, Head]:
 def count(heads: Mapping[str, Head]) -> int:
     """All records of all scopes."""
     return sum(head.records for head in heads.values())
+
+
+def hashes(heads: Mapping[str, Head], checks: Checks) -> dict[str, str]:
+    """By scope, for `State.heads`. The trunk counts as the whole state's until that has a head of its own."""
+    trunk = {WHOLE_STATE: checks.trunk_hash} if checks.trunk_seq else {}
+    return trunk | {scope: head.hash for scope, head in heads.items() if head.seq > checks.trunk_seq}
 
 
 @contextmanager

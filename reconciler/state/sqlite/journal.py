@@ -6,12 +6,14 @@ A scope's head shows that nothing of its chain is missing. `row` is the order in
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from reconciler.state import rules
-from reconciler.state.chain import row_hash
-from reconciler.state.codec import EntryColumns, decode_entry
+from reconciler.state.chain import Broken, Chains, row_hash
+from reconciler.state.codec import EntryColumns, RowColumns, decode_entry
+from reconciler.state.history import runs_since
 from reconciler.state.rules import Effect, View
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
@@ -41,7 +43,7 @@ def append(
             "INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?,?,?)",
             (checks.rows, *columns, head.hash, scope, head.seq),
         )
-        _keep_up(connection, rules.effect_of_row(columns), checks.rows)
+        keep_up(connection, rules.effect_of_row(columns), checks.rows)
 
 
 def open_intents(connection: sqlite3.Connection, checks: Checks) -> tuple[JournalEntry, ...]:
@@ -112,28 +114,47 @@ def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping
 def verify(connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]) -> None:
     """Raises Damaged naming the first row that does not follow from those before, or a list that is wrong."""
     view: View[int] = View()
-    ends: dict[str, tuple[int, str]] = {}
-    trunk, expected = (0, checks.lineage), 1
+    for row, _, columns in _rows(connection, checks, heads):
+        view = rules.after(view, rules.effect_of_row(columns), row)
+    _verify_lists(connection, view)
+
+
+def entries(
+    connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head], since: datetime | None
+) -> list[tuple[str, JournalEntry]]:
+    """See `Store.journal`. Raises Damaged: what was changed is not shown as if it had been written."""
+    wanted: frozenset[str] = frozenset()
+    if since is not None:
+        times = connection.execute("SELECT run, at FROM journal")
+        wanted = runs_since(((run, datetime.fromisoformat(at)) for run, at in times), since)
+    found = []
+    for _, scope, columns in _rows(connection, checks, heads):
+        run, _, at, *_ = columns
+        if since is None or run in wanted or datetime.fromisoformat(at) >= since:
+            found.append((scope, decode_entry(*columns)))
+    return found
+
+
+def _rows(
+    connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]
+) -> Iterator[tuple[int, str, RowColumns]]:
+    """Row, scope and columns of all of it, each found to follow from those before. Raises Damaged."""
+    chains, expected = Chains(checks.lineage, checks.trunk_seq), 1
     for *columns, data, hash, seq, scope, row in connection.execute(f"{READ} ORDER BY rowid"):
         if row != expected:
             raise Damaged(f"journal row {expected} is missing")
-        before, previous = trunk if row <= checks.trunk_seq else ends.get(scope, trunk)
-        if seq != before + 1:
-            raise Damaged(f"journal row {row} does not follow the one before it")
-        _check(previous, row, seq, columns, data, scope, hash)
-        if row <= checks.trunk_seq:
-            trunk = seq, hash
-        else:
-            ends[scope] = seq, hash
+        try:
+            chains.follow(seq, columns, data, scope, hash)
+        except Broken as broken:
+            raise Damaged(f"journal row {row} {broken}") from None
         expected = row + 1
-        view = rules.after(view, rules.effect_of_row((*columns, data)), row)
-    if (trunk, expected - 1) != ((checks.trunk_seq, checks.trunk_hash), checks.rows):
+        yield row, scope, (*columns, data)
+    if (chains.trunk, chains.rows) != ((checks.trunk_seq, checks.trunk_hash), checks.rows):
         raise Damaged(f"the journal ends with row {expected - 1}, not {checks.rows}")
-    for scope in {*heads, *ends}:
+    for scope in {*heads, *chains.ends}:
         head = heads.get(scope)
-        if ends.get(scope, trunk) != ((head.seq, head.hash) if head is not None else trunk):
+        if chains.end(scope) != ((head.seq, head.hash) if head is not None else chains.trunk):
             raise Damaged(f"the journal of `{scope}` does not end where it should")
-    _verify_lists(connection, view)
 
 
 def _verify_lists(connection: sqlite3.Connection, view: View[int]) -> None:
@@ -152,7 +173,7 @@ def _verify_lists(connection: sqlite3.Connection, view: View[int]) -> None:
         raise Damaged("whether the project began with it is not what the journal says")
 
 
-def _keep_up(connection: sqlite3.Connection, effect: Effect, row: int) -> None:
+def keep_up(connection: sqlite3.Connection, effect: Effect, row: int) -> None:
     """Bring the effect of `row` into the tables."""
     if effect.opens is not None:
         try:

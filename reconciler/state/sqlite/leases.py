@@ -72,6 +72,11 @@ def scopes(connection: sqlite3.Connection) -> list[str]:
     return [scope for (scope,) in connection.execute("SELECT scope FROM leases")]
 
 
+def epochs(connection: sqlite3.Connection) -> dict[str, int]:
+    """By scope, of those that were ever taken."""
+    return dict(connection.execute("SELECT scope, epoch FROM leases WHERE epoch > 0"))
+
+
 def holder_of(connection: sqlite3.Connection, scope: str) -> tuple[int, str, str] | None:
     """The scope's byte, its last holder and since when; None for a scope that no run has ever locked."""
     found: tuple[int, str, str] | None = connection.execute(

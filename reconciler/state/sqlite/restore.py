@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from reconciler.core.advice import Command, command
-from reconciler.core.errors import Locked, StoreError
+from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
@@ -113,6 +113,8 @@ def _damage(place: Place, copy: Path) -> str | None:
                 schema.migrate(connection)
                 current = backups.verify_all(connection)
             checks.verify_seen(current, checks.seen(place, current.lineage))
+    except StateMoved:
+        raise  # nothing is wrong with it, and a backup in its place would be a second state
     except StoreError:
         return "state"
     if current.key is not None and _key_digest(path) != current.key:

@@ -69,13 +69,14 @@ MIGRATIONS: tuple[tuple[Statement, ...], ...] = (
 )
 
 VERSION = len(MIGRATIONS)
+_MOVED = 1 << 16  # beside the version of a state that has moved: no older program takes it for a state
 
 
 def version_of(connection: sqlite3.Connection) -> int | None:
     """The version of the state in the database; None when it holds something else, or nothing."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version) if application_id == APPLICATION_ID and version else None
+    return int(version) & ~_MOVED if application_id == APPLICATION_ID and version else None
 
 
 def require(connection: sqlite3.Connection, path: Path) -> int:
@@ -124,4 +125,10 @@ def _migrate_from(connection: sqlite3.Connection, version: int) -> None:
                 connection.execute(statement)
             else:
                 statement(connection)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+    (before,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version = {VERSION | (before & _MOVED)}")
+
+
+def mark_moved(connection: sqlite3.Connection, moved: bool) -> None:
+    """In the caller's transaction."""
+    connection.execute(f"PRAGMA user_version = {VERSION | _MOVED * moved}")

@@ -7,8 +7,10 @@ one fsync, shared by all tasks that wait to commit at that moment.
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,11 +21,34 @@ from reconciler.core.advice import Command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.state import contents as contents_module
 from reconciler.state import environments, rules
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
-from reconciler.state.sqlite import backups, checks, files, heads, journal, leases, locks, records, restore
+from reconciler.state.contents import Contents
+from reconciler.state.durable import make_private
+from reconciler.state.sqlite import (
+    backups,
+    checks,
+    files,
+    heads,
+    journal,
+    leases,
+    locks,
+    moving,
+    records,
+    restore,
+    schema,
+)
 from reconciler.state.sqlite.checks import Checks, Place
-from reconciler.state.sqlite.database import Damaged, check_pages, connect, explained, transaction, use_wal
+from reconciler.state.sqlite.database import (
+    Damaged,
+    Moved,
+    check_pages,
+    connect,
+    explained,
+    transaction,
+    use_wal,
+)
 from reconciler.state.store import (
     WHOLE_STATE,
     Backups,
@@ -101,6 +126,9 @@ class SqliteStore:
 
     async def knows(self, kind: str) -> bool:
         return await self._in_thread(lambda: self._knows(kind))
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        return await self._in_thread(lambda: self._journal(since))
 
     async def create(self) -> bool:
         return await self._in_thread(self._create)
@@ -186,6 +214,18 @@ class SqliteStore:
     async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
         return await self._in_thread(lambda: self._restore(backup, by))
 
+    async def export(self) -> Contents:
+        return await self._in_thread(self._export)
+
+    async def import_(self, contents: Contents) -> None:
+        await self._in_thread(lambda: self._import(contents))
+
+    async def retire(self, to: str, contents: Contents) -> None:
+        await self._in_thread(lambda: self._retire(to, contents))
+
+    async def revive(self) -> None:
+        await self._in_thread(self._revive)
+
     async def verify(self) -> None:
         """Read everything. Raises StoreError naming the first record or journal row that was changed."""
         await self._in_thread(self._verify)
@@ -227,6 +267,17 @@ class SqliteStore:
         connection = self._readable()
         return connection is not None and journal.knows(connection, kind)
 
+    def _journal(self, since: datetime | None) -> Sequence[tuple[str, JournalEntry]]:
+        connection = self._readable()
+        if connection is None:
+            return ()
+        with transaction(connection, "DEFERRED"):
+            current = checks.read(connection)
+            try:
+                return journal.entries(connection, current, heads.read(connection, current), since)
+            except (TypeError, ValueError) as error:
+                raise Damaged("a row holds what was never written there") from error
+
     def _read(self, connection: sqlite3.Connection, current: Checks) -> State:
         """All of it, checked. In the caller's transaction."""
         try:
@@ -244,6 +295,7 @@ class SqliteStore:
                     unclaimed=journal.unclaimed(connection, current),
                     half_moved=journal.half_moved(connection, current),
                     serials=begun | {scope: head.serial for scope, head in ends.items()},
+                    heads=heads.hashes(ends, current),
                     version=current.heads,
                     platform=journal.platform(connection),
                     new=journal.is_new(connection),
@@ -301,7 +353,8 @@ class SqliteStore:
     def _release(self, lease: Lease) -> None:
         self._checked = None
         try:
-            leases.mark_released(self._writable(), self._place, lease)
+            with suppress(Moved):  # with which all leases were given back
+                leases.mark_released(self._writable(), self._place, lease)
         finally:
             self._unlock(scope for scope, epoch in lease.epochs.items() if self._holds(scope, epoch))
 
@@ -347,10 +400,55 @@ class SqliteStore:
         self._close()
         return restore.restore(self._place, backup, self._clock.now(), by, self._randomness)
 
+    @contextmanager
+    def _whole(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own, also to a state that has moved."""
+        if not files.state_exists(self._path):
+            raise no_state(self._path)
+        with closing(self._migrated()) as connection:
+            lineage = checks.read(connection, moved=True).lineage
+            environments.require(connection, self._path, lineage, self._environment)
+            yield connection
+
+    def _key(self) -> bytes | None:
+        return files.read_key(files.key_path(self._path))
+
+    def _export(self) -> Contents:
+        with self._whole() as connection, transaction(connection, "DEFERRED"):
+            self._verify_key(checks.read(connection, moved=True))
+            return moving.export(connection, self._key())
+
+    def _import(self, contents: Contents) -> None:
+        contents_module.verify(contents)
+        self._close()
+        version = moving.free_for(self._path, contents)
+        if version is None:
+            known = [*self._place.seen_files(contents.lineage)]
+            if self._key() == contents.key:  # an earlier attempt came as far as this
+                known.append(files.key_path(self._path))
+            files.refuse_beside_traces(self._place, known)
+        seen = checks.newest(checks.seen(self._place, contents.lineage))
+        version = max(version or 0, seen.version if seen is not None else 0) + 1
+        make_private(self._path.parent)
+        if contents.key and files.create_key(files.key_path(self._path), contents.key) != contents.key:
+            raise StoreError(f"{files.key_path(self._path)} is the key of another state")
+        files.create_state(
+            self._path, lambda new: moving.fill(new, contents, version), replace=self._path.exists()
+        )
+
+    def _retire(self, to: str, contents: Contents) -> None:
+        with self._whole() as connection:
+            moving.retire(connection, self._place, to, contents, self._key())
+
+    def _revive(self) -> None:
+        with self._whole() as connection:
+            moving.revive(connection, self._place)
+
     def _holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         connection = self._readable()
         if connection is None:
             return {}
+        checks.read(connection)
         return leases.holders(connection, files.lock_path(self._path), scopes, self._clock.now())
 
     def _free(self, scope: str, force: bool, by: str) -> str:
@@ -425,7 +523,7 @@ class SqliteStore:
         if not files.state_exists(self._path):
             files.refuse_beside_traces(self._place)
             lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
-            files.create_state(self._path, lineage, self._environment)
+            files.create_state(self._path, lambda new: schema.initialise(new, lineage, self._environment))
         self._keyed()
         return self._lineage == lineage  # another process may have been faster
 

@@ -1,0 +1,48 @@
+"""The URL of a state: which backend it names, how people may see it, and what an environment makes of it."""
+
+import re
+from pathlib import PurePath
+
+DEFAULT_URL = "sqlite:.reconcile/state.db"
+DATABASES = frozenset({"postgresql", "postgres"})
+OBJECTS = frozenset({"s3", "gs", "az"})
+
+# Host names with or without a port, as an authority that holds no credentials.
+_HOST = r"(?:[\w.~-]*|\[[\da-fA-F:.]+\])(?::\d*)?"
+_HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*")
+
+
+def scheme_of(url: str) -> str:
+    return url.partition(":")[0]
+
+
+def is_shared(url: str) -> bool:
+    """Whether the state is in a store that several machines reach."""
+    return scheme_of(url) in DATABASES | OBJECTS
+
+
+def shown_url(url: str) -> str:
+    """The URL without a user, a password and options. What is in doubt is left out."""
+    scheme, colon, rest = url.partition(":")
+    if scheme == "sqlite":
+        return url
+    hidden = f"{scheme}:…" if colon else "…"
+    if not rest.startswith("//"):
+        return hidden
+    plain, _, options = rest[2:].partition("?")
+    place = plain.rpartition("@")[2].partition("#")[0]  # a password may hold any of these signs unescaped
+    if "@" in options or not _HOSTS.fullmatch(place.partition("/")[0]):
+        return hidden
+    return f"{scheme}://{place}"
+
+
+def beside(url: str, environment: str) -> str:
+    """The URL of the state that `environment` has beside that at `url`.
+
+    In files, the environment's name is a folder before the file's name. A store that is shared keeps the
+    states of all environments apart at one URL.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme != "sqlite" or not rest or not environment:
+        return url
+    return f"{scheme}:{PurePath(rest).parent / environment / PurePath(rest).name}"

@@ -1,0 +1,235 @@
+"""What was done, by whom and why, as pages: a line a run, or one run with all its calls."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.core.context import Context
+from reconciler.core.model import Address
+from reconciler.core.plural import counted
+from reconciler.reports.decisions import decided
+from reconciler.reports.report import Page
+from reconciler.reports.visible import visible
+from reconciler.state.runs import Decision, History, PastCall, PastRun
+
+SHORT = 8  # characters of a run's id, or a revision
+_WORDS = {"not-converged": "not converged", "cut-off": "cut off"}
+
+
+def history_page(
+    history: History,
+    context: Context,
+    *,
+    running: frozenset[str] = frozenset(),
+    names: frozenset[Address] = frozenset(),
+    most: int | None = None,
+) -> Page:
+    """Newest first, and at most `most` of the runs and decisions. `names`: whose calls to show."""
+    items: list[PastRun | Decision] = [*history.runs, *history.decisions]
+    items.sort(key=_at, reverse=True)
+    shown = items if most is None else items[:most]
+    lines = [line for item in shown for line in _lines(item, running, names)]
+    older = len(items) - len(shown)
+    return Page(
+        document={
+            "runs": [_summary(each, running, names) for each in shown if isinstance(each, PastRun)],
+            "decisions": [decision_document(each) for each in shown if isinstance(each, Decision)],
+            "older": older,
+        },
+        text=_text(lines),
+        notices=_notices(len(items), older, most),
+        context=context,
+    )
+
+
+def run_page(run: PastRun, later: Sequence[Decision], context: Context, *, running: bool) -> Page:
+    """All of one run. `later`: what a person said about its calls once it was over."""
+    began = run.began
+    ended = _ended(run, running=running)
+    facts = {
+        "began": _moment(run.began_at),
+        "ended": f"{_moment(run.ended_at)}: {ended}" if run.ended_at is not None else ended,
+        "by": ", ".join(filter(None, (began.actor, began.url))),
+        "reason": began.reason,
+        "environment": began.environment,
+        "revision": began.revision and f"{began.revision}{_dirty(run, ', and files that differ from it')}",
+        "plan": began.plan and f"{began.plan}{began.resources and f' of resources {began.resources}'}",
+        "scopes": ", ".join(filter(None, run.scopes)),
+        "changes": _counts(run.changes),
+        "adopted": ", ".join(run.addresses("adopted")),
+        "forgotten": ", ".join(run.addresses("forgotten")),
+    }
+    lines = [f"run {run.id}", *(f"  {name + ':':<13}{value}" for name, value in facts.items() if value)]
+    lines += ["", f"{counted(len(run.calls), 'call')}{':' if run.calls else ''}"]
+    lines += [f"  {line}" for call in run.calls for line in _call_lines(call)]
+    for wait in run.waits:
+        there = f"not there yet: {wait.seen}" if wait.seen else "reached"
+        lines.append(f"  {_clock(wait.at)} waited  {wait.step}  {there}")
+    decisions = [*run.decisions, *later]
+    if decisions:
+        lines += ["", "decisions:", *(f"  {_moment(each.at)}  {_decision(each)}" for each in decisions)]
+    if run.owed:
+        lines += ["", "owed at its end:", *(f"  {_owed(each)}" for each in run.owed)]
+    document = {
+        **_summary(run, frozenset({run.id} if running else ()), frozenset()),
+        "calls": [_call(each) for each in run.calls],
+        "waits": [
+            {
+                "address": _text_of(each.address),
+                "step": each.step,
+                "at": each.at.isoformat(),
+                "seen": each.seen,
+            }
+            for each in run.waits
+        ],
+        "decisions": [decision_document(each) for each in decisions],
+    }
+    return Page(document={"run": document}, text=_text(lines), context=context)
+
+
+def decision_document(decision: Decision) -> dict[str, Any]:
+    return {
+        "run": decision.run or None,
+        "at": decision.at.isoformat(),
+        "scope": decision.scope,
+        "address": _text_of(decision.address),
+        "by": decision.data.get("by"),
+        "url": decision.data.get("url"),
+        "reason": decision.data.get("reason"),
+        "decided": decided(decision),
+        "data": dict(decision.data),
+    }
+
+
+def _at(item: PastRun | Decision) -> datetime:
+    return item.began_at if isinstance(item, PastRun) else item.at
+
+
+def _lines(item: PastRun | Decision, running: frozenset[str], names: frozenset[Address]) -> Iterator[str]:
+    if isinstance(item, Decision):
+        yield f"{_short(item.run):<{SHORT}}  {_moment(item.at)}  {_decision(item)}"
+        return
+    began = item.began
+    by = f" by {began.actor}" if began.actor else ""
+    revision = f" at {began.revision[:SHORT]}{_dirty(item, '-dirty')}" if began.revision else ""
+    environment = f" in {began.environment}" if began.environment else ""
+    done = [_counts(item.changes), _counted_calls(item)]
+    what = "; ".join(filter(None, done)) or "records only"
+    ended = _ended(item, running=item.id in running)
+    yield f"{_short(item.id)}  {_moment(item.began_at)}  {ended}: {what}{by}{environment}{revision}"
+    if began.reason:
+        yield f"{'':<{SHORT}}  because: {began.reason}"
+    for owed in item.owed:
+        yield f"{'':<{SHORT}}  owed: {_owed(owed)}"
+    for call in item.calls:
+        if call.address in names:
+            yield from (f"{'':<{SHORT}}  {line}" for line in _call_lines(call))
+
+
+def _summary(run: PastRun, running: frozenset[str], names: frozenset[Address]) -> dict[str, Any]:
+    began = run.began
+    found: dict[str, Any] = {
+        "id": run.id,
+        "began": run.began_at.isoformat(),
+        "ended": run.ended_at.isoformat() if run.ended_at is not None else None,
+        "outcome": run.ended(running=run.id in running),
+        "actor": began.actor or None,
+        "url": began.url or None,
+        "reason": began.reason or None,
+        "environment": began.environment or None,
+        "revision": began.revision or None,
+        "dirty": began.dirty,
+        "plan": began.plan or None,
+        "resources": began.resources or None,
+        "scopes": run.scopes,
+        "changes": dict(run.changes),
+        "outcomes": dict(run.outcomes),
+        "adopted": list(run.addresses("adopted")),
+        "forgotten": list(run.addresses("forgotten")),
+        "owed": [dict(each) for each in run.owed],
+    }
+    if names:
+        found["calls"] = [_call(each) for each in run.calls if each.address in names]
+    return found
+
+
+def _call(call: PastCall) -> dict[str, Any]:
+    return {
+        "address": _text_of(call.address),
+        "step": call.step,
+        "attempt": call.attempt,
+        "method": call.method,
+        "path": call.path,
+        "service": call.service or None,
+        "sent": call.sent_at.isoformat(),
+        "ended": call.ended_at.isoformat() if call.ended_at is not None else None,
+        "outcome": call.outcome,
+        "id": call.id or None,
+        "error": call.why or None,
+        "settled": dict(call.settled) if call.settled is not None else None,
+    }
+
+
+def _call_lines(call: PastCall) -> Iterator[str]:
+    found = "" if call.settled is None else f" (found out {_moment(call.ended_at)})"
+    id = f" {call.id}" if call.id else ""
+    yield f"{_clock(call.sent_at)} {call.method} {call.path}  {call.step}  {call.outcome}{id}{found}"
+    if call.why:
+        yield f"         {call.why}"
+
+
+def _ended(run: PastRun, *, running: bool) -> str:
+    word = run.ended(running=running)
+    return _WORDS.get(word, word)
+
+
+def _counted_calls(run: PastRun) -> str:
+    """How the steps ended, where that is not simply: all are done."""
+    counts = run.outcomes
+    if counts.keys() <= {"done"} and run.changes:
+        return ""
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def _counts(changes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in changes.items())
+
+
+def _decision(decision: Decision) -> str:
+    by, reason = (str(decision.data.get(name) or "") for name in ("by", "reason"))
+    return f"{decided(decision)}{by and f' by {by}'}{reason and f', because: {reason}'}"
+
+
+def _owed(owed: Mapping[str, Any]) -> str:
+    certainty = "" if owed.get("certainty") == "owed" else f" ({owed.get('certainty')} whether needed)"
+    return f"{owed.get('work')} of {owed.get('address')}{certainty}, because {owed.get('because')}"
+
+
+def _dirty(run: PastRun, text: str) -> str:
+    return text if run.began.dirty else ""
+
+
+def _notices(found: int, older: int, most: int | None) -> str:
+    if not found:
+        return "nothing was done in that time\n" if most is None else "nothing was done yet\n"
+    return f"… and {older} older: --since shows them\n" if older else ""
+
+
+def _short(run: str) -> str:
+    return run[:SHORT] or "-"
+
+
+def _moment(at: datetime | None) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if at is not None else ""
+
+
+def _clock(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%H:%M:%S}"
+
+
+def _text_of(address: Address | None) -> str | None:
+    return str(address) if address is not None else None
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{visible(line)}\n" for line in lines)

@@ -1,0 +1,157 @@
+"""All that one state holds, as no backend in particular keeps it: what moves, backups and restores carry.
+
+Journal rows and records are here as they were encoded, so that hashes and serials stay what they were.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address
+from reconciler.state import rules
+from reconciler.state.chain import Broken, Chains
+from reconciler.state.codec import EntryColumns, decode_record
+from reconciler.state.rules import View
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the journal: its place in the chain of `scope`, and its hash there (`state.chain`)."""
+
+    scope: str
+    seq: int
+    columns: EntryColumns
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a scope's chain ends, the highest serial of its records, and the epoch of its newest lease."""
+
+    seq: int
+    hash: str
+    serial: int
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """One record, as `codec.encode_record` has it."""
+
+    serial: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """`rows`: no row comes before its cause, also where that is a row of another scope (`rules.effect`).
+
+    `heads`: of every scope that has a row, a record or ever had a lease. `trunk`: from where each scope goes
+    on that has none: (0, lineage) with serial 0, but for states that began before version 4 of SQLite's.
+    The first `trunk.seq` rows are the trunk's. `environment`: "" for that of no environment. `moved_to`:
+    where the state is now, of which this is what stayed behind; "" for the state itself.
+    """
+
+    lineage: str
+    key: bytes = field(repr=False)
+    environment: str
+    trunk: Head
+    rows: tuple[Row, ...] = ()
+    records: Mapping[Address, Body] = field(default_factory=dict)
+    heads: Mapping[str, Head] = field(default_factory=dict)
+    moved_to: str = ""
+
+    def head(self, scope: str) -> Head:
+        return self.heads.get(scope, self.trunk)
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A state that can be carried to another place, of the same backend or another (`state.moving`).
+
+    After `retire`, every other method of `Store` and `Maintenance` raises StateMoved, in every process.
+    """
+
+    async def export(self) -> Contents:
+        """All that the state holds, as of one moment, not verified; also of one that has moved.
+
+        Raises StoreError when there is none.
+        """
+        ...
+
+    async def import_(self, contents: Contents) -> None:
+        """Make a state that holds exactly this; all of it appears, or nothing.
+
+        With `contents.moved_to` it is only a copy, and says so (StateMoved) until `revive`. Raises
+        StoreError when there is a state already, or traces of one; but a state of the same lineage that has
+        moved away is replaced.
+        """
+        ...
+
+    async def retire(self, to: str, contents: Contents) -> None:
+        """The state is at `to` from now on. Raises StoreError, and changes nothing, when it does not hold
+        exactly `contents` any more (epochs aside), as one write that nobody can come between.
+        """
+        ...
+
+    async def revive(self) -> None:
+        """Be the state itself again, after `retire` or as a copy."""
+        ...
+
+
+def verify(contents: Contents) -> View[int]:
+    """What the journal amounts to, each entry named by its index in `rows`.
+
+    Raises StoreError when a row, a record or a head is not what was written.
+    """
+    view: View[int] = View()
+    trunk, chains = contents.trunk, Chains(contents.lineage, contents.trunk.seq)
+    for index, row in enumerate(contents.rows):
+        *columns, data = row.columns
+        try:
+            chains.follow(row.seq, columns, data.encode(), row.scope, row.hash)
+            view = rules.after(view, rules.effect_of_row(row.columns), index)
+        except (Broken, ValueError) as broken:
+            raise _not_whole(f"row {row.seq} of the journal of `{row.scope}` {broken}") from None
+    if chains.trunk != (trunk.seq, trunk.hash):
+        raise _not_whole("the journal's oldest rows are missing")
+    for scope in {*chains.ends, *contents.heads}:
+        head = contents.head(scope)
+        if chains.end(scope) != (head.seq, head.hash):
+            raise _not_whole(f"the journal of `{scope}` does not end where it should")
+    for address, body in contents.records.items():
+        try:
+            record = decode_record(address, body.serial, body.text.encode())
+        except (KeyError, TypeError, ValueError):
+            raise _not_whole(f"the record of {address} cannot be read") from None
+        if not 0 < body.serial <= contents.head(record.scope).serial:
+            raise _not_whole(f"the record of {address} has a serial that `{record.scope}` never had")
+    return view
+
+
+def same(one: Contents, other: Contents) -> bool:
+    """Whether both hold the same: their leases, and which of them has moved, do not count."""
+    return _held(one) == _held(other)
+
+
+def _held(contents: Contents) -> tuple[object, ...]:
+    """Hashes of the chains' ends stand for all rows."""
+    ends = {scope: (head.seq, head.hash, head.serial) for scope, head in contents.heads.items()}
+    begun = (contents.trunk.seq, contents.trunk.hash, contents.trunk.serial)
+    used = {scope: end for scope, end in ends.items() if end != begun}
+    return contents.lineage, contents.key, contents.environment, begun, used, contents.records
+
+
+def is_there(place: object) -> StoreError:
+    return StoreError(f"there is a state {place} already", help="name a place without one")
+
+
+def has_changed(place: object) -> StoreError:
+    return StoreError(
+        f"the state {place} has changed since it was copied", help="nothing was moved; run again"
+    )
+
+
+def _not_whole(what: str) -> StoreError:
+    return StoreError(f"the copy of the state is not what was written: {what}")

@@ -1,0 +1,58 @@
+"""Writing a head over the one that is known: the only way in which a scope changes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.state.objects import head as heads
+from reconciler.state.objects import writes
+from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.changes import Change
+from reconciler.state.objects.folded import Marks
+from reconciler.state.objects.head import Head
+from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.scopes import Scopes
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A head as it is known, with its tag ("": there is none), its tail, and what it amounts to."""
+
+    head: Head
+    tag: str
+    tail: Sequence[str]
+    marks: Marks
+
+
+class Heads:
+    """`nonce()` gives another text each time."""
+
+    def __init__(self, bucket: Bucket, layout: Layout, scopes: Scopes, nonce: Callable[[], str]) -> None:
+        self._bucket = bucket
+        self._layout = layout
+        self._scopes = scopes
+        self.nonce = nonce
+
+    def seen(self, name: str) -> Seen:
+        scope = self._scopes.of(name)
+        with scope.lock:
+            return Seen(scope.head, scope.tag, scope.tail, scope.folded.marks)
+
+    def advance(self, seen: Seen, changes: Sequence[tuple[Change, Marks]] = (), **fields: Any) -> bool:
+        """Write what follows from `seen`; False: there is another head.
+
+        `fields`: of `Head`. Raises StoreError where it is not known whether it landed.
+        """
+        head = replace(seen.head, serial=seen.head.serial + 1, nonce=self.nonce(), **fields)
+        if changes:
+            head = head.of(changes[-1][1])
+        tail = [*seen.tail, *(change.to_line() for change, _ in changes)]
+        key, body = self._layout.head(head.scope), heads.encode(head, tail)
+        if seen.tag:
+            outcome = writes.replace(self._bucket, key, body, seen.tag)
+        else:
+            outcome = writes.create(self._bucket, key, body)
+        if isinstance(outcome, writes.Beaten):
+            return False
+        self._scopes.wrote(head.scope, head, outcome.tag, tail, changes)
+        return True

@@ -1,0 +1,63 @@
+"""What the state needs of an object store: whole objects, and writes that land only on what was read before.
+
+All of it blocks, so that the thread that renews leases can use it, too. Every method raises StoreError when
+the store refuses, or cannot be reached.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object. `tag`: what a write that is to replace exactly this one must name."""
+
+    body: bytes
+    tag: str
+
+
+class Taken(Exception):
+    """A conditional write was answered with no: there is an object already, or another one than was named.
+
+    An answer to `create` only: some stores say so, too, where two wrote at once and neither landed.
+    """
+
+
+class Unanswered(Exception):
+    """A write got no answer that says what became of it. `cause`: for people, without any credential."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+class Bucket(Protocol):
+    """Objects by their key. What is written can be read at once, by everybody."""
+
+    @property
+    def place(self) -> str:
+        """The URL, without credentials."""
+        ...
+
+    def get(self, key: str) -> Found | None: ...
+
+    def create(self, key: str, body: bytes) -> str:
+        """Write an object that must not exist, once; its tag. Raises Taken or Unanswered."""
+        ...
+
+    def replace(self, key: str, body: bytes, tag: str) -> str:
+        """Write over the object with this tag, once; its new tag. Raises Taken or Unanswered."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Does nothing where there is none."""
+        ...
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        """The tags of all objects under `prefix`, which ends with a slash, by their full keys."""
+        ...
+
+    def list_beside(self) -> tuple[str, ...]:
+        """The keys that stand directly in the bucket's own prefix, in no folder."""
+        ...

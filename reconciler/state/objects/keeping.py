@@ -1,0 +1,136 @@
+"""The leases of this process: which are ours, for how long, and the beats that say so. All of it blocks."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from threading import Lock
+
+from reconciler.core.clock import Clock
+from reconciler.state.objects import beats
+from reconciler.state.objects.beats import Beat
+from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.layout import Layout
+from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
+
+
+@dataclass(eq=False, slots=True)
+class Held:
+    """`tag`: of the newest beat; `ends_s`: by the monotonic clock. `lost`: it stays lost, in any case."""
+
+    beat: Beat
+    tag: str
+    ends_s: float
+    lost: bool = False
+    lock: Lock = field(default_factory=Lock)
+
+    def holds(self, scope: str) -> bool:
+        return not self.lost and self.beat.holds(scope)
+
+
+class Keeping:
+    def __init__(
+        self, bucket: Bucket, layout: Layout, clock: Clock, nonce: Callable[[], str], lease_s: float
+    ) -> None:
+        self._bucket = bucket
+        self._layout = layout
+        self._clock = clock
+        self._nonce = nonce
+        self._lease_s = lease_s
+        self._held: dict[tuple[str, int], Held] = {}  # by scope and epoch
+
+    def keep(self, held: Held, holder: str, epochs: dict[str, int]) -> Lease:
+        self._held.update(dict.fromkeys(epochs.items(), held))
+        return self._lease(holder, epochs)
+
+    def require(self, lease: Lease, for_s: float = 0) -> None:
+        """Raises StoreError unless `lease` is ours for longer than `for_s`, as far as is known here."""
+        for scope, epoch in lease.epochs.items():
+            held = self._held.get((scope, epoch))
+            if held is None or not held.holds(scope):
+                raise no_longer_ours(scope)
+            rest_s = held.ends_s - self._clock.monotonic()
+            if rest_s <= 0:
+                held.lost = True
+                raise no_longer_ours(scope)
+            if rest_s <= for_s:
+                raise ends_too_soon(scope, for_s)
+
+    def shortest_s(self, lease: Lease) -> float:
+        """How long all of `lease` lasts yet."""
+        return min((held.ends_s for held in self._all([lease])), default=0.0) - self._clock.monotonic()
+
+    def look(self, leases: Iterable[Lease]) -> None:
+        """Notice when some of it was taken away: one read for all scopes that were taken together."""
+        for held in self._all(leases):
+            with held.lock:
+                found = beats.read(self._bucket, self._layout, held.beat.id)
+                if found is None or found[0].ended:
+                    held.lost = True
+                else:
+                    held.beat, held.tag = found
+
+    def beat(self, lease: Lease) -> Lease:
+        """Put off the end of `lease`. Raises StoreError, and then it ends when it would have."""
+        self.require(lease)
+        for held in self._all([lease]):
+            with held.lock:
+                self._beat(held)
+        self.require(lease)
+        return self._lease(lease.holder, lease.epochs)
+
+    def give_back(self, lease: Lease) -> None:
+        for held in self._all([lease]):
+            ours = [scope for scope, epoch in lease.epochs.items() if self._held.get((scope, epoch)) is held]
+            with held.lock:
+                self._give_back(held, ours)
+            for scope in ours:
+                del self._held[scope, lease.epochs[scope]]
+
+    def lose(self, scope: str, epoch: int) -> None:
+        """The head says that another one has it."""
+        held = self._held.get((scope, epoch))
+        if held is not None:
+            held.beat = replace(held.beat, freed=(*held.beat.freed, scope))
+
+    def _beat(self, held: Held) -> None:
+        while not held.lost:
+            began_s, now = self._clock.monotonic(), self._clock.now()
+            beat = replace(held.beat, number=held.beat.number + 1, at=now.isoformat(), nonce=self._nonce())
+            tag = beats.replaced(self._bucket, self._layout, beat, held.tag)
+            if self._clock.monotonic() >= held.ends_s:
+                held.lost = True  # too late: somebody may have taken it for dead
+            elif tag is not None:
+                held.beat, held.tag, held.ends_s = beat, tag, began_s + self._lease_s
+                return
+            else:
+                self._read_again(held)
+
+    def _give_back(self, held: Held, scopes: Collection[str]) -> None:
+        others = [scope for (scope, _), each in self._held.items() if each is held and scope not in scopes]
+        if not any(map(held.holds, others)):
+            held.lost = True
+            beats.end(self._bucket, self._layout, held.beat.id)
+            return
+        while not held.lost:
+            beat = beats.without(held.beat, scopes, self._nonce())
+            tag = beats.replaced(self._bucket, self._layout, beat, held.tag)
+            if tag is not None:
+                held.beat, held.tag = beat, tag
+                return
+            self._read_again(held)
+
+    def _read_again(self, held: Held) -> None:
+        """Another has written over our beat: it took a scope away, or all of them."""
+        found = beats.read(self._bucket, self._layout, held.beat.id)
+        if found is None or found[0].ended:
+            held.lost = True
+        else:
+            held.beat, held.tag = found
+
+    def _all(self, leases: Iterable[Lease]) -> Iterable[Held]:
+        """Those of `leases`, each once: in practice it is one."""
+        found = (self._held.get(key) for lease in leases for key in lease.epochs.items())
+        return list({id(held): held for held in found if held is not None}.values())
+
+    def _lease(self, holder: str, epochs: Mapping[str, int]) -> Lease:
+        return Lease(holder, epochs, self._clock.now() + timedelta(seconds=self._lease_s))

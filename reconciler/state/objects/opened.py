@@ -1,0 +1,65 @@
+"""All that works on one state, once its lineage is known."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reconciler.core.clock import Clock
+from reconciler.core.errors import StoreError
+from reconciler.state.objects.advancing import Heads
+from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.committing import Committing, Request
+from reconciler.state.objects.damage import explained
+from reconciler.state.objects.folded import Marks
+from reconciler.state.objects.keeping import Keeping
+from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.root import Root
+from reconciler.state.objects.scopes import Scopes
+from reconciler.state.objects.segments import Files
+from reconciler.state.objects.taking import Taking
+from reconciler.state.objects.together import Together
+from reconciler.state.store import Lease
+
+
+@dataclass(eq=False, slots=True)
+class Check:
+    """One call of `Store.check`, on its way to the worker thread and back."""
+
+    lease: Lease
+    failure: StoreError | None = None
+
+
+class Opened:
+    def __init__(
+        self,
+        bucket: Bucket,
+        layout: Layout,
+        clock: Clock,
+        root: Root,
+        *,
+        lease_s: float,
+        nonce: Callable[[], str],
+    ) -> None:
+        self._bucket = bucket
+        self.layout = layout
+        files = self.files = Files(bucket, layout)
+        begin = Marks(root.trunk.hash or root.lineage, seq=root.trunk.seq, serial=root.trunk.serial)
+        self.scopes = Scopes(bucket, layout, files, root.lineage, begin)
+        heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
+        self.keeping = Keeping(bucket, layout, clock, nonce, lease_s)
+        self.taking = Taking(
+            bucket, layout, clock, self.scopes, heads, environment=root.environment, lease_s=lease_s
+        )
+        self._committing = Committing(bucket.place, self.scopes, heads, files, self.keeping)
+        self._commits: dict[str, Together[Request]] = {}
+        self.checks = Together(self._check)
+
+    def commits_to(self, scope: str) -> Together[Request]:
+        return self._commits.setdefault(scope, Together(self._committing.commit))
+
+    def _check(self, batch: Sequence[Check]) -> None:
+        try:
+            with explained(self._bucket.place):
+                self.keeping.look([check.lease for check in batch])
+        except StoreError as failure:
+            for check in batch:
+                check.failure = failure

@@ -1,0 +1,123 @@
+"""What one process knows of the scopes of a state: as of which head, and what that amounts to."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+
+from reconciler.core.model import Address
+from reconciler.state.objects import head as heads
+from reconciler.state.objects.bucket import Bucket, Found
+from reconciler.state.objects.changes import Change
+from reconciler.state.objects.damage import Damaged, Gone
+from reconciler.state.objects.folded import Folded, Marks, read
+from reconciler.state.objects.head import Head
+from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.segments import Files, decoded, side_by_side
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """`tag`: of the head. `tail`: its changes, as lines. `lock`: for reading or changing the rest."""
+
+    head: Head
+    folded: Folded
+    tag: str = ""
+    tail: list[str] = field(default_factory=list)
+    lock: RLock = field(default_factory=RLock)
+
+
+class Scopes:
+    """Keeps up with heads as they are read and written. For any thread. `origin`: how each scope begins."""
+
+    def __init__(self, bucket: Bucket, layout: Layout, files: Files, lineage: str, origin: Marks) -> None:
+        self._bucket = bucket
+        self._layout = layout
+        self._files = files
+        self._lineage = lineage
+        self._origin = origin
+        self._known: dict[str, Scope] = {}
+
+    def of(self, name: str) -> Scope:
+        if name not in self._known:
+            begin = self._origin
+            new = Head(name, self._lineage, seq=begin.seq, hash=begin.hash, record_serial=begin.serial)
+            self._known.setdefault(name, Scope(new, Folded(begin)))
+        return self._known[name]
+
+    @property
+    def known(self) -> Mapping[str, Scope]:
+        return dict(self._known)
+
+    def differing(self, tags: Mapping[str, str]) -> list[str]:
+        """Of these scopes, those whose head is not the one we know."""
+        return [name for name, tag in tags.items() if plain(self.of(name).tag) != plain(tag)]
+
+    def refresh(self, names: Collection[str]) -> dict[str, Sequence[Change]]:
+        """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer."""
+        names = list(names)
+        return dict(zip(names, side_by_side(self._refreshed, names), strict=True))
+
+    def take(self, name: str, found: Found) -> Sequence[Change]:
+        """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""
+        head, tail = heads.decode(found.body, name, self._lineage)
+        scope = self.of(name)
+        with scope.lock:
+            if scope.tag and head.serial <= scope.head.serial:
+                return ()
+            changes = self._fold(scope.folded, head, tail, name)
+            scope.head, scope.tag, scope.tail = head, found.tag, tail
+        return changes
+
+    def wrote(
+        self, name: str, head: Head, tag: str, tail: list[str], changes: Sequence[tuple[Change, Marks]]
+    ) -> None:
+        """Keep up with a head that was written, unless it was read meanwhile."""
+        scope = self.of(name)
+        with scope.lock:
+            if head.serial <= scope.head.serial:
+                return
+            for change, marks in changes:
+                scope.folded.take(change, marks)
+            scope.head, scope.tag, scope.tail = head, tag, tail
+
+    def elsewhere(self, name: str, address: Address) -> str | None:
+        """Another scope than `name` that has a record at this address, as far as is known here."""
+        return next(
+            (
+                other
+                for other, scope in self.known.items()
+                if other != name and address in scope.folded.stored
+            ),
+            None,
+        )
+
+    def _refreshed(self, name: str) -> Sequence[Change]:
+        found = self._bucket.get(self._layout.head(name))
+        if found is None:
+            raise Gone(self._layout.head(name))
+        return self.take(name, found)
+
+    def _fold(self, folded: Folded, head: Head, tail: Sequence[str], name: str) -> Sequence[Change]:
+        """Bring `folded` to `head`. Where that fails, it is as empty as at first."""
+        before = folded.marks.changes
+        try:
+            if not before and (base := self._files.base(head)) is not None:
+                folded.marks, folded.stored, folded.records = base.marks, base.stored, base.records
+            known = folded.marks.changes
+            changes = [change for line in tail if (change := decoded(line, name)).number > known]
+            if head.changes - len(tail) > known:
+                changes = [*self._files.changes(head, known), *changes]
+            for change in changes:
+                folded.take(change, read(folded.marks, folded.stored.get, change, name))
+            if not head.fits(folded.marks):
+                raise Damaged(f"the head of `{name}` does not fit its journal and records")
+        except (Gone, Damaged):
+            folded.marks, folded.stored, folded.records = self._origin, {}, {}
+            self.of(name).tag = ""
+            raise
+        return changes
+
+
+def plain(tag: str) -> str:
+    """Lists of some stores give tags without the quotes that they have elsewhere."""
+    return tag.strip('"')

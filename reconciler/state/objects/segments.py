@@ -1,0 +1,147 @@
+"""Segments: the changes of a scope, as files that are written once; and how they stay few.
+
+Four of about one size become one, so that a commit costs the same however long the journal is. A new base
+is made when as much has changed since the last one as that one holds. What no head names any more is deleted;
+the journal itself stays whole.
+"""
+
+import gzip
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+from reconciler.state.objects import bases, writes
+from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.changes import Change
+from reconciler.state.objects.damage import Damaged, Gone
+from reconciler.state.objects.folded import Folded
+from reconciler.state.objects.head import Head, Segment
+from reconciler.state.objects.layout import Layout
+
+TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
+_BASE_BYTES = 4 * TAIL_BYTES  # how much has changed at least before a base is made
+_WHOLE_BYTES = 256 * TAIL_BYTES  # a segment of this size is not copied into a larger one
+_AT_ONCE = 4  # how many segments become one
+_READERS = 16  # how many objects are asked for at once
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Files:
+    """The segments and bases of all scopes of one state."""
+
+    def __init__(self, bucket: Bucket, layout: Layout) -> None:
+        self._bucket = bucket
+        self._layout = layout
+
+    def changes(self, head: Head, after: int) -> list[Change]:
+        """Those in segments whose number is greater. Raises Gone, or Damaged."""
+        wanted = [each for each in head.segments if each.last > after]
+        texts = side_by_side(
+            lambda each: self._read(self._layout.segment(head.scope, each.name), each), wanted
+        )
+        found = (decoded(line, head.scope) for text in texts for line in text.splitlines())
+        return [change for change in found if change.number > after]
+
+    def base(self, head: Head) -> Folded | None:
+        """What the base of `head` holds; None where it has none. Raises Gone, or Damaged."""
+        if head.base is None:
+            return None
+        return bases.decode(self._read(self._layout.base(head.scope, head.base.name), head.base), head.scope)
+
+    def all_changes(self, head: Head, tail: Sequence[str]) -> list[Change]:
+        """From the first on. Raises Gone, or Damaged."""
+        return [*self.changes(head, 0), *(decoded(line, head.scope) for line in tail)]
+
+    def moved_out(self, head: Head, tail: Sequence[str], folded: Folded) -> Head:
+        """`head` with its tail in a segment. `folded`: the scope as the head has it.
+
+        Writes files that no head names yet; the caller does that. Done again, it writes the same ones.
+        """
+        first = head.segments[-1].last + 1 if head.segments else 1
+        text = "".join(f"{line}\n" for line in tail)
+        segments = [*head.segments, self._write_segment(head, first, head.changes, text)]
+        since = head.base.last if head.base is not None else 0
+        base = head.base
+        changed = sum(each.size for each in segments if each.last > since)
+        if changed > max(_BASE_BYTES, base.size if base is not None else 0):
+            base, since = self._write_base(head, folded), head.changes
+        return replace(head, base=base, segments=self._merged(head, segments, since))
+
+    def copied(self, head: Head, lines: Sequence[str], folded: Folded) -> Head:
+        """`head` of a scope that was made elsewhere, with its changes and what they amount to in files."""
+        text = "".join(f"{line}\n" for line in lines)
+        segment = self._write_segment(head, 1, head.changes, text)
+        return replace(head, base=self._write_base(head, folded), segments=(segment,))
+
+    def delete_unnamed(self, before: Head, after: Head) -> None:
+        """Delete the segments that `before` names and `after`, which has replaced it, does not."""
+        kept = {each.name for each in after.segments}
+        unnamed = [
+            self._layout.segment(before.scope, each.name) for each in before.segments if each.name not in kept
+        ]
+        if before.base is not None and before.base != after.base:
+            unnamed.append(self._layout.base(before.scope, before.base.name))
+        side_by_side(self._bucket.delete, unnamed)
+
+    def _merged(self, head: Head, segments: list[Segment], since: int) -> tuple[Segment, ...]:
+        """`since`: the newest change in the base. No segment holds changes from both sides of it."""
+        while len(segments) >= _AT_ONCE:
+            last = segments[-_AT_ONCE:]
+            one_side = len({each.last > since for each in last}) == 1
+            if not one_side or len({_tier(each) for each in last}) > 1 or last[0].size >= _WHOLE_BYTES:
+                break
+            texts = side_by_side(
+                lambda each: self._read(self._layout.segment(head.scope, each.name), each), last
+            )
+            segments[-_AT_ONCE:] = [self._write_segment(head, last[0].first, last[-1].last, "".join(texts))]
+        return tuple(segments)
+
+    def _write_segment(self, head: Head, first: int, last: int, text: str) -> Segment:
+        # The epoch belongs to one holder, so that no file of another one has this name.
+        name = f"{head.epoch}-{first}-{last}"
+        return self._write(self._layout.segment(head.scope, name), name, first, last, text)
+
+    def _write_base(self, head: Head, folded: Folded) -> Segment:
+        name = f"{head.epoch}-{head.changes}"
+        return self._write(
+            self._layout.base(head.scope, name), name, head.changes, head.changes, bases.encode(folded)
+        )
+
+    def _write(self, key: str, name: str, first: int, last: int, text: str) -> Segment:
+        body = gzip.compress(text.encode(), compresslevel=3, mtime=0)
+        if isinstance(writes.create(self._bucket, key, body), writes.Beaten):
+            raise Damaged(f"{key} was written by somebody else")
+        return Segment(name, first, last, len(text), hashlib.sha256(body).hexdigest())
+
+    def _read(self, key: str, segment: Segment) -> str:
+        found = self._bucket.get(key)
+        if found is None:
+            raise Gone(key)
+        if hashlib.sha256(found.body).hexdigest() != segment.sha256:
+            raise Damaged(f"{key} is not what was written")
+        return gzip.decompress(found.body).decode()
+
+
+def decoded(line: str, scope: str) -> Change:
+    """Raises Damaged for another line."""
+    try:
+        return Change.from_line(line)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"a change of `{scope}` is not what was written") from error
+
+
+def side_by_side(work: Callable[[T], R], values: Sequence[T]) -> list[R]:
+    """The results in order: a store answers many requests in the time of one."""
+    if len(values) < 2:
+        return [work(value) for value in values]
+    with ThreadPoolExecutor(min(_READERS, len(values))) as threads:
+        return list(threads.map(work, values))
+
+
+def _tier(segment: Segment) -> int:
+    """Segments of one tier differ in size by less than the factor by which merging makes them larger."""
+    return (segment.size // TAIL_BYTES).bit_length() // 2

@@ -1,0 +1,168 @@
+"""Taking scopes: from nobody, from a holder that died, or by force. `store.py` does the waiting."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.core.clock import Clock
+from reconciler.core.errors import Locked, StoreError
+from reconciler.core.model import Address
+from reconciler.state.codec import encode_entry
+from reconciler.state.objects import beats, root
+from reconciler.state.objects.advancing import Heads
+from reconciler.state.objects.beats import Beat, Watch
+from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.folded import Wanted, judged
+from reconciler.state.objects.head import Head
+from reconciler.state.objects.keeping import Held
+from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.scopes import Scopes
+from reconciler.state.objects.segments import side_by_side
+from reconciler.state.store import Event, JournalEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Who has a scope. `rest_s`: seconds until it may be taken for dead; None: it is alive."""
+
+    locked: Locked
+    rest_s: float | None
+
+
+class Raced(Exception):
+    """Another process took one of the scopes in this moment."""
+
+
+class Taking:
+    def __init__(
+        self,
+        bucket: Bucket,
+        layout: Layout,
+        clock: Clock,
+        scopes: Scopes,
+        heads: Heads,
+        *,
+        environment: str,
+        lease_s: float,
+    ) -> None:
+        self._bucket = bucket
+        self._layout = layout
+        self._clock = clock
+        self._scopes = scopes
+        self._heads = heads
+        self._environment = environment
+        self._lease_s = lease_s
+        self._watch = Watch()
+
+    def obstacles(self, names: Collection[str]) -> Mapping[str, Obstacle]:
+        """By scope, who has it, or may have it."""
+        found = {name: self._obstacle(name, beat) for name, (beat, _) in self._holders(names).items()}
+        return {name: each for name, each in found.items() if each.rest_s is None or each.rest_s > 0}
+
+    def take(self, names: Sequence[str], holder: str) -> Obstacle | tuple[Held, dict[str, int]]:
+        """All `names`, which are sorted, or none: then the first obstacle. Raises Raced, or StoreError."""
+        holders = self._holders(names)
+        for name, (beat, _) in holders.items():
+            obstacle = self._obstacle(name, beat)
+            if obstacle.rest_s is None or obstacle.rest_s > 0:
+                return obstacle
+        for beat, tag in {beat.id: (beat, tag) for beat, tag in holders.values()}.values():
+            self._bury(beat, tag)
+        began_s, now = self._clock.monotonic(), self._clock.now().isoformat()
+        beat = Beat(self._heads.nonce(), holder, now, now, self._lease_s, nonce=self._heads.nonce())
+        tag = beats.begin(self._bucket, self._layout, beat)
+        try:
+            # The first one alone: of two who want the same scopes, one then gets them all.
+            epochs = [self._take_one(name, beat) for name in names[:1]]
+            epochs += side_by_side(lambda name: self._take_one(name, beat), names[1:])
+            root.name_scopes(
+                self._bucket, self._layout, self._environment, frozenset(names), self._heads.nonce()
+            )
+        except BaseException:
+            beats.end(self._bucket, self._layout, beat.id)
+            raise
+        return Held(beat, tag, began_s + self._lease_s), dict(zip(names, epochs, strict=True))
+
+    def unlock(self, name: str, by: str) -> Obstacle | None:
+        """Take the scope from its holder and give it to nobody; says who had it, where somebody did."""
+        while True:
+            had = self._holders([name]).get(name)
+            obstacle = self._obstacle(name, had[0]) if had is not None else None
+            seen = self._heads.seen(name)
+            if not seen.tag:
+                raise StoreError(
+                    f"no run has ever locked the scope `{name}`", help="check its name and --state"
+                )
+            if had is not None:
+                beat = beats.without(had[0], [name], self._heads.nonce())
+                if beats.replaced(self._bucket, self._layout, beat, had[1]) is None:
+                    continue  # its holder beats at this moment
+            entry = self._unlocked(seen.head, obstacle is not None and obstacle.rest_s is None, by)
+            wanted = Wanted(name, [encode_entry(entry)], (), ())
+            change = judged(seen.marks, _nothing, _nothing, wanted, self._heads.nonce())
+            if self._heads.advance(seen, [change], epoch=seen.head.epoch + 1, lease=""):
+                return obstacle
+
+    def fence(self, name: str) -> None:
+        """End the lease that holds the scope, if one does, with all its scopes."""
+        while (had := self._holders([name]).get(name)) is not None:
+            ended = replace(had[0], ended=True, nonce=self._heads.nonce())
+            if beats.replaced(self._bucket, self._layout, ended, had[1]) is not None:
+                beats.end(self._bucket, self._layout, had[0].id)
+        seen = self._heads.seen(name)
+        while not self._heads.advance(seen, epoch=seen.head.epoch + 1, lease=""):
+            self._scopes.refresh([name])
+            seen = self._heads.seen(name)
+
+    def _unlocked(self, head: Head, alive: bool, by: str) -> JournalEntry:
+        data = {"unlock": head.scope, "holder": head.holder, "since": head.since, "alive": alive, "by": by}
+        return JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
+
+    def _holders(self, names: Collection[str]) -> Mapping[str, tuple[Beat, str]]:
+        """By scope, the newest beat of a lease that holds it, dead or alive."""
+        existing = [name for name, found in zip(names, self._refreshed(names), strict=True) if found]
+        ids = {name: self._heads.seen(name).head.lease for name in existing}
+        distinct = sorted(set(filter(None, ids.values())))
+        read = side_by_side(lambda each: beats.read(self._bucket, self._layout, each), distinct)
+        found = {id: each for id, each in zip(distinct, read, strict=True) if each is not None}
+        for beat, tag in found.values():
+            self._watch.saw(beat, tag, self._clock.monotonic())
+        return {name: found[id] for name, id in ids.items() if id in found and found[id][0].holds(name)}
+
+    def _refreshed(self, names: Collection[str]) -> list[bool]:
+        """Whether there is a head of each."""
+
+        def refreshed(name: str) -> bool:
+            found = self._bucket.get(self._layout.head(name))
+            if found is not None:
+                self._scopes.take(name, found)
+            return found is not None
+
+        return side_by_side(refreshed, list(names))
+
+    def _obstacle(self, name: str, beat: Beat) -> Obstacle:
+        return Obstacle(Locked(name, beat.holder, beat.age_s(self._clock.now())), self._rest_s(beat))
+
+    def _rest_s(self, beat: Beat) -> float | None:
+        """Seconds until its holder may be taken for dead; None: it is alive, or was a moment ago."""
+        rest_s = self._watch.rest_s(beat, self._clock.monotonic())
+        if rest_s > 0 and (beat.id in self._watch.moved or beat.looks_alive(self._clock.now())):
+            return None
+        return rest_s
+
+    def _bury(self, beat: Beat, tag: str) -> None:
+        """End a lease whose holder is dead. Raises Raced where it lives after all."""
+        ended = replace(beat, ended=True, nonce=self._heads.nonce())
+        if beats.replaced(self._bucket, self._layout, ended, tag) is None:
+            raise Raced
+        beats.end(self._bucket, self._layout, beat.id)
+
+    def _take_one(self, name: str, beat: Beat) -> int:
+        seen = self._heads.seen(name)
+        epoch = seen.head.epoch + 1
+        if not self._heads.advance(seen, epoch=epoch, lease=beat.id, holder=beat.holder, since=beat.since):
+            raise Raced
+        return epoch
+
+
+def _nothing(address: Address) -> None:
+    """There is no record where none is asked for."""

@@ -1,0 +1,68 @@
+"""Conditional writes whose outcome is known: where no answer came, the object itself is read.
+
+Each body that is written holds a nonce of its own. So a body that is found again tells that it landed, and a
+tag that is made from the body never comes back for an older one.
+"""
+
+from dataclasses import dataclass
+
+from reconciler.core.errors import StoreError
+from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
+
+_TIMES = 3  # how often a write is sent at most, always with the same body
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beaten:
+    """Another write came first. `found`: what is there now; None: nothing."""
+
+    found: Found | None
+
+
+def create(bucket: Bucket, key: str, body: bytes) -> Landed | Beaten:
+    """Write an object that must not exist. Raises StoreError where it is not known whether it landed."""
+    cause = ""
+    for _ in range(_TIMES):
+        try:
+            return Landed(bucket.create(key, body))
+        except Unanswered as unanswered:
+            cause = unanswered.cause
+        except Taken:
+            cause = "it said that the object exists, which is not there"
+        found = bucket.get(key)
+        if found is not None:
+            return Landed(found.tag) if found.body == body else Beaten(found)
+    raise unsettled(bucket, cause)
+
+
+def replace(bucket: Bucket, key: str, body: bytes, tag: str) -> Landed | Beaten:
+    """Write over the object with this tag. Raises StoreError where it is not known whether it landed.
+
+    Beaten does not say that it never landed: another may have written over it since.
+    """
+    cause = ""
+    for _ in range(_TIMES):
+        try:
+            return Landed(bucket.replace(key, body, tag))
+        except Unanswered as unanswered:
+            cause = unanswered.cause
+        except Taken:
+            cause = "it said that the object has changed, which has not"
+        found = bucket.get(key)
+        if found is not None and found.body == body:
+            return Landed(found.tag)
+        if found is None or found.tag != tag:
+            return Beaten(found)
+    raise unsettled(bucket, cause)
+
+
+def unsettled(bucket: Bucket, cause: str) -> StoreError:
+    return StoreError(
+        f"the state {bucket.place} did not take a change: {cause}",
+        help="check the store and run again; the next run finds out what was stored",
+    )

@@ -1,0 +1,128 @@
+"""A whole SQLite state as `Contents`, and back; and the mark of one that has moved away."""
+
+import sqlite3
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, StateRecord
+from reconciler.state import environments, rules
+from reconciler.state.codec import decode_record
+from reconciler.state.contents import Body, Contents, Head, Row, has_changed, is_there, same
+from reconciler.state.sqlite import backups, checks, heads, journal, leases, records, schema, signed
+from reconciler.state.sqlite.checks import MOVED_TO, Checks, Place
+from reconciler.state.sqlite.database import connect, transaction
+
+
+def export(connection: sqlite3.Connection, key: bytes | None) -> Contents:
+    """All of it, also of a state that has moved. In the caller's transaction."""
+    current = checks.read(connection, moved=True)
+    rows = (
+        Row(scope, seq, (run, event, at, address, step, attempt, data.decode()), hash)
+        for run, event, at, address, step, attempt, data, hash, seq, scope, _ in connection.execute(
+            f"{journal.READ} ORDER BY rowid"
+        )
+    )
+    bodies = {
+        Address(kind, name, app or None, ordinal): Body(serial, body.decode())
+        for kind, name, app, ordinal, serial, body, _ in connection.execute(records.SELECT)
+    }
+    epochs = leases.epochs(connection)
+    trunk = Head(current.trunk_seq, current.trunk_hash, current.trunk_serial)
+    ends = heads.read(connection, current)
+    known = {scope: ends.get(scope, trunk) for scope in (*ends, *epochs)}
+    return Contents(
+        current.lineage,
+        key or b"",
+        environments.read(connection, current.lineage),
+        trunk,
+        tuple(rows),
+        bodies,
+        {scope: Head(end.seq, end.hash, end.serial, epochs.get(scope, 0)) for scope, end in known.items()},
+        signed.read(connection, current.lineage, MOVED_TO),
+    )
+
+
+def fill(connection: sqlite3.Connection, contents: Contents, version: int) -> None:
+    """Bring `contents` into an empty database, as its transaction `version`, and read all of it again."""
+    schema.initialise(connection, contents.lineage, contents.environment)
+    with transaction(connection):
+        current = checks.read(connection)
+        trunk = contents.trunk
+        current.trunk_seq, current.trunk_hash, current.trunk_serial = trunk.seq, trunk.hash, trunk.serial
+        current.version, current.serial = version, trunk.serial
+        current.key = backups.key_digest(contents.key) if contents.key else None
+        _fill_journal(connection, current, contents)
+        _fill_scopes(connection, current, contents)
+        current.tables = {table: checks.digest_of(connection, table) for table in checks.SMALL_TABLES}
+        checks.write(connection, current)
+    backups.verify_all(connection)
+    if contents.moved_to:
+        with transaction(connection):
+            _mark(connection, contents.lineage, contents.moved_to)
+
+
+def _fill_journal(connection: sqlite3.Connection, current: Checks, contents: Contents) -> None:
+    for number, row in enumerate(contents.rows, 1):
+        connection.execute(
+            "INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            (number, *row.columns, row.hash, row.scope, row.seq),
+        )
+        journal.keep_up(connection, rules.effect_of_row(row.columns), number)
+    current.rows = len(contents.rows)
+
+
+def _fill_scopes(connection: sqlite3.Connection, current: Checks, contents: Contents) -> None:
+    of_scope: dict[str, list[tuple[StateRecord, str]]] = defaultdict(list)
+    for address, body in contents.records.items():
+        record = decode_record(address, body.serial, body.text.encode())
+        of_scope[record.scope].append((record, body.text))
+    for scope, end in contents.heads.items():
+        with heads.changing(connection, current, scope) as head:
+            head.seq, head.hash, head.serial = end.seq, end.hash, end.serial
+            for record, text in of_scope[scope]:
+                records.put_as_it_was(connection, head, record, text)
+        if end.epoch:
+            connection.execute("INSERT INTO leases (scope, epoch) VALUES (?,?)", (scope, end.epoch))
+
+
+def free_for(path: Path, contents: Contents) -> int | None:
+    """The newest transaction of the copy at `path` that `contents` may replace; None where nothing is.
+
+    Raises StoreError where another state is, or this one itself.
+    """
+    if not path.exists():
+        return None
+    with closing(connect(path)) as connection:
+        schema.require(connection, path)
+        there = checks.read(connection, moved=True)
+        if there.lineage != contents.lineage or not signed.read(connection, there.lineage, MOVED_TO):
+            raise is_there(path)
+        connection.execute("PRAGMA busy_timeout = 0")
+        (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:  # its WAL, which may hold the mark that it has moved, cannot go
+        raise StoreError(f"another process has the state {path} open", help="end it and run again")
+    return there.version
+
+
+def retire(
+    connection: sqlite3.Connection, place: Place, to: str, contents: Contents, key: bytes | None
+) -> None:
+    with checks.writing(connection, place, checks.LEASES, moved=True) as current:
+        now = export(connection, key)
+        if now.moved_to not in ("", to) or not same(now, contents):
+            raise has_changed(place.path)
+        connection.execute("UPDATE leases SET released = 1")
+        _mark(connection, current.lineage, to)
+
+
+def revive(connection: sqlite3.Connection, place: Place) -> None:
+    with checks.writing(connection, place, moved=True):
+        connection.execute("DELETE FROM meta WHERE key = ?", (MOVED_TO,))
+        schema.mark_moved(connection, False)
+
+
+def _mark(connection: sqlite3.Connection, lineage: str, to: str) -> None:
+    signed.write(connection, lineage, MOVED_TO, to)
+    schema.mark_moved(connection, True)

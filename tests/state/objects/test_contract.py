@@ -1,0 +1,33 @@
+"""The contract of state backends, shown on object stores: one in memory, and S3 as moto speaks it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from obstore.store import MemoryStore
+
+from reconciler.state.objects.driver import ObstoreBucket
+from reconciler.state.objects.store import ObjectStore
+from tests.state.contract import Backend, StoreContract
+from tests.state.objects.conftest import S3
+from tests.state.test_contract import Opened, until_closed
+from tests.state.worlds import SimulatedClock
+
+
+class TestInMemory(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        memory = MemoryStore()
+
+        def make() -> ObjectStore:
+            return ObjectStore(ObstoreBucket("memory://", memory, memory), clock)
+
+        async for backend in until_closed(Opened(clock, make, lease_s=60)):
+            yield backend
+
+
+@pytest.mark.slow
+class TestS3(StoreContract):
+    @pytest.fixture
+    async def backend(self, s3: S3, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        async for backend in until_closed(Opened(clock, lambda: ObjectStore(s3.open(), clock), lease_s=60)):
+            yield backend

@@ -1,0 +1,146 @@
+"""The contract of backends whose states can be carried elsewhere, on those that we have."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reconciler.core.errors import StateMoved, StoreError
+from reconciler.state.contents import same, verify
+from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.sqlite.schema import VERSION
+from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.store import Event
+from tests.state.contract import Backend
+from tests.state.moving import THERE, MovableContract, filled
+from tests.state.test_contract import Opened, until_closed
+from tests.state.test_migrations import left_by
+from tests.state.worlds import SimulatedClock, entry
+
+
+class TestSqlite(MovableContract):
+    @pytest.fixture
+    async def backend(self, path: Path, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        async for backend in until_closed(Opened(clock, lambda: SqliteStore(path, clock))):
+            yield backend
+
+    @pytest.fixture
+    async def elsewhere(self, tmp_path: Path, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        path = tmp_path / "elsewhere" / "state.db"
+        async for backend in until_closed(Opened(clock, lambda: SqliteStore(path, clock))):
+            yield backend
+
+
+class TestMemory(MovableContract):
+    @pytest.fixture
+    async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        known = MemoryState(clock)
+        async for backend in until_closed(Opened(clock, lambda: MemoryStore(known))):
+            yield backend
+
+    @pytest.fixture
+    async def elsewhere(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        known = MemoryState(clock)
+        async for backend in until_closed(Opened(clock, lambda: MemoryStore(known))):
+            yield backend
+
+
+@pytest.mark.anyio
+class TestTheFile:
+    """What only a state in a file has to do."""
+
+    @pytest.fixture
+    async def store(self, path: Path, clock: SimulatedClock) -> AsyncIterator[SqliteStore]:
+        store = SqliteStore(path, clock)
+        await filled(store)
+        yield store
+        await store.close()
+
+    async def test_an_older_program_refuses_a_file_whose_state_has_moved(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        await store.retire(THERE, await store.export())
+        with closing(sqlite3.connect(path)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+        assert version > VERSION
+
+    async def test_a_backup_does_not_bring_a_moved_state_back(
+        self, store: SqliteStore, path: Path, tmp_path: Path
+    ) -> None:
+        backup = await store.backup(tmp_path / "backup.db")
+        await store.retire(THERE, await store.export())
+        for attempt in (store.restore(), store.restore(backup), store.backup(tmp_path / "other.db")):
+            with pytest.raises(StateMoved):
+                await attempt
+
+    async def test_a_copy_comes_to_no_place_where_an_older_state_left_traces(
+        self, store: SqliteStore, tmp_path: Path, clock: SimulatedClock
+    ) -> None:
+        contents = await store.export()
+        for name in ("other.db.spool", "other.db.key"):
+            trace = tmp_path / name
+            trace.write_bytes(b"k" * 32)
+            with pytest.raises(StoreError, match=f"{name} is still there"):
+                await SqliteStore(tmp_path / "other.db", clock).import_(contents)
+            trace.unlink()
+        (tmp_path / "other.db.key").write_bytes(contents.key)  # an attempt that was killed
+        await SqliteStore(tmp_path / "other.db", clock).import_(contents)
+
+    async def test_a_copy_is_not_replaced_while_a_process_reads_it(
+        self, store: SqliteStore, tmp_path: Path, clock: SimulatedClock
+    ) -> None:
+        contents = replace(await store.export(), moved_to="elsewhere")
+        copy = SqliteStore(tmp_path / "copy.db", clock)
+        await copy.import_(contents)
+        await copy.revive()
+        with closing(sqlite3.connect(tmp_path / "copy.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM meta").fetchall()
+            await copy.retire("elsewhere", contents)
+            with pytest.raises(StoreError, match="another process has the state"):
+                await copy.import_(contents)
+        await copy.import_(contents)
+
+    async def test_a_state_stays_that_of_its_environment(self, path: Path, clock: SimulatedClock) -> None:
+        first = SqliteStore(path, clock)
+        await first.create()
+        await first.take_over("staging", by="me")
+        await first.close()
+        staging = SqliteStore(path, clock, environment="staging")
+        copy = path.with_name("copy.db")
+        target = SqliteStore(copy, clock, environment="staging")
+        await target.import_(await staging.export())
+        assert await target.load() == await staging.load()
+        await staging.close()
+        await target.close()
+        with pytest.raises(StoreError, match="belongs to environment `staging`"):
+            await SqliteStore(copy, clock).load()
+
+    async def test_damage_is_told_and_not_carried_elsewhere(self, store: SqliteStore, path: Path) -> None:
+        await store.close()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE journal SET step = 'other' WHERE row = 2")
+        with pytest.raises(StoreError, match="not what was written"):
+            verify(await store.export())
+
+    async def test_a_file_of_version_3_keeps_its_oldest_rows(
+        self, tmp_path: Path, clock: SimulatedClock
+    ) -> None:
+        old = tmp_path / "old" / "state.db"
+        left_by(3, old)
+        source, target = SqliteStore(old, clock), SqliteStore(tmp_path / "new.db", clock)
+        contents = await source.export()
+        assert contents.trunk.seq
+        await target.import_(contents)
+        assert await target.load() == await source.load()
+        assert same(await target.export(), contents)
+        memory = MemoryStore(MemoryState(clock))
+        await memory.import_(contents)
+        lease = await memory.lease(["brand-new"], "me")
+        await memory.commit(lease, [entry(Event.INTENT)])
+        verify(await memory.export())
+        await source.close()
+        await target.close()
