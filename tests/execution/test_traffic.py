@@ -336,7 +336,7 @@ async def test_what_is_not_sent_says_how_many_creates_are_unknown_whatever_else_
     )
     skipped = {result.error for result in found.results if result.outcome == "skipped"}
     (told,) = skipped
-    assert told.startswith("not sent: the outcomes of 3 creates are unknown, and nothing new is created")
+    assert told.startswith("not sent: the outcomes of 3 creates are unknown, so nothing new is created")
 
 
 async def test_a_create_that_is_answered_opens_the_way_for_the_others(shared: Stage) -> None:

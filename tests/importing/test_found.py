@@ -241,7 +241,7 @@ def test_an_unusable_id_is_never_advised_where_a_manifest_may_mean_the_object(sc
     scene.write(manifest("data"))
     scene.live[volumes("shop")] = [volume("vol a")]
     (reason,) = reasons(scene.found("shop"))
-    assert reason.startswith("`Volume/shop/data` may be meant to be it, but no manifest can have its id")
+    assert reason.startswith("`Volume/shop/data` may be this object, but a manifest cannot contain its id")
     assert "metadata.id" not in reason
 
 
