@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +24,11 @@ from reconciler.cli.failures import (
 from reconciler.cli.output import emit, emit_part, reports
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
-from reconciler.core.steps import Plan
+from reconciler.core.steps import ManifestSet, Plan
 
 if TYPE_CHECKING:
     from reconciler.pipeline.apply import Applied, PlanRefused
-    from reconciler.pipeline.project import Project
+    from reconciler.pipeline.project import Desired, Project
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is
 # unknown and comes with no question, the next run finds out.
@@ -84,13 +83,13 @@ def command(
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.signals import Interrupted, Watch, run, run_watched
+    from reconciler.cli.signals import Interrupted, Watch, blocking, run_watched
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.pipeline.apply import PlanRefused, apply
     from reconciler.pipeline.desired import load_again, load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
-    from reconciler.pipeline.saved import load_plan_file, refuse_other_environment, run_saved
+    from reconciler.pipeline.saved import open_saved, run_saved
     from reconciler.reports.report import PlanReport
 
     if plan_file is not None and (paths or targets):
@@ -99,28 +98,33 @@ def command(
         raise click.UsageError("cannot ask on standard input: pass --auto-approve to apply without asking")
     deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
     found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
-    saved = run(partial(load_plan_file, plan_file, found, state_url)) if plan_file is not None else None
-    if saved is None:
+    chosen = Options(sandbox, state_url, lock_timeout, reason=reason)
+    desired: Desired | None = None  # of a saved plan: not known before it is read
+    if plan_file is None:
         desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
-    else:
-        refuse_other_environment(found.env, saved)
-        desired = load_again(saved.manifests, found, texts_here(), reporter)
+
+    def load(made: ManifestSet) -> "Desired":
+        nonlocal desired
+        with blocking():
+            desired = load_again(made, found, texts_here(), reporter)
+        return desired
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
-        return unchanged_in(plan, desired) if show_all else None
+        return unchanged_in(plan, desired) if show_all and desired is not None else None
 
     def show(plan: Plan) -> None:
         emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))
 
     async def work(watch: Watch) -> "Applied":
-        chosen = Options(sandbox, state_url, lock_timeout, reason=reason)
-        async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
-            if not auto_approve and saved is None and not (await project.store.load()).lineage:
-                await _offer_state(project)
-            if saved is not None:
+        if plan_file is not None:
+            async with open_saved(plan_file, found, chosen, reporter, load) as (saved, again, project):
                 return await run_saved(
-                    project, desired, saved, deletes, creates, on_executor=watch.follow, tell=show
+                    project, again, saved, deletes, creates, on_executor=watch.follow, tell=show
                 )
+        assert desired is not None
+        async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
+            if not auto_approve and not (await project.store.load()).lineage:
+                await _offer_state(project)
             return await apply(
                 project,
                 desired,
@@ -152,13 +156,13 @@ def exit_code(applied: "Applied") -> int:
 
 
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
-    from reconciler.cli.signals import prompting
+    from reconciler.cli.signals import blocking
 
     def approve(plan: Plan) -> bool:
         show(plan)
         if auto_approve:
             return True
-        with prompting():
+        with blocking():
             return _confirmed()
 
     return approve
@@ -166,11 +170,11 @@ def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[
 
 async def _offer_state(project: "Project") -> None:
     """Make the state that is missing, if the person at the terminal says so."""
-    from reconciler.cli.signals import prompting
+    from reconciler.cli.signals import blocking
     from reconciler.pipeline.identity import create_state
 
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
-    with prompting():
+    with blocking():
         begins = click.confirm("Is this a new project? Then create the state", err=True)
     if begins:
         await create_state(project.store, project.clock, project.holder, new=True, by=project.by)
@@ -205,6 +209,7 @@ def _report(applied: "Applied", unchanged: Sequence[Address] | None) -> None:
         unchanged=unchanged,
         results=tuple(applied.results),
         owed=applied.owed,
+        head=applied.head,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),
     )

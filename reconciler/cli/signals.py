@@ -125,11 +125,12 @@ def run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
 
 
 @contextmanager
-def prompting() -> Iterator[None]:
-    """While a person is asked, signals end it at once: the event loop does not run and would not see them.
+def blocking() -> Iterator[None]:
+    """While a person is asked, or files are read: signals end it at once.
 
-    One that comes just before the answer is read does not interrupt the reading: the next alarm does. So
-    it is where `input` passed over the exception, as it does while it flushes the streams.
+    The event loop does not run, and would not see them. One that comes just before the answer is read
+    does not interrupt the reading: the next alarm does. So it is where `input` passed over the exception,
+    as it does while it flushes the streams.
     """
     came: list[int] = []
 

@@ -12,7 +12,7 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import prompting, run
+from reconciler.cli.signals import blocking, run
 from reconciler.core import advice
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.reports.records import moved_page, pin_lines, record_page, records_page, restored_page
@@ -293,7 +293,7 @@ def restore(
         chosen = str(file) if file is not None else "the newest good backup"
         place = _place(Which(env, state_url, sandbox))
         question = f"Keep the files of {place} as *.damaged-TIME, and replace them by {chosen}?"
-        with prompting():
+        with blocking():
             sure = click.confirm(question, err=True)
         if not sure:
             click.echo("nothing was changed", err=True)

@@ -20,12 +20,16 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
+# Seconds in which a machine is suspended count: others take over what it held meanwhile.
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_MONOTONIC)
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)

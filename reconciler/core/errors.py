@@ -18,6 +18,7 @@
     │   └── Lost           it was sent, or may have been
     │       └── TooLarge   the answer is over the limit, and would be again
     ├── StoreError         the state cannot be read or written
+    │   ├── LeaseLost      a lease is no longer ours: nothing more may be written under it
     │   └── StateMoved     it is somewhere else now (and Diagnosed)
     ├── SecretUnavailable  a secret's source gives no value here
     └── Locked             somebody else applies this scope
@@ -149,6 +150,10 @@ class TooLarge(Lost):
 
 
 class StoreError(ReconcilerError):
+    pass
+
+
+class LeaseLost(StoreError):
     pass
 
 

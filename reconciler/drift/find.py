@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Severity, error
+from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, Severity, error
 from reconciler.core.model import (
     Action,
     Address,
@@ -175,7 +175,7 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
             *recorded_twice(kinds, records, in_focus),
             *(problem for address, problem in bad.items() if address in wanted),
             *problems,
-            *(_unrecorded(project, wanted, records, declared) if state.lineage else ()),
+            *(await _unrecorded(project, wanted, records, declared) if state.lineage else ()),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *map(_not_compared, unseen.items()),
         ),
@@ -185,7 +185,7 @@ async def look_for_drift(project: Project, desired: Desired) -> Drift:
     return Drift(plan, drifted, sorted(unmanaged, key=lambda change: str(change.address)))
 
 
-def _unrecorded(
+async def _unrecorded(
     project: Project,
     wanted: Mapping[Address, Resource],
     records: Mapping[Address, StateRecord],
@@ -199,6 +199,9 @@ def _unrecorded(
         if address not in records and _is_made(kinds[address.kind], resource, project)
     ]
     if missing and not any(address in records for address in declared):
+        beginning = await _first_apply(project, missing)
+        if beginning is not None:
+            return [beginning]
         listed = command("state", "list")
         return [
             error(
@@ -219,6 +222,24 @@ def _unrecorded(
         )
         for resource in missing
     ]
+
+
+async def _first_apply(project: Project, missing: Sequence[Resource]) -> Diagnostic | None:
+    """What to say where somebody is at work on what is in no record yet."""
+    kinds = find_kinds()
+    scopes = {kinds[each.address.kind].scope(each.spec, each.address) for each in missing}
+    holders = await project.store.holders(scopes)
+    if not holders:
+        return None
+    scope, held = min(holders.items())
+    drift = command("drift")
+    return error(
+        IN_FLIGHT,
+        f"{held.holder} has been applying `{scope}` for {held.age_s:.0f} s: {len(missing)} declared, nothing "
+        "recorded yet, and nothing was compared",
+        help=f"when that apply is done, run `{drift}` again",
+        advice=(drift,),
+    )
 
 
 def _is_made(kind: Kind, resource: Resource, project: Project) -> bool:

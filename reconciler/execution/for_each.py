@@ -7,7 +7,7 @@ address, or a value is not text, no call is sent.
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, StateRecord
@@ -15,18 +15,18 @@ from reconciler.core.steps import (
     EACH_KEY,
     EACH_VALUE,
     ForEach,
-    OutcomeWord,
     OutputRef,
     Result,
     Step,
     Template,
 )
 from reconciler.execution.outputs import Outputs
-from reconciler.execution.recorder import Recorder
+from reconciler.execution.run import Run
+from reconciler.execution.sending import mutate
 from reconciler.execution.traffic import Unsent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.kinds.roles import secret_names
+from reconciler.kinds.roles import SetsSecrets, secret_names
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.answers import cleaned
@@ -35,69 +35,88 @@ CLAIMED = "claimed"  # the record's field with the names that a step with `for_e
 KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose
 
 
-class Sender(Protocol):
-    """Sends the calls, one at a time. `stopping`: no further call may be sent."""
-
-    stopping: bool
-
-    async def set_by_strangers(self, step: Step, keys: Collection[str]) -> Collection[str]: ...
-
-    async def send_part(self, step: Step, call: Step, cut_off: str) -> Result: ...
-
-    def result(self, step: Step, outcome: OutcomeWord, error: str = "", note: str = "") -> Result: ...
-
-
-async def send_each(
-    step: Step, outputs: Outputs, recorder: Recorder, fingerprint_key: bytes, sender: Sender
-) -> Result:
+async def send_each(run: Run, step: Step) -> Result:
     """Send the calls one after another, each with its own intent and outcome. The first failure ends it."""
 
     def print_of(key: str, value: Sensitive) -> str:
         # The key is part of it, so that two keys with one value do not show it.
-        return fingerprint(fingerprint_key, step.address, Sensitive(f"{key}={value.reveal()}"))
+        return fingerprint(run.fingerprint_key, step.address, Sensitive(f"{key}={value.reveal()}"))
 
     assert step.for_each is not None
-    values = _values_of(step, outputs, recorder.records)
-    await _claim(step, values or {}, recorder, sender)
+    if run.stopping:
+        raise Unsent("interrupted before it was sent")
+    run.reporter.step_started(step)
+    failed = await _ask_again(run, step)
+    if failed is not None:
+        return failed
+    values = _values_of(step, run.outputs, run.recorder.records)
+    await _claim(run, step, values or {})
     sent: list[str] = []
     for key, call in _calls_of(step, values or {}, print_of):
-        record = recorder.records.get(step.address)
+        record = run.recorder.records.get(step.address)
         if record is not None and call.effect.applied.items() <= record.applied.items():
             continue
-        if sender.stopping:
-            return sender.result(step, "pending", f"interrupted before `{key}` was sent; run again")
+        if run.stopping:
+            return run.result(step, "pending", f"interrupted before `{key}` was sent; run again")
         try:
-            result = await sender.send_part(step, call, f"interrupted at `{key}`; run again")
+            # Stands only when the grace period after a signal cuts the call off.
+            run.results[step.id] = run.result(step, "pending", f"interrupted at `{key}`; run again")
+            result, _, _ = await mutate(run, call, within=True)
         except Unsent as unsent:
-            return sender.result(step, "pending", f"`{key}`: {unsent.message}; run again")
+            return run.result(step, "pending", f"`{key}`: {unsent.message}; run again")
         if result.outcome != "done":
             return replace(result, step=step.id, error=f"`{key}`: {result.error}")
         sent.append(key)
     done = step.for_each.applied if values is not None else step.for_each.if_none
-    await recorder.reached(step, done or {})
-    return sender.result(step, "done", note=f"set {', '.join(sent)}" if sent else "")
+    await run.recorder.reached(step, done or {})
+    return run.result(step, "done", note=f"set {', '.join(sent)}" if sent else "")
 
 
-async def _claim(step: Step, values: Mapping[str, Any], recorder: Recorder, sender: Sender) -> None:
+async def _ask_again(run: Run, step: Step) -> Result | None:
+    """Send the call once more whose answer a run before this one had; the result, if it is not done."""
+    assert step.for_each is not None
+    over = step.for_each.over
+    if not step.for_each.again or run.outputs.get(over) is not None:
+        return None
+    asked = next(each for each in run.plan.steps if each.id == over.source)
+    result, reply, _ = await mutate(run, replace(asked, id=f"{asked.id}-again"), within=True)
+    if result.outcome != "done":
+        return replace(result, step=step.id)
+    run.outputs.put(over.source, reply)
+    return None
+
+
+async def _claim(run: Run, step: Step, values: Mapping[str, Any]) -> None:
     """Record the names of the secrets before they are set: they are ours even if an answer is lost.
 
     Raises ReconcilerError if one of them already exists, and no record has set it.
     """
     assert step.for_each is not None
-    record = recorder.records.get(step.address)
+    record = run.recorder.records.get(step.address)
     applied = record.applied if record is not None else {}
     claimed = set(applied.get(CLAIMED, ()))
     new = [key for key in values if key not in claimed and step.for_each.keep + key not in applied]
     if not new:
         return
-    strangers = await sender.set_by_strangers(step, new)
+    strangers = await _set_by_strangers(run, step, new)
     if strangers:
         named = ", ".join(f"`{key}`" for key in sorted(strangers))
         raise ReconcilerError(
             f"app `{step.address.app}` already has {named}, which is in no record; no secret is set: to let "
             "it be replaced, name it in `config_keys`; otherwise remove it from the app"
         )
-    await recorder.reached(step, {CLAIMED: sorted(claimed.union(new))})
+    await run.recorder.reached(step, {CLAIMED: sorted(claimed.union(new))})
+
+
+async def _set_by_strangers(run: Run, step: Step, keys: Collection[str]) -> Collection[str]:
+    """The `keys` that the app already has and the manifest does not name; none if no list shows them."""
+    sets = find_kinds()[step.address.kind].role(SetsSecrets)
+    read = sets.app_secrets(step.address, run.own.capabilities) if sets is not None else None
+    if sets is None or read is None:
+        return ()
+    there = {item.name for item in (await run.reader(step).read(read)).objects}
+    resource = run.own.resource(step.address)
+    return [key for key in keys if key in there and not sets.may_replace(resource, key)]
 
 
 def _values_of(

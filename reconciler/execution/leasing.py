@@ -8,6 +8,7 @@ import anyio
 from reconciler.core.clock import TELL_EVERY_S
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.reporter import Reporter
+from reconciler.state.renewing import renewed
 from reconciler.state.store import Lease, Store
 
 
@@ -19,12 +20,13 @@ async def leased(
 
     If a lease cannot be released, the work of the block is still valid.
 
-    A lease that is left behind frees itself with its process.
+    A lease that ends by itself is renewed while the block runs. One that is left behind frees itself.
     """
     reporter = reporter or Reporter()
     lease = await _take(store, sorted(scopes), holder, timeout_s, reporter)
     try:
-        yield lease
+        async with renewed(store, lease, reporter.note):
+            yield lease
     finally:
         with anyio.CancelScope(shield=True):
             try:

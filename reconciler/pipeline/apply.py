@@ -19,6 +19,7 @@ from reconciler.execution.open_intents import describe, parse_intent, settle_ope
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.execution.recorder import Recorder
+from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
@@ -42,6 +43,7 @@ from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.state.chain import state_head
 from reconciler.state.store import WHOLE_STATE, Lease
 
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
@@ -52,6 +54,7 @@ class Applied:
     """A plan and what became of it. `declined`: a person said no, and nothing was sent.
 
     `notices`: what only a person can say about calls whose outcome is unknown, and what was inferred.
+    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read.
     """
 
     plan: Plan
@@ -60,6 +63,16 @@ class Applied:
     declined: bool = False
     interrupted: bool = False
     notices: tuple[Diagnostic, ...] = ()
+    head: str = ""
+
+
+async def with_head(project: Project, applied: Applied) -> Applied:
+    """What was applied, with the state's head. What was done counts, also where that cannot be read."""
+    try:
+        state = await project.store.load()
+    except StoreError:
+        return applied
+    return replace(applied, head=state_head(state.lineage, state.heads))
 
 
 async def apply(
@@ -79,7 +92,7 @@ async def apply(
     """
     for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
         try:
-            return await _plan_and_run(
+            applied = await _plan_and_run(
                 project,
                 desired,
                 approve=approve,
@@ -88,6 +101,7 @@ async def apply(
                 on_executor=on_executor,
                 tell=tell,
             )
+            return await with_head(project, applied)
         except Moved as moved:
             if not again:
                 raise
@@ -274,17 +288,19 @@ async def _run_under(
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
     await recorder.start(plan)
     executor = Executor(
-        plan,
-        services=project.services,
-        own=own,
-        recorder=recorder,
-        observed=observed,
-        outputs=outputs,
-        read_secret=read_secret,
-        fingerprint_key=await project.store.fingerprint_key(),
-        clock=project.clock,
-        reporter=project.reporter,
-        limits=project.limits,
+        Run(
+            plan,
+            services=project.services,
+            own=own,
+            recorder=recorder,
+            observed=observed,
+            outputs=outputs,
+            read_secret=read_secret,
+            fingerprint_key=await project.store.fingerprint_key(),
+            clock=project.clock,
+            reporter=project.reporter,
+            limits=project.limits,
+        )
     )
     on_executor(executor)
     results = await executor.run()

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -64,10 +64,12 @@ async def open_project(
     reporter: Reporter,
     resources: Sequence[Resource] = (),
     policies: Sequence[Resource] = (),
+    store: Spooling | None = None,
 ) -> AsyncIterator[Project]:
     """`resources`: what the embedded sandbox must have apps, organizations and machines for.
 
-    `policies`: among them the providers that calls may go to. With the embedded sandbox the state is its
+    `policies`: among them the providers that calls may go to. `store`: what `open_state` gave for these
+    settings, where somebody needed it before; it stays open. With the embedded sandbox the state is its
     own, and made where there is none yet. Raises Refused for a state that is about another platform.
     """
     if options.sandbox:
@@ -79,7 +81,7 @@ async def open_project(
     async with (
         open_providers(policies, sources, read_only=options.read_only) as providers,
         open_platform(config, options) as (platform, transport),
-        open_state(config, options.state_url, tell=reporter.note) as store,
+        _opened(store, config, options, reporter) as store,
     ):
         place = shown_url(options.state_url or settings.state_url)
         if not options.sandbox:
@@ -103,8 +105,17 @@ async def open_project(
             environment=config.env,
             address=EMBEDDED if options.sandbox else platform.base_url,
             state_url=place,
+            trusted=config.trusted.ref if config.trusted is not None else "",
             siblings=partial(_siblings, config, options),
         )
+
+
+def _opened(
+    store: Spooling | None, config: ProjectSettings, options: Options, reporter: Reporter
+) -> AbstractAsyncContextManager[Spooling]:
+    if store is not None:
+        return nullcontext(store)
+    return open_state(config, options.state_url, tell=reporter.note)
 
 
 @asynccontextmanager

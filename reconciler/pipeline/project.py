@@ -31,7 +31,7 @@ class Project:
 
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for the base.
     `address`, `state_url`: of the platform and the state, as reports name them. `siblings`: reads what the
-    project's other environments have recorded.
+    project's other environments have recorded. `trusted`: the revision of `providers`, with --untrusted.
     """
 
     store: Spooling
@@ -49,11 +49,12 @@ class Project:
     environment: str = ""
     address: str = ""
     state_url: str = ""
+    trusted: str = ""
     siblings: Callable[[], Awaitable[Siblings]] = _no_siblings
 
     @property
     def services(self) -> Services:
-        return Services({**self.providers, PLATFORM: self.platform})
+        return Services({**self.providers, PLATFORM: self.platform}, self.trusted)
 
     def context(self, origin: Origin, lineage: str) -> Context:
         """What a report about manifests of this origin, made now with the state `lineage`, is about."""

@@ -1,6 +1,7 @@
 """Saved plans of one state: signed with its key, read only if they are, and run if they are still true."""
 
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +9,14 @@ from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import error
 from reconciler.core.errors import ReconcilerError, Refused
-from reconciler.core.steps import Plan
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.executor import Executor
-from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan
+from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan, with_head
 from reconciler.pipeline.approval import with_unknown_approvals
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
-from reconciler.pipeline.open import open_state
+from reconciler.pipeline.open import Options, open_project, open_state
 from reconciler.pipeline.preconditions import refuse_unless_current
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings
@@ -33,14 +35,28 @@ async def load_plan(store: Store, text: bytes) -> Plan:
     return saved.load_plan(text, await _key(store, "a saved plan runs"))
 
 
-async def load_plan_file(file: Path, config: ProjectSettings, state_url: str | None) -> Plan:
-    """The plan in `file`, if it is signed with the key of the state at `state_url`, or the configured one.
+@asynccontextmanager
+async def open_saved(
+    file: Path,
+    config: ProjectSettings,
+    options: Options,
+    reporter: Reporter,
+    load: Callable[[ManifestSet], Desired],
+) -> AsyncIterator[tuple[Plan, Desired, Project]]:
+    """The plan in `file`, its manifests as they are now, and the project to run it on.
 
-    Raises ReconcilerError.
+    `load` reads the manifests: those that a plan names, which is signed with the key of this state, and made
+    for this environment. Raises ReconcilerError for any other.
     """
     text = read_file(file)
-    async with open_state(config, state_url) as store:
-        return await load_plan(store, text)
+    async with open_state(config, options.state_url, tell=reporter.note) as store:
+        plan = await load_plan(store, text)
+        refuse_other_environment(config.env, plan)
+        desired = load(plan.manifests)
+        async with open_project(
+            config, options, reporter, desired.resources, desired.policies, store
+        ) as project:
+            yield plan, desired, project
 
 
 async def run_saved(
@@ -69,13 +85,14 @@ async def run_saved(
     plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
     tell(plan)
-    return await run_plan(
+    applied = await run_plan(
         project,
         plan,
         approved_deletes=approved_deletes,
         resources=desired.by_address,
         on_executor=on_executor,
     )
+    return await with_head(project, applied)
 
 
 def refuse_other_environment(environment: str, plan: Plan) -> None:

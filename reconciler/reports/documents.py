@@ -81,11 +81,15 @@ def apply_document(
     results: Sequence[Result],
     owed: Sequence[Owed],
     *,
+    head: str = "",
     diagnostics: Sequence[Diagnostic] | None = None,
 ) -> dict[str, Any]:
+    """`head`: the state's, afterwards."""
     document = plan_document(plan, diagnostics=diagnostics)
     document["owed"] = [owed_document(item) for item in owed]
     document["results"] = [_result(result) for result in results]
+    if head:
+        document["head"] = head
     return document
 
 

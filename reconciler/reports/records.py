@@ -12,6 +12,7 @@ from reconciler.reports.advice import advise
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible, visible_lines
+from reconciler.state.chain import state_head
 from reconciler.state.store import JournalEntry, Restored, State
 
 _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
@@ -47,12 +48,14 @@ def records_page(state: State, doubts: Sequence[Diagnostic], run: RunOptions) ->
         owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
         lines.append(f"{address}  {record.id}{'  inferred' if record.inferred else ''}{owed}")
     found = [_unclaimed(entry) for entry in state.unclaimed]
-    notices = "" if records else "nothing is recorded yet\n"
+    head = state_head(state.lineage, state.heads)
+    notices = f"State head: {head}\n" if records else "nothing is recorded yet\n"
     return Page(
         document={
             "records": [record_document(record) for record in records.values()],
             "unclaimed": found,
             "platform": state.platform or None,
+            "head": head,
             "diagnostics": diagnostic_documents(advise(doubts, run)),
         },
         text=_lines(lines),

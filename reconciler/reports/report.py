@@ -86,7 +86,8 @@ class DriftReport(Report):
 class ApplyReport(Report):
     """`ended`: whether it ran to its end, a person said no, or the plan was refused.
 
-    `plan_shown`: the reader has seen the plan already. `unchanged`: as in a PlanReport.
+    `plan_shown`: the reader has seen the plan already. `unchanged`: as in a PlanReport. `head`: the state's,
+    afterwards; "" where it is not known.
     """
 
     kind = "apply"
@@ -94,6 +95,7 @@ class ApplyReport(Report):
     unchanged: Sequence[Address] | None = None
     results: tuple[Result, ...] = ()
     owed: tuple[Owed, ...] = ()
+    head: str = ""
     ended: Literal["done", "declined", "refused"] = "done"
     plan_shown: bool = False
 

@@ -26,12 +26,22 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The clients of all services, by the names that calls and reads give."""
+    """The clients of all services, by the names that calls and reads give.
+
+    `trusted`: the only git revision whose providers are among them; "": those of the manifests are.
+    """
 
     clients: Mapping[str, Client]
+    trusted: str = ""
 
     def of(self, name: str) -> Client:
         """Raises NoSuchService for a provider without a manifest."""
+        if name not in self.clients and self.trusted:
+            raise NoSuchService(
+                f"there is no ExtensionProvider `{name}` at {self.trusted}",
+                help="nothing is sent to a provider that only an untrusted change names: its extensions are "
+                "planned once it is merged",
+            )
         if name not in self.clients:
             raise NoSuchService(
                 f"there is no ExtensionProvider `{name}` among the manifests",

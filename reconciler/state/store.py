@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from reconciler.core.advice import command
-from reconciler.core.errors import Locked, StoreError
+from reconciler.core.errors import LeaseLost, Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 
 
@@ -131,8 +131,8 @@ def not_covered(scope: str, address: Address) -> StoreError:
     return StoreError(f"the lease does not cover `{scope}`, the scope of {address}")
 
 
-def no_longer_ours(scope: str) -> StoreError:
-    return StoreError(
+def no_longer_ours(scope: str) -> LeaseLost:
+    return LeaseLost(
         f"the lease of `{scope}` is no longer ours",
         help="nothing was written; run again to continue from the records",
     )

@@ -63,7 +63,7 @@ def test_plan_drift_and_apply_have_the_documented_shape(project: Project, sandbo
     assert steps[f"PostgresCluster/orders-{app}#create"]["wait"]["until"] == ["ready"]
 
     applied = project.apply(env=env).json
-    assert_plan(applied, PLAN | {"results"})
+    assert_plan(applied, PLAN | {"results", "head"})
     assert {result["step"] for result in applied["results"]} == set(steps)
     for result in applied["results"]:
         assert set(result) - {"id", "error"} == {"address", "step", "outcome"}

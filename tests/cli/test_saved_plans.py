@@ -2,11 +2,15 @@
 
 import stat
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from reconciler.cli.main import run
+from reconciler.pipeline.store import store_of
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.secrets.fingerprint import plan_key
+from reconciler.state.spooling import Spooling
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, secret, volume
 
 
@@ -26,6 +30,25 @@ def test_a_saved_plan_is_private_and_runs_as_it_stands(project: Project, sandbox
     applied = project.json("apply", "--plan", "saved.plan")
     assert applied.outcomes() == {f"Volume/{app}/data#create": "done"}
     assert sandbox.volume(app)["size_gb"] == 10
+
+
+def test_the_state_is_opened_once_to_verify_the_plan_and_to_run_it(
+    project: Project, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "saved.plan")
+    opened = []
+
+    def counted(*what: Any, **how: Any) -> Spooling:
+        opened.append(what)
+        return store_of(*what, **how)
+
+    monkeypatch.setattr("reconciler.pipeline.open.store_of", counted)
+    monkeypatch.chdir(project.root)
+    for name, value in project.env.items():
+        monkeypatch.setenv(name, value)
+    assert run(["apply", "--plan", "saved.plan"]) == 0
+    assert len(opened) == 1
 
 
 def test_a_plan_runs_once(project: Project, sandbox: Sandbox, app: str) -> None:

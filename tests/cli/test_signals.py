@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from reconciler.cli.signals import Interrupted, Watch, prompting, run_watched, until_interrupted
+from reconciler.cli.signals import Interrupted, Watch, blocking, run_watched, until_interrupted
 from reconciler.core.errors import ReconcilerError
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, only, volume
 
@@ -214,7 +214,7 @@ def test_a_signal_that_comes_just_before_the_answer_is_read_ends_the_question_to
     give_up.start()
     # Called from C, one after the other: the interpreter does not look for signals in between.
     kill_itself = partial(getattr(ctypes.CDLL(None), "raise"), signal.SIGTERM)
-    with pytest.raises(Interrupted), prompting():
+    with pytest.raises(Interrupted), blocking():
         list(map(operator.call, [kill_itself, partial(os.read, reading, 1)]))
     assert not give_up.finished.is_set()
     give_up.cancel()
@@ -233,7 +233,7 @@ def test_a_signal_that_is_passed_over_before_the_answer_is_read_ends_the_questio
             os.kill(os.getpid(), signal.SIGTERM)
         os.read(reading, 1)
 
-    with pytest.raises(Interrupted), prompting():
+    with pytest.raises(Interrupted), blocking():
         ask()
     assert not give_up.finished.is_set()
     give_up.cancel()

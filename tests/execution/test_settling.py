@@ -74,6 +74,26 @@ async def test_an_object_that_another_call_took_while_it_was_looked_at_is_not_ta
     assert (found.kind, next(tracked, None)) == ("not_landed", None)
 
 
+@pytest.mark.parametrize("action", ["drop_after", "drop_before"])
+async def test_its_equal_that_the_same_run_made_before_is_not_the_lost_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """Both are new since the list that the run began with; a record holds the first one."""
+    request = stage.line.request
+
+    async def watched(method: str, url: str, **rest: Any) -> Answer:
+        if method == "POST" and stage.line.mutations == ["POST"]:
+            stage.fault(method="POST", path=VOLUMES, action=action)
+        return await request(method, url, **rest)
+
+    monkeypatch.setattr(stage.line, "request", watched)
+    applied = await stage.apply(volume(spec="region: ams, size_gb: 10, count: 2"))
+    assert set(outcomes(applied).values()) == {"done"}
+    taken = {(await stage.record(address)).id for address in ("Volume/shop/data", "Volume/shop/data[1]")}
+    assert taken == {each["id"] for each in stage.volumes()}
+    assert len(taken) == 2
+
+
 async def test_one_that_shows_up_between_the_lists_is_still_taken(stage: Stage) -> None:
     stage.fault(method="POST", path=VOLUMES, action="drop_before")
     stage.time.at(SETTLE_S + 7, stage.make_volume)

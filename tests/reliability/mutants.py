@@ -58,6 +58,9 @@ def _mutant(name: str, file: str, old: str, new: str) -> Mutant:
 
 OUTCOME = "services/outcome.py"
 EXECUTOR = "execution/executor.py"
+RUN = "execution/run.py"
+SENDING = "execution/sending.py"
+JUDGING = "execution/judging.py"
 SETTLING = "execution/settling.py"
 OPEN_INTENTS = "execution/open_intents.py"
 RECORDER = "execution/recorder.py"
@@ -131,26 +134,26 @@ MUTANTS: tuple[Mutant, ...] = (
     # --- sending ---
     _mutant(
         "a call is sent without an intent",
-        EXECUTOR,
-        "            await self._recorder.intent(step, attempt, intent)\n",
+        SENDING,
+        "        await run.recorder.intent(step, attempt, intent)\n",
         "",
     ),
     Mutant(
         "a call is sent before its intent",
         (
-            Change(EXECUTOR, "            await self._recorder.intent(step, attempt, intent)\n", ""),
+            Change(SENDING, "        await run.recorder.intent(step, attempt, intent)\n", ""),
             Change(
-                EXECUTOR,
-                "                await self._record(step, attempt, intent, outcome)",
-                "                await self._recorder.intent(step, attempt, intent)\n"
-                "                await self._record(step, attempt, intent, outcome)",
+                SENDING,
+                "            await _record(run, step, attempt, intent, outcome)",
+                "            await run.recorder.intent(step, attempt, intent)\n"
+                "            await _record(run, step, attempt, intent, outcome)",
             ),
         ),
     ),
     _mutant(
         "the lease is not checked before a call",
-        EXECUTOR,
-        "            await self._recorder.check_lease(self._limits.deadline_s)\n",
+        SENDING,
+        "        await run.recorder.check_lease(run.limits.deadline_s)\n",
         "",
     ),
     _mutant(
@@ -172,7 +175,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "what a step waits for need not have succeeded",
         EXECUTOR,
-        'if self._results[id].outcome != "done"',
+        'if self._run.results[id].outcome != "done"',
         "if False",
     ),
     _mutant(
@@ -190,13 +193,13 @@ MUTANTS: tuple[Mutant, ...] = (
     # --- settling ---
     _mutant(
         "a lost create is sent again without settling it",
-        EXECUTOR,
-        "        if isinstance(step.recovery, Repeat):\n            left_s",
-        "        if True:\n            left_s",
+        JUDGING,
+        "    if isinstance(step.recovery, Repeat):\n        left_s",
+        "    if True:\n        left_s",
     ),
     _mutant(
         "what evidence cannot decide is sent again",
-        EXECUTOR,
+        SENDING,
         'if settlement.kind == "undecided":',
         "if False:",
     ),
@@ -239,9 +242,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a deletion that is answered 404 counts as done",
-        EXECUTOR,
-        "            if _says_gone(step, outcome):\n                # Also",
-        "            if False:\n                # Also",
+        SENDING,
+        "        if says_gone(step, outcome):\n            # Also",
+        "        if False:\n            # Also",
     ),
     _mutant(
         "the baseline is not looked at",
@@ -251,15 +254,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the baseline is not kept",
-        EXECUTOR,
+        SENDING,
         "baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else ()",
         "baseline=()",
     ),
-    _mutant(
-        "what is tracked already is a candidate",
-        SETTLING,
-        " and item.id not in tracked",
-        "",
+    Mutant(
+        "what is tracked already is a candidate, and is not looked for once more",
+        (
+            Change(SETTLING, " and item.id not in tracked", ""),
+            Change(SETTLING, "if settlement.id in tracked():", "if False:"),
+        ),
     ),
     _mutant(
         "a list that cannot be read counts as empty",
@@ -324,7 +328,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a lost answer owes nothing",
-        EXECUTOR,
+        SENDING,
         "if said is False:",
         "if said is not True:",
     ),
@@ -370,11 +374,12 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a slice of a wait that is over counts as the end of it",
         "execution/waiting.py",
-        '            seen = f"not there ({waited.message})"\n',
-        '            return Waited("done", "reached", {})\n',
+        "            seen = f\"not {'there' if",
+        '            if isinstance(failure, NotYet):\n                return Waited("done", "reached", {})\n'
+        "            seen = f\"not {'there' if",
     ),
     _mutant(
-        "an owed restart is sent to a machine that shall stay suspended",
+        "an owed restart is sent to a machine that must stay suspended",
         RESTARTS,
         'if power is not None and power.wanted == "suspended":',
         "if False:",
@@ -515,9 +520,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the value of a secret goes into the journal",
-        EXECUTOR,
-        "return fingerprint(self._key, step.address, self._read_secret(ref, self._outputs.need))",
-        "return self._read_secret(ref, self._outputs.need).reveal()",
+        RUN,
+        "return fingerprint(self.fingerprint_key, step.address, self.read_secret(ref, self.outputs.need))",
+        "return self.read_secret(ref, self.outputs.need).reveal()",
     ),
     _mutant(
         "the platform's words about a secret are repeated",

@@ -22,6 +22,7 @@ from tests.reliability.simulation.scenario import (
     Round,
     Run,
     Scenario,
+    Spell,
     from_plain,
     to_plain,
 )
@@ -92,6 +93,7 @@ def test_a_failure_is_shrunk_to_a_case_that_replays(tmp_path: Path, monkeypatch:
 def test_a_scenario_survives_being_written_down() -> None:
     moment = Moment("commit:after", 2)
     run = Run("save", crash=moment, commit_faults={1: "before"}, read_faults={3: Fault("delay", after_s=2.0)})
+    run.spell = Spell(Moment("mutation:sent"), Fault("not_sent"), 250.0)
     scenario = Scenario(1, [Round([VOLUME], edits=[Edit("twin", "data", "shop")], runs=[run])], {}, [])
     assert from_plain(to_plain(scenario)) == scenario
     assert from_plain(to_plain(draw(3))) == draw(3)

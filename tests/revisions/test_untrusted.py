@@ -275,7 +275,8 @@ def test_no_request_goes_to_a_provider_that_is_not_trusted(
     app = project.variables["APP"]
     extension = (
         "---\napiVersion: reconciler/v1\nkind: Extension\n"
-        f"metadata: {{name: %s, app: {app}, id: res_1}}\nspec: {{provider: %s, plan: basic}}\n"
+        f"metadata: {{name: %s, app: {app}, id: res_1}}\nspec: {{provider: %s, organization_id: org_1, "
+        "organization_name: Acme, user_id: user_1, user_email: ops@shop.example, user_role: admin}\n"
     )
     project.write(
         "manifests/db.yaml", provider(url, "env: AWS_SECRET_ACCESS_KEY") + provider(url, name="other")
@@ -287,6 +288,8 @@ def test_no_request_goes_to_a_provider_that_is_not_trusted(
     assert "`base_url` of `ExtensionProvider/db` differs from main" in told
     assert "`signing_secret_from` of `ExtensionProvider/db` differs from main" in told
     assert "`ExtensionProvider/other` is not at main: nothing is sent to it" in told
+    assert "there is no ExtensionProvider `other` at main" in ran["plan"].err
+    assert "give the manifest of" not in ran["plan"].err
     assert "sink-words" not in ran["plan"].err
 
 

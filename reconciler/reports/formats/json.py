@@ -47,7 +47,9 @@ def document(report: Report) -> dict[str, Any]:
             document = drift_document(report.plan, report.unmanaged, diagnostics=report.diagnostics)
             return document | dict(report.more)
         case ApplyReport():
-            return apply_document(report.plan, report.results, report.owed, diagnostics=report.diagnostics)
+            return apply_document(
+                report.plan, report.results, report.owed, head=report.head, diagnostics=report.diagnostics
+            )
         case ValidationReport():
             problems: dict[str, Any] = {"diagnostics": diagnostic_documents(report.diagnostics)}
             if report.environments:

@@ -66,6 +66,7 @@ def _blocks(report: Report) -> Iterator[str]:
             yield _fields(report.plan.changes)
             yield _results(report.results)
             yield _owed(report.owed)
+            yield f"State head: {code(report.head)}" if report.head else ""
         case Failure():
             yield f"**Failed:** {code(report.message)}"
             yield _lines([f"help: {line}" for line in report.help.splitlines()])

@@ -129,8 +129,10 @@ def render_drift(
     return _framed(look, ((summary, Tone.STRONG),), groups, plan.owed)
 
 
-def render_results(results: Sequence[Result], owed: Sequence[Owed], look: Look = PLAIN) -> str:
-    """What became of the steps: by name what was not done, or needs a word; then counts."""
+def render_results(
+    results: Sequence[Result], owed: Sequence[Owed], look: Look = PLAIN, *, head: str = ""
+) -> str:
+    """What became of the steps: by name what was not done, or needs a word; the state's head; then counts."""
     lines: list[str] = []
     for result in results:
         if result.outcome != "done" or result.note:
@@ -142,7 +144,13 @@ def render_results(results: Sequence[Result], owed: Sequence[Owed], look: Look =
     if lines:
         lines.append("")
     lines += _owed_lines(look, owed)
+    lines += _head_lines(look, head)
     return _joined([*lines, look.line(0, (verdict.of_results(results), Tone.STRONG))])
+
+
+def _head_lines(look: Look, head: str) -> list[str]:
+    """To be kept elsewhere: later the state can be compared with it."""
+    return [look.line(0, (f"State head: {head}", Tone.FAINT))] if head else []
 
 
 def _group_of(groups: Group, address: Address) -> list[str]:
@@ -295,7 +303,9 @@ def _render_apply(report: ApplyReport) -> str:
     plan = "" if report.plan_shown else render_plan(report.plan, report.look, unchanged=report.unchanged)
     if report.ended == "declined":
         return f"{plan}Not applied; nothing was changed.\n"
-    return plan + (render_results(report.results, report.owed, report.look) if report.results else "")
+    if not report.results:
+        return plan + _joined(_head_lines(report.look, report.head))
+    return plan + render_results(report.results, report.owed, report.look, head=report.head)
 
 
 def _render_validation(report: ValidationReport) -> str:

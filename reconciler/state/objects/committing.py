@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.state.objects import segments
 from reconciler.state.objects.advancing import Heads, Seen
 from reconciler.state.objects.changes import Change, Stored
 from reconciler.state.objects.damage import explained
 from reconciler.state.objects.folded import Folded, Marks, Wanted, judged
 from reconciler.state.objects.keeping import Keeping
 from reconciler.state.objects.scopes import Scopes
-from reconciler.state.objects.segments import TAIL_BYTES, Files
+from reconciler.state.objects.segments import Files
 from reconciler.state.store import Lease, no_longer_ours
 
 
@@ -104,6 +105,6 @@ class Committing:
 
     def _with_room(self, seen: Seen, folded: Folded) -> Seen:
         """`seen`, its tail in a segment where it has become long."""
-        if sum(map(len, seen.tail)) <= TAIL_BYTES:
+        if sum(map(len, seen.tail)) <= segments.TAIL_BYTES:
             return seen
         return replace(seen, head=self._files.moved_out(seen.head, seen.tail, folded), tail=())

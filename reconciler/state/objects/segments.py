@@ -21,7 +21,7 @@ from reconciler.state.objects.head import Head, Segment
 from reconciler.state.objects.layout import Layout
 
 TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
-_BASE_BYTES = 4 * TAIL_BYTES  # how much has changed at least before a base is made
+BASE_BYTES = 4 * TAIL_BYTES  # how much has changed at least before a base is made
 _WHOLE_BYTES = 256 * TAIL_BYTES  # a segment of this size is not copied into a larger one
 _AT_ONCE = 4  # how many segments become one
 _READERS = 16  # how many objects are asked for at once
@@ -63,13 +63,14 @@ class Files:
         """
         first = head.segments[-1].last + 1 if head.segments else 1
         text = "".join(f"{line}\n" for line in tail)
-        segments = [*head.segments, self._write_segment(head, first, head.changes, text)]
-        since = head.base.last if head.base is not None else 0
-        base = head.base
+        new = Segment("", first, head.changes, len(text), "")  # it gets its name once it is written
+        segments, base = [*head.segments, new], head.base
+        since = base.last if base is not None else 0
         changed = sum(each.size for each in segments if each.last > since)
-        if changed > max(_BASE_BYTES, base.size if base is not None else 0):
+        if changed > max(BASE_BYTES, base.size if base is not None else 0):
             base, since = self._write_base(head, folded), head.changes
-        return replace(head, base=base, segments=self._merged(head, segments, since))
+        kept = [self._as_one(head, group, text) for group in _groups(segments, since)]
+        return replace(head, base=base, segments=tuple(kept))
 
     def copied(self, head: Head, lines: Sequence[str], folded: Folded) -> Head:
         """`head` of a scope that was made elsewhere, with its changes and what they amount to in files."""
@@ -87,18 +88,17 @@ class Files:
             unnamed.append(self._layout.base(before.scope, before.base.name))
         side_by_side(self._bucket.delete, unnamed)
 
-    def _merged(self, head: Head, segments: list[Segment], since: int) -> tuple[Segment, ...]:
-        """`since`: the newest change in the base. No segment holds changes from both sides of it."""
-        while len(segments) >= _AT_ONCE:
-            last = segments[-_AT_ONCE:]
-            one_side = len({each.last > since for each in last}) == 1
-            if not one_side or len({_tier(each) for each in last}) > 1 or last[0].size >= _WHOLE_BYTES:
-                break
-            texts = side_by_side(
-                lambda each: self._read(self._layout.segment(head.scope, each.name), each), last
+    def _as_one(self, head: Head, group: Sequence[Segment], new: str) -> Segment:
+        """`new`: the text of the segment that is not written yet."""
+        if len(group) == 1 and group[0].name:
+            return group[0]
+
+        def text(segment: Segment) -> str:
+            return (
+                self._read(self._layout.segment(head.scope, segment.name), segment) if segment.name else new
             )
-            segments[-_AT_ONCE:] = [self._write_segment(head, last[0].first, last[-1].last, "".join(texts))]
-        return tuple(segments)
+
+        return self._write_segment(head, group[0].first, group[-1].last, "".join(side_by_side(text, group)))
 
     def _write_segment(self, head: Head, first: int, last: int, text: str) -> Segment:
         # The epoch belongs to one holder, so that no file of another one has this name.
@@ -142,6 +142,28 @@ def side_by_side(work: Callable[[T], R], values: Sequence[T]) -> list[R]:
         return list(threads.map(work, values))
 
 
-def _tier(segment: Segment) -> int:
+def _tier(size: int) -> int:
     """Segments of one tier differ in size by less than the factor by which merging makes them larger."""
-    return (segment.size // TAIL_BYTES).bit_length() // 2
+    return (size // TAIL_BYTES).bit_length() // 2
+
+
+def _groups(segments: Sequence[Segment], since: int) -> list[list[Segment]]:
+    """Which segments become one. `since`: the newest change in the base; no group is on both sides of it."""
+    groups = [[segment] for segment in segments]
+    while (found := _next_merge(groups, since)) is not None:
+        groups[found] = [[segment for group in groups[found] for segment in group]]
+    return groups
+
+
+def _next_merge(groups: Sequence[Sequence[Segment]], since: int) -> slice | None:
+    """Four of one size, or a smaller one that a larger one follows."""
+    tiers = [_tier(sum(segment.size for segment in group)) for group in groups]
+    for start in range(len(groups)):
+        for length in (2, _AT_ONCE):
+            found = slice(start, start + length)
+            some, sides = tiers[found], {group[-1].last > since for group in groups[found]}
+            if len(some) < length or len(sides) > 1 or max(some) >= _tier(_WHOLE_BYTES):
+                continue
+            if (some[0] < some[-1]) if length == 2 else len(set(some)) == 1:
+                return found
+    return None

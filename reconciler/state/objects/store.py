@@ -103,6 +103,10 @@ class ObjectStore:
     async def renew(self, lease: Lease) -> Lease:
         return await self._in_thread(lambda: self.beat(lease))
 
+    @property
+    def lease_s(self) -> float:
+        return self._lease_s
+
     def beat(self, lease: Lease) -> Lease:
         """As `renew`; blocks, for the thread that renews while the main loop is alive."""
         with explained(self._bucket.place):

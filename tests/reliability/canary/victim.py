@@ -29,7 +29,7 @@ BUGS = {
     "decrypt": ("reconciler.secrets.age", None, "decrypt"),
     "value": ("reconciler.secrets.sources", None, "as_value"),
     "fingerprint": ("reconciler.pipeline.apply", None, "unreadable_sources"),
-    "body": ("reconciler.execution.executor", None, "fill_body"),
+    "body": ("reconciler.execution.sending", None, "fill_body"),
     "send": ("reconciler.services.client", "Client", "_request"),
     "transport": ("reconciler.services.transport", None, "_exchange"),
     "classify": ("reconciler.services.client", None, "classify"),

@@ -13,7 +13,19 @@ from tests.reliability.simulation.regression import write_case
 from tests.reliability.simulation.tally import Tally
 
 MOST_CASES = 5  # shrinking one takes seconds, and more than a few hardly ever help
-GROUPS = ("fault", "commit", "crash", "event", "settled", "outcome", "action", "decision", "edit", "machine")
+GROUPS = (
+    "fault",
+    "spell",
+    "commit",
+    "crash",
+    "event",
+    "settled",
+    "outcome",
+    "action",
+    "decision",
+    "edit",
+    "machine",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,13 +9,14 @@ from tests.reliability.simulation.faults import (
     LAG_S,
     LATE_ABSOLUTE_S,
     LATE_CREATE_S,
+    SPELLS,
     STALE_S,
     STATUSES,
     Channel,
     kinds_for,
 )
 from tests.reliability.simulation.people import MACHINE_EDITS, VOLUME_EDITS
-from tests.reliability.simulation.scenario import Edit, Fault, Moment, Round, Run, Scenario, Verb
+from tests.reliability.simulation.scenario import Edit, Fault, Moment, Round, Run, Scenario, Spell, Verb
 from tests.reliability.simulation.tally import SEAMS
 
 CAPABILITIES = (
@@ -54,6 +55,7 @@ def draw(seed: int) -> Scenario:
     scenario = Scenario(seed, rounds, _switches(rng), _capabilities(rng))
     # Drawn apart, so that the rest of a seed's history is the same with and without.
     _machines(Random(f"machines {seed}"), scenario)
+    _spells(Random(f"spells {seed}"), scenario)
     return scenario
 
 
@@ -109,6 +111,20 @@ def _machines(rng: Random, scenario: Scenario) -> None:
             at_s = rng.choice((0.0, 0.0, 2.0, 150.0))
             each.edits.append(Edit("mount", name, "shop", rng.randrange(len(scenario.machines)), at_s))
             held = True
+
+
+# --- spells ---
+
+
+def _spells(rng: Random, scenario: Scenario) -> None:
+    """A platform that answers nothing of use for minutes, from a moment on that may be just the wrong one."""
+    for run in [run for each in scenario.rounds for run in each.runs if run.verb != "plan"]:
+        if rng.random() < 0.1:
+            kind = rng.choice(SPELLS)
+            seam = rng.choice(("mutation:before", "mutation:sent", "mutation:sent", "read:before"))
+            begins = Moment(seam, rng.randrange(3 if seam.startswith("mutation") else 12))
+            fault = Fault(kind, rng.choice(STATUSES.get(kind, (503,))))
+            run.spell = Spell(begins, fault, rng.choice((20.0, 250.0, 700.0)))
 
 
 # --- manifests ---

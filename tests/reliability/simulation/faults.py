@@ -129,6 +129,9 @@ STATUSES: Mapping[str, tuple[int, ...]] = {
     "app_missing": (404,),
 }
 
+# What may last for minutes: an outage, or an edge that does not know the app.
+SPELLS = ("not_sent", "drop_before", "error_before", "html_before", "app_missing", "app_missing")
+
 Channel = Literal["read", "mutation"]
 
 

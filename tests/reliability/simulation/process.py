@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from reconciler.core.attribution import Attribution
 from reconciler.core.model import Action, Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
@@ -80,6 +81,7 @@ class Process:
         self.lease_lost = False
         self.deceived = False
         self._timeline = timeline
+        self._spell_began_s: float | None = None
         self._passed: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
         self._commits = 0
@@ -96,6 +98,7 @@ class Process:
             sources=Sources(root, {"PASSWORD": secret_value(secret)}),
             new_id=lambda: f"{rng.getrandbits(64):016x}",
             holder=name,
+            by=Attribution(name),
             lock_timeout_s=run.lock_timeout_s,
         )
 
@@ -120,6 +123,9 @@ class Process:
         self._passed[seam] += 1
         if _is_now(self.run.robbed, seam, nth):
             self._lose_leases()
+        if self.run.spell is not None and _is_now(self.run.spell.begins, seam, nth):
+            self.ghost.note(self.name, "spell of", self.run.spell.fault.kind)
+            self._spell_began_s = self._timeline.time()
         if _is_now(self.run.signal, seam, nth) and self.executor is not None:
             self.ghost.tally.note("signal")
             self.ghost.note(self.name, "signal")
@@ -139,7 +145,7 @@ class Process:
         nth = self._requests[channel]
         self._requests[channel] += 1
         faults = self.run.read_faults if channel == "read" else self.run.mutation_faults
-        fault = faults.get(nth)
+        fault = self._fault_of_spell() or faults.get(nth)
         if fault is None or (fault.kind == "empty_list" and self.ghost.open_intents()):
             return (
                 None  # while evidence is needed, an empty list would be a lie that no one could see through
@@ -148,6 +154,13 @@ class Process:
         self.ghost.tally.note("fault", channel, fault.kind)
         self.ghost.note(self.name, "fault", channel, fault.kind)
         return fault
+
+    def _fault_of_spell(self) -> Fault | None:
+        spell, began_s = self.run.spell, self._spell_began_s
+        if spell is None or began_s is None or self._timeline.time() > began_s + spell.lasts_s:
+            return None
+        self.ghost.tally.note("spell", spell.fault.kind)
+        return spell.fault
 
     def commit_fault(self) -> str | None:
         nth = self._commits

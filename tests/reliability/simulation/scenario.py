@@ -40,11 +40,20 @@ class Moment:
 
 
 @dataclass(slots=True)
+class Spell:
+    """From the moment `begins`, every request of a process suffers `fault`, for `lasts_s` seconds."""
+
+    begins: Moment
+    fault: Fault
+    lasts_s: float
+
+
+@dataclass(slots=True)
 class Run:
     """One process. Faults are by the number of the mutation, read or commit that they hit, from 0.
 
-    `commit_faults`: "before" loses the commit, "after" only its acknowledgement; `spool_fails`: the
-    place kept for such outcomes is lost as well.
+    `spell`: outranks the faults of requests while it lasts. `commit_faults`: "before" loses the commit,
+    "after" only its acknowledgement; `spool_fails`: the place kept for such outcomes is lost as well.
     """
 
     verb: Verb = "apply"
@@ -56,6 +65,7 @@ class Run:
     read_faults: dict[int, Fault] = field(default_factory=dict)
     commit_faults: dict[int, Literal["before", "after"]] = field(default_factory=dict)
     spool_fails: bool = False
+    spell: Spell | None = None
     crash: Moment | None = None
     signal: Moment | None = None
     robbed: Moment | None = None

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.reliability.simulation.faults import kinds_for
+from tests.reliability.simulation.faults import SPELLS, kinds_for
 
 
 class Tally(Counter[str]):
@@ -29,6 +29,7 @@ SEAMS = (
 REQUIRED = frozenset(
     {
         *(f"fault {channel} {kind}" for channel in ("read", "mutation") for kind in kinds_for(channel)),
+        *(f"spell {kind}" for kind in SPELLS),
         *(f"crash {seam}" for seam in SEAMS),
         *(f"outcome {word}" for word in ("done", "pending", "unknown", "failed", "skipped")),
         *(f"event {word}" for word in ("step.done", "step.failed", "step.unknown", "step.settled")),

@@ -1,0 +1,62 @@
+"""One run of one plan: what all of its calls share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.core.clock import Clock
+from reconciler.core.model import Address, Observation
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
+from reconciler.execution.limits import Limits
+from reconciler.execution.outputs import Outputs, SecretReader, fill_record
+from reconciler.execution.own_calls import OwnCalls, OwnReader
+from reconciler.execution.recorder import Recorder
+from reconciler.execution.settling import Evidence
+from reconciler.execution.traffic import Traffic
+from reconciler.secrets.fingerprint import fingerprint
+from reconciler.services.registry import Services
+
+
+@dataclass(eq=False)
+class Run:
+    """Under a lease, against what was `observed` under it.
+
+    `results`: by step; of one under way, what stands if it is cut off. `stopping`: no new call starts.
+    """
+
+    plan: Plan
+    services: Services
+    own: OwnCalls
+    recorder: Recorder
+    observed: Mapping[Read, Observation]
+    outputs: Outputs
+    read_secret: SecretReader
+    fingerprint_key: bytes
+    clock: Clock
+    reporter: Reporter
+    limits: Limits
+    stopping: bool = False
+    results: dict[str, Result] = field(default_factory=dict)
+    bindings: Mapping[Address, Binding] = field(init=False)
+    traffic: Traffic = field(init=False)
+    evidence: Evidence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bindings = {binding.address: binding for binding in self.plan.bindings}
+        self.traffic = Traffic(self.limits.concurrency, self.clock)
+        self.evidence = Evidence(self.clock, self.limits, self.recorder.tracked_ids)
+
+    def reader(self, step: Step) -> OwnReader:
+        """The reader for the reads and waits of a step."""
+        return OwnReader(self.own, step.address, self.services, self.recorder.records)
+
+    def applied(self, step: Step) -> dict[str, Any]:
+        def print_of(ref: SecretRef) -> str:
+            return fingerprint(self.fingerprint_key, step.address, self.read_secret(ref, self.outputs.need))
+
+        return fill_record(step.effect.applied, self.outputs, print_of)
+
+    def result(self, step: Step, outcome: OutcomeWord, error: str = "", note: str = "") -> Result:
+        record = self.recorder.records.get(step.address)
+        return Result(step.address, step.id, outcome, (record.id or None) if record else None, error, note)

@@ -1,0 +1,293 @@
+"""One call of a step: its intent, the sending, and its outcome, which is durable before all else."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any, Literal
+
+import anyio
+
+from reconciler.core.errors import ReconcilerError, Refused
+from reconciler.core.model import Obligation
+from reconciler.core.steps import Call, Find, OutcomeWord, Read, Repeat, Result, Step
+from reconciler.execution.intents import Intent
+from reconciler.execution.judging import (
+    has_bad_id,
+    holds_already,
+    is_about_the_object,
+    is_seen_to_be_gone,
+    says_gone,
+    settle,
+)
+from reconciler.execution.outputs import dig, fill_body, fill_path
+from reconciler.execution.recorder import Unrecorded
+from reconciler.execution.run import Run
+from reconciler.execution.traffic import Limited, Unsent
+from reconciler.planning.match import possible
+from reconciler.services.outcome import Outcome, Verdict
+from reconciler.services.refusals import Refusal
+from reconciler.services.retry import TOO_MANY
+
+ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
+UNDER_WAY = ("running", "unfinished")  # of a snapshot: it may be the one that a refusal tells us to wait for
+PAUSE_S = 5.0  # over the deadline of a request: only a process that was stopped takes so long
+
+
+async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result, Any, frozenset[str]]:
+    """Send the call of a step. Returns result, reply and baseline. Raises Unsent if it was never sent.
+
+    At most `ATTEMPTS` intents whose outcome is unknown, each sent once; and any number within
+    `RATE_LIMIT_S` that are refused with 429. `within`: a part of a step that has begun.
+    """
+    path = fill_path(step.call.path, run.outputs)
+    foreign = run.own.why_foreign(step, path, run.recorder.records)
+    if foreign:
+        raise Refused(f"{foreign}; it was not sent")
+    body = fill_body(step.call.body, run.outputs, run.read_secret)
+    call = replace(step.call, path=path, body=body)
+    client = run.services.of(call.service)
+    lost, limited = 0, Limited(run.clock)
+    outcome = Outcome(Verdict.NO)
+    for attempt in count(1):
+        listed: list[Any] = []
+        creates = not isinstance(step.recovery, Repeat)
+        turn = run.traffic.turn(
+            client,
+            call,
+            creates=creates,
+            again=limited.since_s is not None,
+            prepare=partial(_list_before, run, step, listed, fresh=lost > 0),
+            tell=partial(run.reporter.asked_to_wait, step) if limited.since_s is not None else _quiet,
+        )
+        try:
+            async with turn:
+                if run.stopping:
+                    raise Unsent("interrupted before it was sent")
+                if attempt == 1 and not within:
+                    run.reporter.step_started(step)
+                intent, usable = _intend(run, step, path, listed)
+                sent_at = run.clock.now()
+                outcome = await _send(run, step, attempt, intent, call)
+                run.traffic.answered(client, outcome, creates=creates)
+        except Unsent as unsent:
+            if attempt == 1:
+                raise
+            word: OutcomeWord = "pending" if isinstance(step.recovery, Repeat) else "failed"
+            return run.result(step, word, f"{outcome.message}; {unsent.message}"), None, frozenset()
+        if outcome.kind is Verdict.YES:
+            return run.result(step, "done"), outcome.reply, usable
+        if outcome.status == TOO_MANY:
+            wait_s = limited.pause_s(outcome)
+            if wait_s is None:
+                why = limited.told(outcome)
+                run.traffic.give_up(client, call, outcome, why)
+                why = f"{outcome.message}; rate-limited: {why}; run again later"
+                return run.result(step, "failed", why), None, usable
+            client.refused(call, wait_s)
+            run.reporter.asked_to_wait(step, wait_s)
+            continue
+        if outcome.kind is Verdict.NO:
+            if await holds_already(run, step, outcome, repeated=lost > 0):
+                await _landed(run, step, attempt, intent, "")
+                return run.result(step, "done"), None, usable
+            full = outcome.refusal is Refusal.NO_CAPACITY
+            note = step.if_refused if full or is_about_the_object(outcome) else ""
+            why = outcome.message
+            if outcome.status == 403:
+                why += f" (check that the token may change `{intent.scope}`)"
+            return run.result(step, "failed", why, note), None, usable
+        lost += 1
+        if says_gone(step, outcome):
+            if await is_seen_to_be_gone(run, step):
+                await _landed(run, step, attempt, intent, "")
+                return run.result(step, "done"), None, usable
+            why = f"{outcome.message}; nothing shows yet that the object was deleted; run again"
+            return run.result(step, "unknown", why), None, usable
+        if lost == ATTEMPTS and has_bad_id(step, outcome):
+            why = f"{outcome.message}; it is not sent again until a person decides"
+            return run.result(step, "failed", why), None, usable
+        if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
+            # Nobody has to decide: the next run finds out by sending it again.
+            return run.result(step, "pending", f"{outcome.message}; run again"), None, usable
+        settlement = await settle(run, step, intent, sent_at, outcome)
+        if settlement.kind == "landed":
+            await _landed(run, step, attempt, intent, settlement.id)
+            return run.result(step, "done"), None, usable
+        if settlement.kind == "undecided":
+            why = f"{outcome.message}; {settlement.why}"
+            if settlement.unread:  # nobody has to decide: the next run looks again
+                return run.result(step, "pending", f"{why}; run again"), None, usable
+            return run.result(step, "unknown", why), None, usable
+        await run.recorder.not_landed(step, attempt)
+        if lost == ATTEMPTS:
+            break
+    why = f"{outcome.message}; the call had no effect, and is not sent again in this run"
+    return run.result(step, "failed", why), None, usable
+
+
+def _intend(run: Run, step: Step, path: str, listed: Sequence[Any]) -> tuple[Intent, frozenset[str]]:
+    """The intent of the next call, and the ids of the objects that the list showed as finished."""
+    binding = run.bindings.get(step.address)
+    record = run.recorder.records.get(step.address)
+    known = binding or record
+    if known is None:
+        raise ReconcilerError(f"`{step.address}` is neither declared nor recorded")
+    if step.find is not None:
+        _refuse_namesake(run, step, step.find, listed)
+    applied = run.applied(step)
+    intent = Intent(
+        method=step.call.method,
+        path=path,
+        if_unknown=step.recovery.how,
+        creates=step.effect.id_path is not None,
+        applied=applied,
+        scope=known.scope,
+        lifecycle=known.lifecycle,
+        source=known.source,
+        find=_where_found(run, step),
+        match=step.find.match if step.find is not None else None,
+        unattached=step.find.unattached if step.find is not None else (),
+        keep=step.find.keep if step.find is not None else "",
+        one=step.find.one if step.find is not None else None,
+        baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else (),
+        owes=step.effect.owes.because if step.effect.owes is not None else "",
+        service=step.call.service,
+        own_id=applied.get(step.recovery.own_id, "") if isinstance(step.recovery, Repeat) else "",
+        service_at=run.services.time(step.call.service),
+    )
+    return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") not in UNDER_WAY)
+
+
+def _refuse_namesake(run: Run, step: Step, find: Find, listed: Sequence[Any]) -> None:
+    """Raises ReconcilerError if the object of a create may already exist, in no record.
+
+    Independent of the plan: a lost call may have created it, or a lost state may have recorded it.
+    """
+    if step.effect.id_path is None:
+        return
+    tracked = run.recorder.tracked_ids()
+    ids = [item.id for item in possible(find.match, listed) if item.present and item.id not in tracked]
+    if ids:
+        named = ", ".join(sorted(ids))
+        raise ReconcilerError(
+            f"not sent: the platform has an equal object that no record owns: {named}; make a new plan"
+        )
+
+
+def _where_found(run: Run, step: Step) -> Read | None:
+    if step.find is None:
+        return None
+    return replace(step.find.read, path=fill_path(step.find.read.path, run.outputs))
+
+
+async def _list_before(run: Run, step: Step, listed: list[Any], *, fresh: bool) -> None:
+    """Put into `listed` the objects with which a lost create will be compared.
+
+    This run's observation serves all creates of an app; a second attempt looks again.
+    """
+    read = _where_found(run, step)
+    if read is not None:
+        reader = run.reader(step)
+        reader.check(read)  # also what it shares with others, here and when it is settled
+        known = None if fresh else run.observed.get(read)
+        listed[:] = (known or await reader.read(read)).objects
+
+
+async def _send(run: Run, step: Step, attempt: int, intent: Intent, call: Call) -> Outcome:
+    """Intent, send, outcome: the outcome is recorded even if this task is cancelled meanwhile."""
+    with anyio.CancelScope(shield=True):
+        await run.recorder.intent(step, attempt, intent)
+        checked_at = run.clock.monotonic()
+        await run.recorder.check_lease(run.limits.deadline_s)
+    outcome = Outcome(Verdict.UNKNOWN, message="interrupted before an answer came")
+    # Stands only when the grace period after a signal cuts the call off.
+    run.results[step.id] = run.result(step, "unknown", outcome.message)
+    try:
+        outcome = await run.services.of(call.service).send(
+            call,
+            id_path=step.effect.id_path,
+            accepts=step.effect.accepts,
+            deadline_s=run.limits.deadline_s,
+        )
+        if says_gone(step, outcome):
+            # A token without access, or an edge that lags behind, gives the same answer: a read decides.
+            outcome = replace(outcome, kind=Verdict.UNKNOWN)
+    except ReconcilerError as refused:  # by our own client, before anything was sent
+        outcome = Outcome(Verdict.NO, message=refused.message)
+        raise
+    finally:
+        with anyio.CancelScope(shield=True):
+            _notice_pause(run, step, run.clock.monotonic() - checked_at)
+            await _record(run, step, attempt, intent, outcome)
+    return outcome
+
+
+def _notice_pause(run: Run, step: Step, took_s: float) -> None:
+    """Report that this process was stopped between the check of its lease and the answer.
+
+    Whether somebody took the lease over meanwhile shows when the outcome is recorded.
+    """
+    if took_s > run.limits.deadline_s + PAUSE_S:
+        since = f"{took_s:.0f} s passed between the check of its lease and the answer"
+        run.reporter.note(f"{step.id}: this process was paused: {since}")
+
+
+async def _record(run: Run, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
+    """Raises Unrecorded if the store cannot be written: the next run continues from the spool."""
+    try:
+        await _commit_outcome(run, step, attempt, intent, outcome)
+    except Unrecorded as failure:
+        id_shown = f" ({outcome.id})" if outcome.id else ""
+        message = f"the outcome of the call is {outcome.kind}{id_shown}, but the state cannot be written: "
+        raise Unrecorded(message + failure.message, kept=failure.kept) from failure
+
+
+async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
+    if outcome.kind is Verdict.NO:
+        await run.recorder.failed(step, attempt, outcome.message, outcome.status)
+    elif outcome.kind is Verdict.UNKNOWN:
+        owed, bad_id = _owed(run, step, None), has_bad_id(step, outcome)
+        await run.recorder.unknown(step, attempt, intent, outcome.message, owed, bad_id=bad_id)
+    else:
+        run.outputs.put(step.id, outcome.reply)
+        path = step.effect.object_path
+        live = dig(outcome.reply, path) if path is not None else None
+        if live is not None:
+            run.outputs.put(str(step.address), live)
+        await run.recorder.done(
+            step,
+            attempt,
+            intent,
+            id=outcome.id,
+            applied=run.applied(step),
+            owed=_owed(run, step, outcome.reply),
+        )
+
+
+def _owed(run: Run, step: Step, reply: Any) -> Obligation | None:
+    """What the reply says is owed; a lost or silent reply leaves it unknown."""
+    if step.effect.owes is None:
+        return None
+    said = dig(reply, step.effect.owes.when)
+    if said is False:
+        return None
+    certainty: Literal["owed", "unknown"] = "owed" if said is True else "unknown"
+    return Obligation(step.effect.owes.work, step.effect.owes.because, certainty, run.clock.now())
+
+
+async def _landed(run: Run, step: Step, attempt: int, intent: Intent, id: str) -> None:
+    if step.effect.id_path is not None:
+        run.outputs.put(str(step.address), {"id": id})
+    await run.recorder.done(
+        step,
+        attempt,
+        intent,
+        id=id if step.effect.id_path is not None else None,
+        applied=run.applied(step) | ({intent.keep: id} if intent.keep else {}),
+        inferred=True,
+    )
+
+
+def _quiet(left_s: float) -> None:
+    """Reports nothing: for a short wait that is not part of the plan."""

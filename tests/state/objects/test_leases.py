@@ -1,0 +1,276 @@
+"""Leases that expire, beat, are taken over and taken away."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+
+import anyio
+import pytest
+from anyio import from_thread
+
+from reconciler.core.errors import Locked, StoreError
+from reconciler.state.objects.bucket import Bucket, Unanswered
+from reconciler.state.objects.store import ObjectStore
+from reconciler.state.store import Event, Lease
+from tests.state.objects.doubles import Counting, Fault, Faulty, memory_bucket
+from tests.state.worlds import SimulatedClock, entry, record
+
+LEASE_S = 60.0
+
+Open = Callable[..., ObjectStore]
+
+
+class Elsewhere(SimulatedClock):
+    """The clock of another machine, which goes as fast, and shows another time."""
+
+    def __init__(self, true: SimulatedClock, skew_s: float) -> None:
+        super().__init__()
+        self._true = true
+        self._skew_s = skew_s
+
+    def now(self) -> datetime:
+        return self._true.now() + timedelta(seconds=self._skew_s)
+
+    def monotonic(self) -> float:
+        return self._true.monotonic() + 1_000_000
+
+    async def sleep(self, seconds: float) -> None:
+        await self._true.sleep(seconds)
+
+
+@pytest.fixture
+def bucket() -> Bucket:
+    return memory_bucket()
+
+
+@pytest.fixture
+def opened(bucket: Bucket, clock: SimulatedClock) -> Open:
+    def open(bucket: Bucket = bucket, clock: SimulatedClock = clock) -> ObjectStore:
+        return ObjectStore(bucket, clock, lease_s=LEASE_S)
+
+    return open
+
+
+@pytest.fixture
+async def store(opened: Open) -> ObjectStore:
+    store = opened()
+    await store.create()
+    return store
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("skew_s", [0, 30, -300, 300, -86_400, 86_400])
+async def test_a_dead_holders_scope_is_taken_by_the_next_runner_whatever_their_clocks_show(
+    store: ObjectStore, opened: Open, clock: SimulatedClock, skew_s: float
+) -> None:
+    await store.lease(["shop"], "anna")
+    clock.elapsed_s += LEASE_S + 1
+    heir = opened(clock=Elsewhere(clock, skew_s))
+    for _ in range(10):  # a runner that gives up is followed by another one
+        try:
+            lease = await heir.lease(["shop"], "ben")
+            break
+        except Locked:
+            heir = opened(clock=Elsewhere(clock, skew_s))
+            clock.elapsed_s += 60
+    assert lease.epochs == {"shop": 2}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("skew_s", [0, 30, -300, 300, -86_400, 86_400])
+async def test_a_living_holder_keeps_its_scope_whatever_their_clocks_show(
+    store: ObjectStore, opened: Open, clock: SimulatedClock, skew_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    began_s, sleep = clock.elapsed_s, clock.sleep
+
+    async def sleep_and_beat(seconds: float) -> None:
+        await sleep(seconds)
+        if int(clock.elapsed_s) % 20 == 0:
+            store.beat(lease)
+
+    monkeypatch.setattr(clock, "sleep", sleep_and_beat)
+    with pytest.raises(Locked, match="locked by anna"):
+        await opened(clock=Elsewhere(clock, skew_s)).lease(["shop"], "ben", timeout_s=200)
+    assert clock.elapsed_s - began_s == pytest.approx(200, abs=25)
+    await store.check(lease, for_s=30)
+
+
+@pytest.mark.anyio
+async def test_a_living_holder_is_told_at_once(
+    store: ObjectStore, opened: Open, clock: SimulatedClock
+) -> None:
+    await store.lease(["shop"], "anna")
+    clock.elapsed_s += 40
+    with pytest.raises(Locked):
+        await opened().lease(["shop"], "ben")
+    assert clock.elapsed_s == 40
+
+
+@pytest.mark.anyio
+async def test_all_scopes_of_a_dead_holder_are_free_at_once(
+    store: ObjectStore, opened: Open, clock: SimulatedClock
+) -> None:
+    await store.lease(["blog", "shop", "wiki"], "anna")
+    clock.elapsed_s += 2 * LEASE_S
+    heir = opened()
+    await heir.lease(["shop"], "ben")
+    before_s = clock.elapsed_s
+    await opened().lease(["blog", "wiki"], "carl")
+    assert clock.elapsed_s == before_s
+
+
+@pytest.mark.anyio
+async def test_a_paused_holder_notices_before_it_sends(
+    store: ObjectStore, opened: Open, clock: SimulatedClock
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    clock.elapsed_s += LEASE_S + 1
+    await opened().lease(["shop"], "ben")
+    for attempt in _uses(store, lease):
+        with pytest.raises(StoreError, match="no longer ours"):
+            await attempt()
+    assert list(await store.journal()) == []
+
+
+@pytest.mark.anyio
+async def test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit(
+    store: ObjectStore, opened: Open, clock: SimulatedClock
+) -> None:
+    lease = await store.lease(["blog", "shop"], "anna")
+    await store.check(lease)
+    with pytest.raises(Locked):
+        await opened().unlock("shop", force=False)
+    said = await opened().unlock("shop", force=True, by="ben")
+    assert said == "lock taken from anna, which can no longer write; stop that process before you apply"
+    for attempt in _uses(store, lease.of("shop")):
+        with pytest.raises(StoreError, match="the lease of `shop` is no longer ours"):
+            await attempt()
+    with pytest.raises(StoreError, match="the lease of `shop` is no longer ours"):
+        await store.check(lease)
+    await store.check(lease.of("blog"))
+    await store.commit(lease.of("blog"), [entry(Event.INTENT)])
+    (unlocked,) = [entry for scope, entry in await opened().journal() if scope == "shop"]
+    assert {**unlocked.data, "since": ""} == {
+        "unlock": "shop", "holder": "anna", "since": "", "alive": True, "by": "ben"
+    }  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_an_unlock_of_a_dead_holder_needs_no_force(
+    store: ObjectStore, opened: Open, clock: SimulatedClock
+) -> None:
+    await store.lease(["shop"], "anna")
+    clock.elapsed_s += 2 * LEASE_S
+    assert await opened().unlock("shop", force=False) == "free: no process holds it"
+    with pytest.raises(StoreError, match="no run has ever locked the scope `blog`"):
+        await opened().unlock("blog", force=True)
+
+
+@pytest.mark.anyio
+async def test_checks_at_the_same_moment_share_one_read_for_all_scopes(
+    opened: Open, clock: SimulatedClock
+) -> None:
+    counting = Counting(memory_bucket())
+    store = opened(counting)
+    await store.create()
+    lease = await store.lease([f"app{number}" for number in range(50)], "anna")
+    counting.calls.clear()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(100):
+            tasks.start_soon(store.check, lease, 10)
+    assert set(counting.calls) == {"get leases"}
+    assert counting.calls["get leases"] <= 2
+
+
+@pytest.mark.anyio
+async def test_a_check_renews_where_the_rest_is_too_short(store: ObjectStore, clock: SimulatedClock) -> None:
+    lease = await store.lease(["shop"], "anna")
+    clock.elapsed_s += 50
+    await store.check(lease, for_s=30)
+    clock.elapsed_s += 50
+    await store.check(lease, for_s=5)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("fault", ["answer lost", "request lost", "late", "refused"])
+async def test_a_beat_without_an_answer_is_settled(
+    opened: Open, bucket: Bucket, clock: SimulatedClock, fault: Fault
+) -> None:
+    faults: list[Fault] = []
+    faulty = Faulty(bucket, lambda key: faults.pop() if faults and "/leases/" in key else "")
+    store = opened(faulty)
+    await store.create()
+    lease = await store.lease(["shop"], "anna")
+    for _ in range(4):
+        clock.elapsed_s += 50
+        faults.append(fault)
+        store.beat(lease)
+        await store.check(lease, for_s=50)
+
+
+@pytest.mark.anyio
+async def test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again(
+    opened: Open, bucket: Bucket, clock: SimulatedClock
+) -> None:
+    def slow(key: str) -> Fault:
+        clock.elapsed_s += 61 if "/leases/" in key and slow_now else 0
+        return ""
+
+    slow_now = False
+    store = opened(Faulty(bucket, slow))
+    await store.create()
+    lease = await store.lease(["shop"], "anna")
+    slow_now = True
+    with pytest.raises(StoreError, match="no longer ours"):
+        store.beat(lease)
+    slow_now = False
+    for attempt in _uses(store, lease):
+        with pytest.raises(StoreError, match="no longer ours"):
+            await attempt()
+
+
+@pytest.mark.anyio
+async def test_a_commit_that_landed_before_its_scope_was_taken_away_is_not_told_as_lost(
+    store: ObjectStore, opened: Open, bucket: Bucket
+) -> None:
+    class Overtaken(Faulty):
+        """The answer to a commit is lost, and the scope taken away before anybody looks."""
+
+        def replace(self, key: str, body: bytes, tag: str) -> str:
+            if "/heads/" not in key or armed.pop() != "now":
+                return self.inner.replace(key, body, tag)
+            self.inner.replace(key, body, tag)
+            with from_thread.start_blocking_portal() as portal:
+                portal.call(partial(opened().unlock, "shop", force=True, by="ben"))
+            raise Unanswered("the connection to the store broke")
+
+    armed = ["", "now", "", ""]
+    holder = opened(Overtaken(bucket))
+    lease = await holder.lease(["shop"], "anna")
+    armed[:] = ["", "now"]
+    (stored,) = await holder.commit(lease, [entry(Event.DONE)], [record()])
+    assert (await opened().load()).records == {stored.address: stored}
+    armed[:] = [""] * 4
+    with pytest.raises(StoreError, match="no longer ours"):
+        await holder.commit(lease, [entry(Event.DONE)])
+
+
+@pytest.mark.anyio
+async def test_nothing_is_left_of_leases_that_were_given_back_or_not_got(
+    store: ObjectStore, opened: Open, bucket: Bucket
+) -> None:
+    for _ in range(3):
+        await store.release(await store.lease(["blog", "shop"], "anna"))
+    await store.lease(["shop"], "anna")
+    with pytest.raises(Locked):
+        await opened().lease(["blog", "shop"], "ben")
+    assert len([key for key in bucket.list("") if "/leases/" in key]) == 1
+
+
+def _uses(store: ObjectStore, lease: Lease) -> list[Callable[[], Awaitable[object]]]:
+    return [
+        lambda: store.check(lease),
+        lambda: store.renew(lease),
+        lambda: store.commit(lease, [entry(Event.INTENT)]),
+    ]

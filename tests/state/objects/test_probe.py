@@ -1,0 +1,87 @@
+"""The proof of a store, before a state is trusted to it."""
+
+import os
+
+import pytest
+
+from reconciler.core.errors import StoreError
+from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.probing import probe
+from reconciler.state.objects.store import ObjectStore
+from tests.state.objects.conftest import S3
+from tests.state.objects.doubles import Faulty, Liar, Mixing, Wrapped, memory_bucket
+from tests.state.worlds import SimulatedClock
+
+
+def nonce() -> str:
+    return os.urandom(8).hex()
+
+
+def test_a_store_that_keeps_its_word_passes_and_nothing_is_left() -> None:
+    bucket = memory_bucket()
+    probe(bucket, "probe/", nonce)
+    assert bucket.list("probe/") == {}
+
+
+@pytest.mark.slow
+def test_s3_as_moto_speaks_it_passes(s3: S3) -> None:
+    probe(s3.open(), "probe/", nonce)
+    assert s3.open().list("probe/") == {}
+
+
+@pytest.mark.anyio
+async def test_a_state_of_an_object_store_can_be_asked_to_prove_it(clock: SimulatedClock) -> None:
+    bucket = memory_bucket()
+    await ObjectStore(bucket, clock).probe()
+    assert bucket.list("") == {}
+    with pytest.raises(StoreError, match="cannot be kept"):
+        await ObjectStore(Mixing(bucket), clock).probe()
+
+
+def test_a_store_that_loses_answers_now_and_then_passes() -> None:
+    count = iter(range(10_000))
+    bucket = Faulty(memory_bucket(), lambda key: "answer lost" if next(count) % 7 == 3 else "")
+    probe(bucket, "probe/", nonce)
+
+
+class Forgetful(Wrapped):
+    """Writes over anything."""
+
+    def create(self, key: str, body: bytes) -> str:
+        self.inner.delete(key)
+        return self.inner.create(key, body)
+
+
+class Careless(Wrapped):
+    """Looks at no tag."""
+
+    def replace(self, key: str, body: bytes, tag: str) -> str:
+        found = self.inner.get(key)
+        return self.inner.replace(key, body, found.tag if found is not None else tag)
+
+
+class Blind(Wrapped):
+    """Its lists are empty."""
+
+    def list(self, prefix: str) -> dict[str, str]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("bucket", "what"),
+    [
+        (Mixing(memory_bucket()), r"it lost \d+ of 80 changes that were made at the same time"),
+        (Forgetful(memory_bucket()), "it writes over an object that should not be there"),
+        (Careless(memory_bucket()), "it writes over an object that has changed"),
+        (Blind(memory_bucket()), "its lists do not show what was just written"),
+    ],
+)
+def test_a_store_that_breaks_its_word_is_refused_by_what_it_did(bucket: Bucket, what: str) -> None:
+    with pytest.raises(StoreError, match=what):
+        probe(bucket, "probe/", nonce)
+
+
+@pytest.mark.slow
+def test_a_store_that_ignores_a_condition_now_and_then_is_refused(s3: S3) -> None:
+    with pytest.raises(StoreError, match=r"it lost \d+ of 80 changes"):
+        probe(Liar(s3.open(), every=5), "probe/", nonce)
