@@ -83,7 +83,7 @@ class Limited:
         """Why it is not tried again, after the time limit."""
         so_far = f" for {self.for_s:.0f} s" if round(self.for_s) else ""
         asked_s = outcome.retry_after_s
-        asked = f", and the service asks for a wait of {asked_s:.0f} s{so_far and ' more'}" if asked_s else ""
+        asked = f", and the service asks to wait {asked_s:.0f} s{so_far and ' more'}" if asked_s else ""
         return f"refused with 429{so_far}{asked}; a step waits at most {RATE_LIMIT_S:.0f} s"
 
 
