@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
@@ -14,13 +15,15 @@ from reconciler.core.model import (
     Action,
     Address,
     Obligation,
+    Observation,
     Owed,
     StateRecord,
     owed_work,
     owing,
 )
-from reconciler.core.steps import Binding, Plan, Result, Step
+from reconciler.core.steps import Binding, Plan, Read, Result, Step
 from reconciler.execution.intents import Intent
+from reconciler.execution.observed import observed_data
 from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.state.spooling import Spooling
@@ -92,10 +95,11 @@ class Recorder:
     def owes_restart(self, address: Address) -> bool:
         return address in self.records and bool(self.records[address].obligations)
 
-    async def start(self, plan: Plan) -> None:
+    async def start(self, plan: Plan, observed: Mapping[Read, Observation] = MappingProxyType({})) -> None:
         """The run begins in each of its scopes, with all that needs no call: moves, adoptions, forgetting.
 
-        A plan counts as run as soon as it has started in one of them.
+        A plan counts as run as soon as it has started in one of them. `observed`: what it relies on, kept in
+        the first scope.
         """
         run = Run(
             plan.id,
@@ -114,6 +118,9 @@ class Recorder:
             Event.RUN_STARTED,
             lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {})},
         )
+        if observed:
+            seen = self._entry(Event.RUN_OBSERVED, data=observed_data(observed))
+            parts.of(self._lease.scopes[0]).entries.append(seen)
         put, _ = moved_records(plan.moves, self.records)
         for move in plan.moves:
             entry = moved_entry(move, self._run, self._clock.now())

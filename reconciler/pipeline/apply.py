@@ -286,7 +286,7 @@ async def _run_under(
 
     await remember_platform(project, lease)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
-    await recorder.start(plan)
+    await recorder.start(plan, observed)
     executor = Executor(
         Run(
             plan,

@@ -83,6 +83,7 @@ def run_page(run: PastRun, later: Sequence[Decision], context: Context, *, runni
             for each in run.waits
         ],
         "decisions": [decision_document(each) for each in decisions],
+        "observed": dict(run.observed) or None,
     }
     return Page(document={"run": document}, text=_text(lines), context=context)
 

@@ -69,7 +69,7 @@ class PastRun:
     """`began`: what was said at its beginning. `finished`: by scope, what was said at its end.
 
     `ended_at`: of the last scope; None where it did not come to the end of each. `noted`: by scope, which
-    records it took in or dropped without a call.
+    records it took in or dropped without a call. `observed`: what it saw before its first call.
     """
 
     id: str
@@ -81,6 +81,7 @@ class PastRun:
     calls: list[PastCall] = field(default_factory=list)
     waits: list[PastWait] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+    observed: Mapping[str, Any] = field(default_factory=dict)
     finished: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     last_at: datetime | None = None
 
@@ -165,6 +166,8 @@ def _take(run: PastRun, calls: dict[tuple[str, str, int], PastCall], scope: str,
     match entry.event:
         case Event.RUN_STARTED:
             run.noted[scope] = data
+        case Event.RUN_OBSERVED:
+            run.observed = data
         case Event.RUN_FINISHED:
             run.finished[scope] = data
             run.last_at = entry.at

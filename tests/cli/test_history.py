@@ -51,6 +51,9 @@ def test_json_says_all_of_it(applied: Project, app: str) -> None:
     (call,) = shown["calls"]
     assert (call["method"], call["address"], call["outcome"]) == ("PUT", f"Volume/{app}/data", "done")
     assert call["path"].startswith(f"/v1/apps/{app}/volumes/vol_")
+    ((read, seen),) = [(each, each["objects"]) for each in shown["observed"]["reads"]]
+    assert read["path"] == f"/v1/apps/{app}/volumes"
+    assert [shown["observed"]["objects"][digest]["size_gb"] for digest in seen] == [10]
 
 
 def test_one_run_is_shown_with_its_calls_and_what_is_owed(

@@ -10,9 +10,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import psycopg
+
 from reconciler.core.errors import Locked
 from reconciler.state.postgres import heads, schema
-from reconciler.state.postgres.line import BEGIN, COMMIT, LIMITS, Line, Row, Statement
+from reconciler.state.postgres.line import BEGIN, COMMIT, LIMITS, Line, Row, Statement, message
+from reconciler.state.postgres.place import Place
+from reconciler.state.postgres.problems import explain
 from reconciler.state.postgres.schema import Identity
 from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
 
@@ -107,17 +111,33 @@ async def check(line: Line, identity: Identity, lease: Lease, for_s: float, leas
 
 async def renew(line: Line, identity: Identity, lease: Lease, lease_s: float) -> Lease:
     """Raises StoreError for one that is no longer ours."""
-    _, _, known, rows, _ = await line.ask(BEGIN, LIMITS, *renewal(identity, lease, lease_s), COMMIT)
-    schema.refuse_replaced(known, identity, line.place)
+    return _renewed(await line.ask(*_renewal(identity, lease, lease_s)), identity, lease, line.place)
+
+
+def beat(place: Place, now: str, identity: Identity, lease: Lease, lease_s: float) -> Lease:
+    """As `renew`, for any thread: it blocks, and has a connection of its own."""
+    try:
+        with psycopg.connect(place.conninfo, autocommit=True, prepare_threshold=None) as connection:
+            cursor = psycopg.ClientCursor(connection)
+            cursor.execute(*message(_renewal(identity, lease, lease_s), now))
+            found = [cursor.fetchall() if cursor.description else []]
+            while cursor.nextset():
+                found.append(cursor.fetchall() if cursor.description else [])
+    except psycopg.Error as error:
+        raise explain(error, place) from error
+    return _renewed(found, identity, lease, place)
+
+
+def _renewal(identity: Identity, lease: Lease, lease_s: float) -> list[Statement]:
+    renew = _RENEW, [*_pairs(lease), identity.id, lease_s, identity.id]
+    return [BEGIN, LIMITS, schema.look_again(identity), renew, COMMIT]
+
+
+def _renewed(found: Sequence[Sequence[Row]], identity: Identity, lease: Lease, place: Place) -> Lease:
+    """`lease` with the end that the answers to `_renewal` say. Raises StoreError when it is not ours."""
+    _, _, known, rows, _ = found
+    schema.refuse_replaced(known, identity, place)
     return replace(lease, expires_at=_earliest(_ours(lease, rows).values()))
-
-
-def renewal(identity: Identity, lease: Lease, lease_s: float) -> list[Statement]:
-    """In a transaction of its own. Rows of the second: scope, and until when; only of those still ours."""
-    return [
-        schema.look_again(identity),
-        (_RENEW, [*_pairs(lease), identity.id, lease_s, identity.id]),
-    ]
 
 
 async def release(line: Line, identity: Identity, lease: Lease) -> None:

@@ -41,6 +41,12 @@ COMMIT: Statement = ("COMMIT", ())
 ROLLBACK: Statement = ("ROLLBACK", ())
 
 
+def message(statements: Sequence[Statement], now: str) -> tuple[bytes, list[Any]]:
+    """All statements in one, with their values. `now`: the SQL for the server's time."""
+    text = ";\n".join(text for text, _ in statements).replace(":now", now)
+    return text.encode(), [value for _, values in statements for value in values]
+
+
 class Line:
     """One thing at a time. `now`: the SQL for the server's time."""
 
@@ -69,9 +75,8 @@ class Line:
         while it sends must not leave the server in the midst of a transaction, where no timeout counts.
         """
         assert self._connection is not None
-        text = ";\n".join(text for text, _ in statements).replace(":now", self.now())
         cursor = psycopg.AsyncClientCursor(self._connection)
-        await cursor.execute(text.encode(), [value for _, values in statements for value in values])
+        await cursor.execute(*message(statements, self.now()))
         found = []
         while True:
             found.append(await cursor.fetchall() if cursor.description else [])

@@ -142,6 +142,14 @@ class PostgresStore:
 
         return await self._run(renew)
 
+    @property
+    def lease_s(self) -> float:
+        return self._lease_s
+
+    def beat(self, lease: Lease) -> Lease:
+        assert self._identity is not None, "a lease was taken"
+        return leases.beat(self._place, self._line.now(), self._identity, lease, self._lease_s)
+
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """As in `Store`. A lease that would end too soon is renewed, as far as that may help."""
 

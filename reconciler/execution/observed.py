@@ -1,0 +1,73 @@
+"""What a run saw right before its first call, for the journal: enough to play the run again, and bounded.
+
+Kept are the fields that wire models declare and nothing else of an answer: a field that the platform adds may
+be a secret. Of a sensitive answer nothing is kept but that it was read. Nothing is packed, so that a search
+of the state for a value finds it. An object that several answers hold is kept once, by its digest.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from reconciler.core.model import Observation
+from reconciler.core.steps import Read
+from reconciler.secrets.redaction import redact
+
+MOST_BYTES = 500_000  # of JSON, or somewhat more: some thousand objects
+_OF_A_DIGEST = 22  # bytes
+_DIGITS = 16
+
+
+def observed_data(observed: Mapping[Read, Observation]) -> dict[str, Any]:
+    """`reads`: each with the digests of its objects; `objects`: by digest.
+
+    `left_out`: how many answers and objects there was no room for; such a run cannot be played again.
+    """
+    objects: dict[str, Any] = {}
+    reads: list[dict[str, Any]] = []
+    room, left_out = MOST_BYTES, 0
+    for read, observation in observed.items():
+        found = _read(read, observation)
+        room -= len(json.dumps(found))
+        if room < 0:
+            left_out += 1
+            continue
+        reads.append(found)
+        for item in () if read.sensitive else observation.objects:
+            fields = redact(_declared(item))
+            text = json.dumps(fields, sort_keys=True)
+            digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+            size = _OF_A_DIGEST + (_OF_A_DIGEST + len(text) if digest not in objects else 0)
+            if size > room:
+                left_out += 1
+                continue
+            room -= size
+            objects[digest] = fields
+            found["objects"].append(digest)
+    return {"reads": reads, "objects": objects, **({"left_out": left_out} if left_out else {})}
+
+
+def _read(read: Read, observation: Observation) -> dict[str, Any]:
+    """`complete` and `withheld` stand there where they are not as usual."""
+    found: dict[str, Any] = {
+        "path": str(read.path),
+        "shape": str(read.shape),
+        "service": read.service,
+        "at": observation.at.isoformat(),
+        "objects": [],
+    }
+    found |= {} if observation.complete else {"complete": False}
+    return found | ({"withheld": len(observation.objects)} if read.sensitive else {})
+
+
+def _declared(value: Any) -> Any:
+    """JSON of the declared fields that were in the answer; of a mapping without a model, nothing."""
+    if isinstance(value, BaseModel):
+        names = [name for name in type(value).model_fields if name in value.model_fields_set]
+        return {name: _declared(getattr(value, name)) for name in names}
+    if isinstance(value, list | tuple):
+        return [_declared(each) for each in value]
+    return value if isinstance(value, str | int) else None  # no model has a float, which may be no number

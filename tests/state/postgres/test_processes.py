@@ -1,0 +1,131 @@
+"""Processes that die or stand still while they hold a scope: nothing is unlocked by hand."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from reconciler.core.clock import SystemClock
+from reconciler.core.errors import Locked, StoreError
+from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.renewing import Renewable
+from reconciler.state.store import Event
+from tests.providers.postgres import Postgres
+from tests.state.postgres.conftest import Handles
+from tests.state.worlds import entry
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+ROOT = Path(__file__).parent.parent.parent.parent
+LEASE_S = 1.0
+
+
+class Child:
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+
+    def says(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def goes_on(self) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write("go on\n")
+        self.process.stdin.flush()
+        return self.says()
+
+
+@contextmanager
+def child(url: str, lease_s: float) -> Iterator[Child]:
+    command = [sys.executable, "-m", "tests.state.postgres.child", url, "shop", str(lease_s)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        made = Child(process)
+        assert made.says() == "taken"
+        try:
+            yield made
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+async def store(database: Postgres) -> PostgresStore:
+    """With the server's own time."""
+    store = PostgresStore(database.url, SystemClock(), lease_s=LEASE_S)
+    await store.create()
+    return store
+
+
+async def test_the_scope_of_a_killed_process_is_free_when_its_lease_has_ended(
+    store: PostgresStore, database: Postgres
+) -> None:
+    with child(database.url, LEASE_S) as runner:
+        assert runner.goes_on() == "checked; committed"
+        runner.process.send_signal(signal.SIGKILL)
+        runner.process.wait()
+        lease = await store.lease(["shop"], "the heir", timeout_s=20)
+    assert lease.epochs == {"shop": 2}
+    (intent,) = (await store.load()).open_intents
+    await store.commit(lease, [entry(Event.SETTLED, intent.step)])
+    assert (await store.load()).open_intents == ()
+    await store.close()
+
+
+async def test_a_process_that_stood_still_beyond_its_lease_neither_checks_nor_commits(
+    store: PostgresStore, database: Postgres
+) -> None:
+    with child(database.url, LEASE_S) as runner:
+        runner.process.send_signal(signal.SIGSTOP)
+        lease = await store.lease(["shop"], "the heir", timeout_s=20)
+        runner.process.send_signal(signal.SIGCONT)
+        lost = "the lease of `shop` is no longer ours"
+        assert runner.goes_on() == f"{lost}; {lost}"
+    await store.commit(await store.renew(lease), [entry(Event.INTENT)])
+    assert [each.step for _, each in await store.journal()] == ["s1"]
+    await store.close()
+
+
+async def test_a_lease_that_ended_is_not_ours_even_if_nobody_took_it(
+    store: PostgresStore, database: Postgres
+) -> None:
+    with child(database.url, LEASE_S) as runner:
+        runner.process.send_signal(signal.SIGSTOP)
+        while await store.holders(["shop"]):
+            pass
+        runner.process.send_signal(signal.SIGCONT)
+        assert "no longer ours" in runner.goes_on()
+    assert await store.journal() == []
+    await store.close()
+
+
+async def test_a_lease_that_is_renewed_outlives_its_time(store: PostgresStore, database: Postgres) -> None:
+    with child(database.url, LEASE_S) as runner:
+        while (await store.holders(["shop"]))["shop"].age_s < 2 * LEASE_S:
+            assert runner.goes_on() == "checked; committed"
+        with pytest.raises(Locked) as locked:
+            await store.lease(["shop"], "ben")
+        assert locked.value.holder == "the child"
+    await store.close()
+
+
+async def test_a_lease_is_renewed_by_any_thread(handles: Handles) -> None:
+    store = handles.open()
+    assert isinstance(store, Renewable)
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    handles.clock.elapsed_s += handles.lease_s - 1
+    ends = handles.clock.now() + timedelta(seconds=handles.lease_s)
+    assert store.beat(lease).expires_at == ends
+    handles.clock.elapsed_s += handles.lease_s - 1
+    await store.check(lease)
+    handles.clock.elapsed_s += handles.lease_s
+    with pytest.raises(StoreError, match="no longer ours"):
+        store.beat(lease)
+    with pytest.raises(StoreError, match="no longer ours"):
+        await store.check(lease)
