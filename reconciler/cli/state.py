@@ -15,7 +15,14 @@ from reconciler.cli.output import emit, output
 from reconciler.cli.signals import blocking, run
 from reconciler.core import advice
 from reconciler.core.model import Address, StateRecord, owed_work
-from reconciler.reports.records import moved_page, pin_lines, record_page, records_page, restored_page
+from reconciler.reports.records import (
+    migrated_page,
+    moved_page,
+    pin_lines,
+    record_page,
+    records_page,
+    restored_page,
+)
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
 from reconciler.state import files_of, maintenance_of
@@ -261,6 +268,51 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bo
     by = str(_by(which))
     freed = _with_store(which, lambda store: maintenance_of(store).unlock(scope, force=force, by=by))
     click.echo(f"{scope}: {freed}")
+    return DONE
+
+
+@command.command("migrate")
+@click.argument("url")
+@output()
+@options.state
+@options.lock_timeout
+@reports_failures
+def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+    """Move the state to URL, a place without one, and leave a mark where it was.
+
+    Nobody can write to two of them at any moment. Was it interrupted? Run it again.
+    """
+    from reconciler.cli.progress import make_reporter
+    from reconciler.cli.sources import settings_here
+    from reconciler.core.state_url import shown_url
+    from reconciler.pipeline.attribution import holder
+    from reconciler.pipeline.migrate import Migrated, opened, side
+    from reconciler.pipeline.migrate import migrate as move_state
+    from reconciler.pipeline.private import require_own_place
+    from reconciler.pipeline.store import store_of
+
+    if sandbox:
+        raise click.UsageError("--sandbox: its state stays where its world is")
+    config, reporter = settings_here(env), make_reporter()
+    old, new = state_url or config.settings.state_url, url
+
+    async def main() -> Migrated:
+        for each in (old, new):
+            require_own_place(config, each)
+        async with (
+            opened(store_of(config, old, tell=reporter.note)) as source,
+            opened(store_of(config, new, tell=reporter.note)) as target,
+        ):
+            return await move_state(
+                side(source, shown_url(old)),
+                side(target, shown_url(new)),
+                holder(),
+                timeout_s=lock_timeout,
+                reporter=reporter,
+            )
+
+    done = run(main)
+    emit(migrated_page(done.contents, shown_url(old), shown_url(new), config.env, before=done.before))
     return DONE
 
 

@@ -30,7 +30,7 @@ A mutation never raises for what the platform answered: its outcome is data
 from collections.abc import Sequence
 from typing import Any
 
-from reconciler.core.advice import Command
+from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, error
 
 
@@ -157,18 +157,27 @@ class LeaseLost(StoreError):
     pass
 
 
-class StateMoved(Diagnosed, StoreError):
-    """`to`: where the state is, without a password."""
+COPY = "copy:"
 
-    def __init__(self, place: object, to: str) -> None:
-        problem = error(
-            "state-moved",
-            f"the state {place} has moved to {to}",
-            help=f"name the new place in reconcile.yaml: `state: {to}` (a branch from before the move: merge "
-            "or rebase), and in RECONCILE_STATE where that is set",
-        )
-        super().__init__("the state has moved; nothing was changed", [problem])
-        self.to = to
+
+class StateMoved(Diagnosed, StoreError):
+    """`to`: where the state is, without a password. `copy`: what is here has not been the state yet."""
+
+    def __init__(self, place: object, mark: str) -> None:
+        """`mark`: what stands at `place`, the URL of the state; with COPY before it, at a copy of it."""
+        self.to, self.copy = mark.removeprefix(COPY), mark.startswith(COPY)
+        migrate = command("state", "migrate", "URL")
+        if self.copy:
+            message = f"what is at {place} is a copy from a move that did not end: the state is {self.to}"
+            help = f"go on with `state: {self.to}`, where `{migrate}` begins the move anew"
+        else:
+            message = f"the state {place} has moved to {self.to}"
+            help = (
+                f"name the new place in reconcile.yaml: `state: {self.to}` (a branch from before the move: "
+                "merge or rebase), and in RECONCILE_STATE where that is set"
+            )
+        problem = error("state-moved", message, help=help, advice=(migrate,) if self.copy else ())
+        super().__init__("the state is at another place; nothing was changed", [problem])
 
 
 class SecretUnavailable(ReconcilerError):

@@ -10,7 +10,7 @@ import anyio
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED
-from reconciler.core.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError, StateMoved, StoreError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.core.state_url import shown_url
@@ -25,6 +25,7 @@ from reconciler.pipeline.embedded import (
     furnish,
 )
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
+from reconciler.pipeline.migrate import end_move, opened, side
 from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
@@ -171,13 +172,38 @@ async def open_state(
     require_own_place(config, url or config.settings.state_url, tighten=not read_only)
     pin = config.settings.state.lineage if pinned else None
     store = store_of(config, url, environment=environment, read_only=read_only, tell=tell)
+    place = shown_url(url or config.settings.state_url)
     try:
+        if not read_only:
+            await _end_move(config, store, place, tell)
         if pin is not None:
-            refuse_other_state(await store.load(), pin, shown_url(url or config.settings.state_url))
+            refuse_other_state(await store.load(), pin, place)
         yield store
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
+
+
+async def _end_move(
+    config: ProjectSettings, store: Spooling, place: str, tell: Callable[[str], None]
+) -> None:
+    """Where a move to here was cut off just before its end, and the old side can be read: end it.
+
+    Raises StateMoved for a state that has moved away from here.
+    """
+    try:
+        await store.load()
+    except StateMoved as moved:
+        if not moved.copy:
+            raise
+        async with opened(store_of(config, moved.to, read_only=True)) as old:
+            try:
+                await end_move(side(old, moved.to), side(store, place))
+            except ReconcilerError:
+                raise moved from None
+        tell(f"the move of the state from {moved.to} to {place} was cut off; it is complete now")
+    except StoreError:
+        return  # it is damaged: whoever uses it says so
 
 
 @asynccontextmanager

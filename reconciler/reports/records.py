@@ -8,11 +8,13 @@ from typing import Any
 from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, StateRecord, owed_work
+from reconciler.core.plural import counted
 from reconciler.reports.advice import advise
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible, visible_lines
 from reconciler.state.chain import state_head
+from reconciler.state.contents import Contents
 from reconciler.state.store import JournalEntry, Restored, State
 
 _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
@@ -112,6 +114,22 @@ def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
         lines.append(f"{was} ({record.id}) is now recorded as {record.address}")
     records = [record_document(record) for record in moved]
     return Page(document={"from": str(source), "record": records[0], "records": records}, text=_lines(lines))
+
+
+def migrated_page(contents: Contents, old: str, new: str, environment: str, *, before: bool) -> Page:
+    """`before`: the copy stood there already."""
+    records, rows = counted(len(contents.records), "record"), counted(len(contents.rows), "journal row")
+    document = {
+        "from": old,
+        "to": new,
+        "lineage": contents.lineage,
+        "records": len(contents.records),
+        "rows": len(contents.rows),
+        "head": state_head(contents.lineage, contents.hashes),
+    }
+    how = "an earlier move, completed" if before else "copied and verified"
+    text = f"{old}: the state is now {new} ({records}, {rows}; {how})\n"
+    return Page(document=document, text=text + pin_lines(new, contents.lineage, environment))
 
 
 def restored_page(done: Restored, run: RunOptions) -> Page:

@@ -13,6 +13,7 @@ from reconciler.state import rules
 from reconciler.state.chain import Broken, Chains
 from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.rules import View
+from reconciler.state.store import WHOLE_STATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class Contents:
     `heads`: of every scope that has a row, a record or ever had a lease. `trunk`: from where each scope goes
     on that has none: (0, lineage) with serial 0, but for states that began before version 4 of SQLite's.
     The first `trunk.seq` rows are the trunk's. `environment`: "" for that of no environment. `moved_to`:
-    where the state is now, of which this is what stayed behind; "" for the state itself.
+    where the state is now, of which this is what stayed behind (with `errors.COPY` before it: a copy that
+    has not been the state yet); "" for the state itself.
     """
 
     lineage: str
@@ -64,6 +66,12 @@ class Contents:
 
     def head(self, scope: str) -> Head:
         return self.heads.get(scope, self.trunk)
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """As `State.heads`. The trunk counts as the whole state's until that has a head of its own."""
+        trunk = {WHOLE_STATE: self.trunk.hash} if self.trunk.seq else {}
+        return trunk | {scope: head.hash for scope, head in self.heads.items() if head.seq > self.trunk.seq}
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ from reconciler.state.objects.folded import Folded, Marks, Wanted, judged
 from reconciler.state.objects.keeping import Keeping
 from reconciler.state.objects.scopes import Scopes
 from reconciler.state.objects.segments import Files
-from reconciler.state.store import Lease, no_longer_ours
+from reconciler.state.store import Event, Lease, no_longer_ours
 
 
 @dataclass(eq=False, slots=True)
@@ -58,11 +58,14 @@ class Committing:
         judged = self._judged(name, seen, batch)
         if not judged:
             return
+        asked_s = self._keeping.now_s()
         if self._heads.advance(
             seen, [change for _, change in judged], base=seen.head.base, segments=seen.head.segments
         ):
             for request, (change, _) in judged:
                 request.stored(change)
+                if any(row.columns[1] == Event.INTENT for row in change.rows):
+                    self._keeping.prove(request.lease, asked_s)
             if seen is not before:
                 self._files.delete_unnamed(before.head, seen.head)
             return

@@ -12,6 +12,8 @@ from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.layout import Layout
 from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
 
+_FRESH_S = 0.5  # how old the answer may be that serves a check
+
 
 @dataclass(eq=False, slots=True)
 class Held:
@@ -21,6 +23,7 @@ class Held:
     tag: str
     ends_s: float
     lost: bool = False
+    proofs: list[float] = field(default_factory=list)  # when each was asked for; see `Keeping.prove`
     lock: Lock = field(default_factory=Lock)
 
     def holds(self, scope: str) -> bool:
@@ -28,6 +31,13 @@ class Held:
 
 
 class Keeping:
+    """Which scopes are ours.
+
+    A lock that is taken away by force shows only when the store is asked. Each call comes right after the
+    commit of its intent, which asked just that, in its own scope. So such a commit serves one check, if that
+    one comes at once; every other check reads the lease.
+    """
+
     def __init__(
         self, bucket: Bucket, layout: Layout, clock: Clock, nonce: Callable[[], str], lease_s: float
     ) -> None:
@@ -58,6 +68,26 @@ class Keeping:
     def shortest_s(self, lease: Lease) -> float:
         """How long all of `lease` lasts yet."""
         return min((held.ends_s for held in self._all([lease])), default=0.0) - self._clock.monotonic()
+
+    def now_s(self) -> float:
+        return self._clock.monotonic()
+
+    def prove(self, lease: Lease, asked_s: float) -> None:
+        """The store took an intent under `lease`, which was sent at `asked_s`."""
+        for held in self._all([lease]):
+            held.proofs.append(asked_s)
+
+    def take_proof(self, lease: Lease) -> bool:
+        """Whether the next check needs no look of its own."""
+        least_s = self._clock.monotonic() - _FRESH_S
+        every = self._all([lease])
+        for held in every:
+            held.proofs = [asked_s for asked_s in held.proofs if asked_s >= least_s]
+        if not all(held.proofs for held in every):
+            return False
+        for held in every:
+            held.proofs.pop()
+        return True
 
     def look(self, leases: Iterable[Lease]) -> None:
         """Notice when some of it was taken away: one read for all scopes that were taken together."""

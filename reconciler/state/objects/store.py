@@ -113,12 +113,13 @@ class ObjectStore:
             return self._writable(lease).keeping.beat(lease)
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
-        """As in `Store`. One read for all that ask at once, which shows a lease that was taken by force."""
+        """As in `Store`. One read serves all who ask at once, and an intent one of them (`Keeping`)."""
         if self._opened is None:
             raise no_longer_ours(lease.scopes[0])
         opened, check = self._opened, Check(lease)
         opened.keeping.require(lease)
-        await opened.checks.ask(check)
+        if not opened.keeping.take_proof(lease):
+            await opened.checks.ask(check)
         if check.failure is not None:
             raise check.failure
         opened.keeping.require(lease)

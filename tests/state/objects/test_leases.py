@@ -184,6 +184,29 @@ async def test_checks_at_the_same_moment_share_one_read_for_all_scopes(
 
 
 @pytest.mark.anyio
+async def test_a_check_right_after_the_commit_of_an_intent_needs_no_read(
+    opened: Open, clock: SimulatedClock
+) -> None:
+    counting = Counting(memory_bucket())
+    store = opened(counting)
+    await store.create()
+    lease = await store.lease(["blog", "shop"], "anna")
+
+    async def reads_of_a_check() -> int:
+        counting.calls.clear()
+        await store.check(lease, 10)
+        return counting.calls["get leases"]
+
+    await store.commit(lease.of("shop"), [entry(Event.INTENT)])
+    assert [await reads_of_a_check() for _ in range(2)] == [0, 1]
+    await store.commit(lease.of("shop"), [entry(Event.DONE)])
+    assert await reads_of_a_check() == 1
+    await store.commit(lease.of("shop"), [entry(Event.INTENT)])
+    clock.elapsed_s += 1
+    assert await reads_of_a_check() == 1
+
+
+@pytest.mark.anyio
 async def test_a_check_renews_where_the_rest_is_too_short(store: ObjectStore, clock: SimulatedClock) -> None:
     lease = await store.lease(["shop"], "anna")
     clock.elapsed_s += 50

@@ -1,0 +1,99 @@
+"""Moving a state to another place, so that at no moment two of them can be written.
+
+What comes to the new place first is a copy that says so. The one step that moves the state is the mark on the
+old side (`Movable.retire`): before it the old side is the state, after it the new one. Killed anywhere, the
+same move can be run again; a run that finds the copy after that step, and can read the old side, ends it
+(`end_move`).
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import anyio
+
+from reconciler.core.errors import COPY, StateMoved, StoreError
+from reconciler.core.reporter import Reporter
+from reconciler.execution.leasing import leased
+from reconciler.state import movable_of
+from reconciler.state.contents import Contents, Movable, same, verify
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import WHOLE_STATE, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """`store` is at `url`, which holds no password; `movable` is its backend."""
+
+    store: Store
+    movable: Movable
+    url: str
+
+
+def side(store: Store, url: str) -> Side:
+    """Raises StoreError where states of this kind cannot be moved."""
+    return Side(store, movable_of(store), url)
+
+
+@asynccontextmanager
+async def opened(store: Spooling) -> AsyncIterator[Spooling]:
+    """`store`, closed in the end."""
+    try:
+        yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What stands at the new place. `before`: it stood there already; at most the last step was due."""
+
+    contents: Contents
+    before: bool = False
+
+
+async def migrate(
+    source: Side, target: Side, holder: str, *, timeout_s: float, reporter: Reporter | None = None
+) -> Migrated:
+    """Move the state from `source` to `target`, or end such a move.
+
+    Raises Locked while a run holds any lease, StateMoved where `source` has moved elsewhere, and StoreError;
+    then the state is where it was, unless its last write was under way.
+    """
+    left = await source.movable.export()
+    if left.moved_to:
+        if left.moved_to != target.url:
+            raise StateMoved(source.url, left.moved_to)
+        return Migrated(await end_move(source, target), before=True)
+    scopes = {WHOLE_STATE, *left.heads}
+    async with leased(source.store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
+        contents = await source.movable.export()
+        verify(contents)
+        await target.movable.import_(replace(contents, moved_to=COPY + source.url))
+        copied = await target.movable.export()
+        verify(copied)
+        if not same(contents, copied):
+            raise StoreError(
+                f"the copy at {target.url} is not what was written",
+                help=f"the state is still {source.url}; is that store to be trusted?",
+            )
+        await source.store.check(lease)
+        await source.movable.retire(target.url, contents)
+    await target.movable.revive()
+    return Migrated(contents)
+
+
+async def end_move(source: Side, target: Side) -> Contents:
+    """Make the copy at `target` the state, once `source` has moved there; returns what it holds.
+
+    Raises StateMoved where it has not, or where something else than a copy is at `target`.
+    """
+    left, copied = await source.movable.export(), await target.movable.export()
+    if left.moved_to != target.url or left.lineage != copied.lineage:
+        raise StateMoved(target.url, copied.moved_to or source.url)
+    if copied.moved_to and copied.moved_to != COPY + source.url:
+        raise StateMoved(target.url, copied.moved_to)
+    if copied.moved_to:
+        await target.movable.revive()
+    return copied

@@ -1,0 +1,47 @@
+"""A `reconcile state migrate` that is killed: `python -m tests.cli.migrating NUMBER URL`.
+
+It dies at the NUMBERth step: before or after what it does to either state, and to the files of the new one.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from reconciler.cli.main import run
+from reconciler.state.sqlite import files
+from reconciler.state.sqlite.store import SqliteStore
+
+_steps = count(1)
+
+
+def deadly(owner: Any, name: str, last: int) -> None:
+    real: Callable[..., Any] = getattr(owner, name)
+
+    def step() -> None:
+        if next(_steps) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def call(*arguments: Any, **more: Any) -> Any:
+        step()
+        done = real(*arguments, **more)
+        step()
+        return done
+
+    setattr(owner, name, call)
+
+
+if __name__ == "__main__":
+    for owner, name in [
+        (SqliteStore, "_export"),
+        (SqliteStore, "_take"),
+        (SqliteStore, "_import"),
+        (SqliteStore, "_retire"),
+        (SqliteStore, "_revive"),
+        (SqliteStore, "_release"),
+        (files, "_create"),
+    ]:
+        deadly(owner, name, int(sys.argv[1]))
+    sys.exit(run(["state", "migrate", sys.argv[2]]))
