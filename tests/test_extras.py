@@ -137,13 +137,14 @@ def test_plan_and_apply_need_no_extra(
 @pytest.mark.parametrize(
     ("extras", "missing"),
     [
-        ((), SANDBOX_FRONT | KIT | OBJECTS),
-        (("sandbox",), KIT | OBJECTS),
+        ((), SANDBOX_FRONT | KIT | OBJECTS | POSTGRES),
+        (("sandbox",), KIT | OBJECTS | POSTGRES),
         (("provider",), SANDBOX_FRONT | OBJECTS),
-        (("objects",), SANDBOX_FRONT | KIT),
+        (("objects",), SANDBOX_FRONT | KIT | POSTGRES),
+        (("postgres",), SANDBOX_FRONT | KIT | OBJECTS),
         (("all",), set()),
     ],
-    ids=["none", "sandbox", "provider", "objects", "all"],
+    ids=["none", "sandbox", "provider", "objects", "postgres", "all"],
 )
 def test_only_what_serves_needs_an_extra(
     install: Callable[..., Installed], tmp_path: Path, extras: tuple[str, ...], missing: set[str]

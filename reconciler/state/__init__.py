@@ -48,7 +48,7 @@ def open_store(
     spool = root / ".reconcile" / environment / "state.spool"
     if scheme in DATABASES:
         require_extra("postgres", "a state in PostgreSQL")
-        from reconciler.state.postgres.store import PostgresStore  # type: ignore[import-untyped]
+        from reconciler.state.postgres.store import PostgresStore
 
         database = PostgresStore(
             url, clock, tell=tell, environment=environment, read_only=read_only, lease_s=lease_s

@@ -368,8 +368,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a suspend is not waited for",
         MACHINE_CALLS,
-        '        applied={"power": "suspending", CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
-        '        applied={"power": "suspended", CALLED_AT: RUN_BEGAN},\n',
+        '        applied={"power": power, CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
+        '        applied={"power": "suspended" if verb == "suspend" else power, CALLED_AT: RUN_BEGAN},\n'
+        '        wait=None if verb == "suspend" else wait,\n',
     ),
     _mutant(
         "a slice of a wait that is over counts as the end of it",
@@ -383,6 +384,19 @@ MUTANTS: tuple[Mutant, ...] = (
         RESTARTS,
         'if power is not None and power.wanted == "suspended":',
         "if False:",
+    ),
+    _mutant(
+        "an owed restart is sent to a machine that is to stay stopped",
+        RESTARTS,
+        'if power is not None and power.wanted == "stopped":',
+        "if False:",
+    ),
+    _mutant(
+        "a stop is not waited for",
+        MACHINE_CALLS,
+        '        applied={"power": power, CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
+        '        applied={"power": "stopped" if verb == "stop" else power, CALLED_AT: RUN_BEGAN},\n'
+        '        wait=None if verb == "stop" else wait,\n',
     ),
     _mutant(
         "an owed restart is never sent",

@@ -97,6 +97,11 @@ def test_a_run_that_settles_what_a_killed_one_left_may_be_killed_too() -> None:
     assert figure(ran, "decisions by a person") > 0
 
 
+def test_where_a_machine_can_be_stopped_that_is_cut_at_every_boundary_too() -> None:
+    listed = kills("--list", "--extended").out.splitlines()
+    assert "Machine/shop/halts#stop" in {step_of(point) for point in listed}
+
+
 def test_a_platform_that_lists_clusters_leaves_nothing_for_a_person_to_decide() -> None:
     ran = kills("--sample", "12", "--extended")
     assert ran.code == 0, f"{ran.out}\n{ran.err}"
@@ -187,7 +192,7 @@ def good_ending() -> Ending:
             {"id": "m1", "state": "started", "pending_restart": []},
             *(
                 {"id": id, "state": wanted, "pending_restart": []}
-                for id, (_, wanted, _) in scenario.MACHINES.items()
+                for id, (_, wanted, _) in scenario.machines(extended=True).items()
             ),
         ],
         "snapshots": [

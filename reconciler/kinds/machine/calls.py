@@ -4,14 +4,14 @@ Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from reconciler.core.model import Address
 from reconciler.core.steps import RUN_BEGAN, Already, Call, Condition, Read, Step, Wait
 from reconciler.core.wire import one
 from reconciler.kinds.base import Subject, segment
 from reconciler.kinds.restarts import STALE
-from reconciler.kinds.steps import absolute
+from reconciler.kinds.steps import Words, absolute
 from reconciler.services.machines.wire.machine import RUNNING, Machine, MachineWaited
 
 SLICE_S = 5  # one request of a wait: shorter than the deadline of a read, and than the grace after a signal
@@ -37,45 +37,35 @@ def machine_path(address: Address, id: str) -> str:
 
 
 def suspend_step(subject: Subject) -> Step:
+    # Many at once are advised against. Source: platform API, 8
     wait = until_suspended(subject)
-    return absolute(
-        subject,
-        "suspend",
-        Call("POST", f"{machine_path(subject.address, subject.spec.id)}/suspend"),
-        known_id=subject.spec.id,
-        applied={"power": "suspending", CALLED_AT: RUN_BEGAN},
-        wait=wait,
-        guard=Already(_soon(wait)),
-        lane="suspend",  # many at once are advised against. Source: platform API, 8
-        if_refused=_RULES,
-    )
+    return _power_step(subject, "suspend", "suspending", wait, lane="suspend", if_refused=_RULES)
 
 
 def start_step(subject: Subject) -> Step:
-    seen = "machine.get" in subject.capabilities
-    wait = until_started(subject) if seen else reached(subject, "started", {"power": "started"})
-    return absolute(
-        subject,
-        "start",
-        Call("POST", f"{machine_path(subject.address, subject.spec.id)}/start"),
-        known_id=subject.spec.id,
-        applied={"power": "started" if seen else "starting", CALLED_AT: RUN_BEGAN},
-        wait=wait,
-        guard=Already(_soon(wait)),
-        note=f"{STALE}. It is not known whether its memory was kept",
+    note = f"{STALE}. It is not known whether its memory was kept"
+    if "machine.get" in subject.capabilities:
+        return _power_step(subject, "start", "started", until_started(subject), note=note)
+    return _power_step(
+        subject, "start", "starting", reached(subject, "started", {"power": "started"}), note=note
     )
 
 
 def stop_step(subject: Subject) -> Step:
-    wait = until_stopped(subject)
+    return _power_step(subject, "stop", "stopping", until_stopped(subject))
+
+
+def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **words: Unpack[Words]) -> Step:
+    """`power`: what is recorded from the call on until the wait is over."""
     return absolute(
         subject,
-        "stop",
-        Call("POST", f"{machine_path(subject.address, subject.spec.id)}/stop"),
+        verb,
+        Call("POST", f"{machine_path(subject.address, subject.spec.id)}/{verb}"),
         known_id=subject.spec.id,
-        applied={"power": "stopping", CALLED_AT: RUN_BEGAN},
+        applied={"power": power, CALLED_AT: RUN_BEGAN},
         wait=wait,
         guard=Already(_soon(wait)),
+        **words,
     )
 
 

@@ -42,6 +42,8 @@ SNAPSHOTS = {"grow": "before it grew", "old": "before it was deleted", "aged": "
 OWES_A_RESTART = f"Volume/{APP}/grow"
 # Machines by id: the state that each begins in, the one that it must be in at the end, and the call for it.
 MACHINES = {"naps": ("started", "suspended", "suspend"), "wakes": ("suspended", "started", "start")}
+# … where a machine can be stopped too, which is not documented.
+STOPPED_MACHINES = {"halts": ("started", "stopped", "stop")}
 
 # The database keeps them. Snapshots are counted, so the platform takes none of its own; and memory takes
 # so long to save that a look comes before it is done.
@@ -102,7 +104,7 @@ def prepared(root: Path, *, extended: bool = False) -> Template:
         sandbox.advance(72 * 3600)
         ids = {each["name"]: each["id"] for each in sandbox.volumes(APP)}
         sandbox.machine(APP, ids["grow"])
-        for id, (state, _, _) in MACHINES.items():
+        for id, (state, _, _) in machines(extended=extended).items():
             sandbox.call("POST", "/_sandbox/machines", {"app": APP, "id": id, "state": state})
         sandbox.call("DELETE", f"/v1/apps/{APP}/volumes/{ids['gone']}")
         sandbox.make_volume(APP, "found", size_gb=5)
@@ -112,6 +114,10 @@ def prepared(root: Path, *, extended: bool = False) -> Template:
         world = sandbox.call("GET", "/_sandbox/world")
         seq = sandbox.call("GET", "/_sandbox/log")[-1]["seq"]
     return Template(root, extended, world, seq)
+
+
+def machines(*, extended: bool) -> Mapping[str, tuple[str, str, str]]:
+    return MACHINES | STOPPED_MACHINES if extended else MACHINES
 
 
 def wanted_secrets(world: Mapping[str, Any]) -> dict[str, str]:
@@ -164,7 +170,7 @@ def _manifests(origin: str, since: str, *, extended: bool) -> str:
             cluster("orders"),
             cluster("fresh"),
             cluster("orders-copy", spec=f'restore: {{from: orders, pitr_time: "{_later(since)}"}}'),
-            *(_machine(id, power) for id, (_, power, _) in MACHINES.items()),
+            *(_machine(id, power) for id, (_, power, _) in machines(extended=extended).items()),
             secret(APP, "PASSWORD", "env: SHOP_PASSWORD"),
             secret(APP, "ROTATED", "env: SHOP_ROTATED"),
             secret(

@@ -231,7 +231,7 @@ def _power(ending: Ending) -> Iterator[Finding]:
         each["id"]: RUNNING[0] if each["state"] in RUNNING else each["state"]
         for each in ending.after["machines"]
     }
-    for id, (_, wanted, verb) in scenario.MACHINES.items():
+    for id, (_, wanted, verb) in scenario.machines(extended=ending.restarts).items():
         if states.get(id) != wanted:
             yield Finding("not converged", f"machine {id} is {states.get(id)}, not {wanted}")
         sent = [entry for entry in ending.log if f"/machines/{id}/" in entry["path"]]

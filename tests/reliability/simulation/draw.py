@@ -55,6 +55,8 @@ def draw(seed: int) -> Scenario:
     scenario = Scenario(seed, rounds, _switches(rng), _capabilities(rng))
     # Drawn apart, so that the rest of a seed's history is the same with and without.
     _machines(Random(f"machines {seed}"), scenario)
+    if "machine.stop" in scenario.capabilities:
+        _stopped(Random(f"stopped {seed}"), scenario)
     _spells(Random(f"spells {seed}"), scenario)
     return scenario
 
@@ -111,6 +113,18 @@ def _machines(rng: Random, scenario: Scenario) -> None:
             at_s = rng.choice((0.0, 0.0, 2.0, 150.0))
             each.edits.append(Edit("mount", name, "shop", rng.randrange(len(scenario.machines)), at_s))
             held = True
+
+
+def _stopped(rng: Random, scenario: Scenario) -> None:
+    """Some machines are wanted stopped for some rounds, in place of what was drawn."""
+    stopped: dict[str, bool] = {}
+    for each in scenario.rounds:
+        for document in each.manifests:
+            if document["kind"] == "Machine" and "power" in document["spec"]:
+                id = document["spec"]["id"]
+                stopped[id] = stopped.get(id, False) != (rng.random() < 0.4)
+                if stopped[id]:
+                    document["spec"]["power"] = "stopped"
 
 
 # --- spells ---

@@ -37,7 +37,7 @@ from tests.reliability.simulation import invariants, people, wishes
 from tests.reliability.simulation.faults import STALE_S
 from tests.reliability.simulation.ghost import CANARY, Ghost, Violation
 from tests.reliability.simulation.network import Network
-from tests.reliability.simulation.power import stays_suspended
+from tests.reliability.simulation.power import AT_REST, wanted_power
 from tests.reliability.simulation.process import Process
 from tests.reliability.simulation.scenario import Round, Run, Scenario
 from tests.reliability.simulation.store import Inline
@@ -455,7 +455,9 @@ class History:
         machine = self.ghost.machine(holder) if holder is not None else None
         auto = address in wanted and wanted[address].lifecycle.restart == "auto"
         able = "machine.restart" in self._scenario.capabilities
-        return auto and able and machine is not None and not stays_suspended(wanted.values(), machine.id)
+        if machine is None or wanted_power(wanted.values(), machine.id) in AT_REST:
+            return False
+        return auto and able
 
     def _differences(self) -> list[str]:
         """Where the world is not as the manifests say."""

@@ -12,7 +12,7 @@ from reconciler.sandbox.exchange import Response
 from reconciler.state.store import Event, JournalEntry, Lease, State
 from tests.reliability.simulation.faults import LAG_S, STALE_S
 from tests.reliability.simulation.ghost import UNNUMBERED, Ghost, Opened, Sending
-from tests.reliability.simulation.power import COMING, stays_suspended
+from tests.reliability.simulation.power import AT_REST, COMING, wanted_power
 from tests.reliability.simulation.timeline import START
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def nothing_that_moved_is_touched(ghost: Ghost, sending: Sending) -> Problems:
 def no_restart_without_need(ghost: Ghost, sending: Sending) -> Problems:
     """One restart does all that was owed by the volumes of a machine when it was sent."""
     machine, verb = _of_machine(sending)
-    if verb not in ("restart", "stop"):
+    if verb not in ("restart", "stop") or _is_for_power(sending):
         return
     since = [
         (obligation.since - START).total_seconds()
@@ -158,19 +158,22 @@ def no_restart_without_need(ghost: Ghost, sending: Sending) -> Problems:
         yield f"{sending.path} was sent, and what is owed was done by the restart before"
 
 
-def what_is_suspended_is_not_woken(ghost: Ghost, sending: Sending) -> Problems:
+def what_is_at_rest_is_not_woken(ghost: Ghost, sending: Sending) -> Problems:
     machine, verb = _of_machine(sending)
-    if verb in ("restart", "stop", "start") and stays_suspended(sending.process.desired.resources, machine):
-        yield f"{sending.path} was sent, and a manifest wants {machine} suspended"
+    if verb in ("restart", "stop", "start"):
+        wanted = wanted_power(sending.process.desired.resources, machine)
+        its_own = verb == "stop" and wanted == "stopped" and _is_for_power(sending)
+        if wanted in AT_REST and not its_own:
+            yield f"{sending.path} was sent, and a manifest wants {machine} {wanted}"
 
 
 def power_follows_the_manifest(ghost: Ghost, sending: Sending) -> Problems:
     """A call for a machine's power is the one that its manifest asks for, and is not sent for nothing."""
     machine, verb = _of_machine(sending)
     process, opened = sending.process, sending.opened
-    if opened is None or opened.address.kind != "Machine":
+    if opened is None or not _is_for_power(sending):
         return
-    wanted = {"suspend": "suspended", "start": "started"}[verb]
+    wanted = {"suspend": "suspended", "start": "started", "stop": "stopped"}[verb]
     if [each.spec.power for each in _wanted(sending)] != [wanted]:
         yield f"{sending.path} was sent, and no manifest wants {machine} {wanted}"
     if opened.key[2] > 1:
@@ -186,6 +189,11 @@ def power_follows_the_manifest(ghost: Ghost, sending: Sending) -> Problems:
         power = ghost.records[opened.address].applied.get("power")
         if power in (wanted, COMING[wanted]):
             yield f"{sending.path} was sent, and {machine} is recorded as {power}"
+
+
+def _is_for_power(sending: Sending) -> bool:
+    """Whether a machine's own manifest asked for the call, and not a restart that a volume owes."""
+    return sending.opened is not None and sending.opened.address.kind == "Machine"
 
 
 def _of_machine(sending: Sending) -> tuple[str, str]:
@@ -440,7 +448,7 @@ _OF_SENT = (
     a_snapshot_comes_before_the_danger,
     nothing_that_moved_is_touched,
     no_restart_without_need,
-    what_is_suspended_is_not_woken,
+    what_is_at_rest_is_not_woken,
     power_follows_the_manifest,
 )
 _OF_COMMITTED = (

@@ -10,7 +10,7 @@ from reconciler.sandbox.parts.cluster import Cluster
 from reconciler.sandbox.parts.volume import Volume
 from reconciler.services.machines.wire.machine import GONE_STATES
 from tests.reliability.simulation.ghost import Ghost, Touch
-from tests.reliability.simulation.power import stays_suspended
+from tests.reliability.simulation.power import AT_REST, wanted_power
 from tests.reliability.simulation.scenario import Edit
 
 if TYPE_CHECKING:
@@ -189,8 +189,9 @@ def put_right(history: "History") -> None:
         "detach_lag_s": 0,
     }
     for id, power in ghost.power().items():
-        asleep = power == "suspended" and not stays_suspended(history.desired.resources, id)
-        if asleep or power == "stopped":
+        wanted = wanted_power(history.desired.resources, id)
+        asleep = power == "suspended" and wanted not in AT_REST
+        if asleep or (power == "stopped" and wanted != "stopped"):
             _call(ghost, "POST", f"/v1/apps/{_app_of(ghost, id)}/machines/{id}/start", None)
             ghost.last_disturbance_s = ghost.timeline.time()
 

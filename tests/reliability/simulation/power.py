@@ -8,14 +8,17 @@ from reconciler.core.model import Resource
 POWERS = {
     "started": ("started", "running", "starting", "restarting", "updating"),
     "suspended": ("suspended",),
+    "stopped": ("stopped",),
 }
 # What is recorded from the call on until the wait for it ends.
-COMING = {"started": "starting", "suspended": "suspending"}
+COMING = {"started": "starting", "suspended": "suspending", "stopped": "stopping"}
+AT_REST = ("suspended", "stopped")
 
 
-def stays_suspended(resources: Iterable[Resource], machine: str) -> bool:
-    """Whether a manifest wants `machine` suspended."""
-    return any(
-        each.address.kind == "Machine" and each.spec.id == machine and each.spec.power == "suspended"
-        for each in resources
-    )
+def wanted_power(resources: Iterable[Resource], machine: str) -> str | None:
+    """What a manifest wants of `machine`; None where none does."""
+    for each in resources:
+        if each.address.kind == "Machine" and each.spec.id == machine:
+            power: str | None = each.spec.power
+            return power
+    return None

@@ -1,0 +1,90 @@
+"""The journal in PostgreSQL: for each scope a chain of rows, each with the hash before it (`chain`)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.state.chain import Broken, Chains, row_hash
+from reconciler.state.codec import EntryColumns, decode_entry
+from reconciler.state.contents import Contents
+from reconciler.state.postgres.heads import Head
+from reconciler.state.postgres.line import Row, Statement
+from reconciler.state.postgres.problems import Damaged
+from reconciler.state.postgres.schema import Identity
+from reconciler.state.store import JournalEntry
+
+COLUMNS = "j.scope, j.seq, j.previous, j.hash, j.run, j.event, j.at, j.address, j.step, j.attempt, j.data"
+SELECT = f"SELECT {COLUMNS} FROM reconcile.journal j WHERE j.state = %s ORDER BY j.row"
+_INSERT = """INSERT INTO reconcile.journal
+    (state, scope, seq, previous, hash, run, event, at, address, step, attempt, data)
+    SELECT %s, scope, seq, previous, hash, run, event, at, address, step, attempt, data
+    FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
+        %s::text[], %s::text[], %s::int[], %s::text[]) WITH ORDINALITY
+        AS new(scope, seq, previous, hash, run, event, at, address, step, attempt, data, number)
+    ORDER BY number"""
+
+
+def append(head: Head, columns: EntryColumns) -> Row:
+    """The row that `columns` make at the end of the chain of `head`, which ends with it then."""
+    previous = head.hash
+    head.seq += 1
+    head.hash = row_hash(previous, head.seq, columns[:-1], columns[-1].encode(), head.scope)
+    return (head.scope, head.seq, previous, head.hash, *columns)
+
+
+def insert(state: int, rows: Iterable[Row]) -> Statement:
+    return _INSERT, [state, *map(list, zip(*rows, strict=True))]
+
+
+def rows_of(contents: Contents) -> list[Row]:
+    """For `insert`: each with the hash before it, of its scope or of the trunk."""
+    ends: dict[str, str] = {}
+    trunk, found = contents.lineage, list[Row]()
+    for number, row in enumerate(contents.rows):
+        previous = ends.get(row.scope, trunk) if number >= contents.trunk.seq else trunk
+        found.append((row.scope, row.seq, previous, row.hash, *row.columns))
+        if number < contents.trunk.seq:
+            trunk = row.hash
+        else:
+            ends[row.scope] = row.hash
+    return found
+
+
+def checked(row: Sequence[Any]) -> EntryColumns:
+    """The entry of a row of `COLUMNS`. Raises Damaged where that is not what was written."""
+    scope, seq, previous, hash, *columns = row
+    if scope is None:
+        raise Damaged("a row of the journal is missing")
+    if row_hash(previous, seq, columns[:-1], columns[-1].encode(), scope) != hash:
+        raise Damaged(f"row {seq} of the journal of `{scope}` is not what was written")
+    run, event, at, address, step, attempt, data = columns
+    return run, event, at, address, step, attempt, data
+
+
+def followed(
+    identity: Identity, rows: Iterable[Row], ends: Mapping[str, Head]
+) -> Iterator[tuple[str, int, EntryColumns]]:
+    """Scope, seq and entry of all rows, as `SELECT` has them, which must end at `ends`.
+
+    Raises Damaged at the first that does not follow from those before.
+    """
+    chains = Chains(identity.lineage, identity.trunk_seq)
+    for scope, seq, _, hash, *columns in rows:
+        run, event, at, address, step, attempt, data = columns
+        try:
+            chains.follow(seq, columns[:-1], data.encode(), scope, hash)
+        except Broken as broken:
+            raise Damaged(f"row {seq} of the journal of `{scope}` {broken}") from None
+        yield scope, seq, (run, event, at, address, step, attempt, data)
+    if chains.trunk != (identity.trunk_seq, identity.trunk_hash):
+        raise Damaged("the oldest rows of the journal are missing")
+    for scope in {*chains.ends, *ends}:
+        if scope not in ends or chains.end(scope) != (ends[scope].seq, ends[scope].hash):
+            raise Damaged(f"the journal of `{scope}` does not end where it should")
+
+
+def entries(
+    identity: Identity, rows: Iterable[Row], ends: Mapping[str, Head]
+) -> list[tuple[str, JournalEntry]]:
+    """All entries, decoded, each with its scope. Raises Damaged."""
+    followed_rows = followed(identity, rows, ends)
+    return [(scope, decode_entry(*row[:-1], row[-1].encode())) for scope, _, row in followed_rows]

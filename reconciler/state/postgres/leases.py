@@ -1,0 +1,161 @@
+"""The leases in PostgreSQL: who may change a scope, at which epoch, and until when by the server's clock.
+
+A process that takes a scope locks its row, and one that commits shares that lock until its transaction ends.
+So a lease that is found good in a transaction is nobody else's before that transaction ends.
+"""
+
+import secrets
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from reconciler.core.errors import Locked
+from reconciler.state.postgres import heads, schema
+from reconciler.state.postgres.line import BEGIN, COMMIT, LIMITS, Line, Row, Statement
+from reconciler.state.postgres.schema import Identity
+from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
+
+_HELD = "NOT released AND expires_at > :now"
+# As text in one form, since the role's settings decide how times are written.
+_ENDS = """to_char(expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US+00:00')"""
+_MAKE = """INSERT INTO reconcile.leases (state, scope)
+    SELECT %s, scope FROM unnest(%s::text[]) AS scope ORDER BY scope ON CONFLICT DO NOTHING"""
+_LOCK = f"""SELECT scope, token, holder, extract(epoch FROM :now - since)::float8, {_HELD}
+    FROM reconcile.leases WHERE state = %s AND scope = ANY(%s) ORDER BY scope FOR UPDATE"""
+_TAKE = """UPDATE reconcile.leases SET epoch = epoch + 1, holder = %s, since = :now, token = %s,
+    expires_at = :now + make_interval(secs => %s), released = false
+    WHERE state = %s AND scope = ANY(%s)"""
+_TAKEN = f"""SELECT scope, epoch, {_ENDS} FROM reconcile.leases
+    WHERE state = %s AND scope = ANY(%s) AND token = %s"""
+_OURS = """reconcile.leases l JOIN unnest(%s::text[], %s::bigint[]) AS w(scope, epoch)
+    ON l.scope = w.scope AND l.epoch = w.epoch WHERE l.state = %s"""
+_CHECK = f"""SELECT l.scope, extract(epoch FROM l.expires_at - :now)::float8 FROM {_OURS} AND {_HELD}"""
+_RENEW = f"""WITH ours AS (SELECT l.scope FROM {_OURS} AND {_HELD} ORDER BY l.scope FOR NO KEY UPDATE OF l)
+    UPDATE reconcile.leases l SET expires_at = :now + make_interval(secs => %s)
+    FROM ours WHERE l.state = %s AND l.scope = ours.scope RETURNING l.scope, {_ENDS}"""
+_RELEASE = f"""WITH ours AS (SELECT l.scope FROM {_OURS} ORDER BY l.scope FOR NO KEY UPDATE OF l)
+    UPDATE reconcile.leases l SET released = true FROM ours WHERE l.state = %s AND l.scope = ours.scope"""
+_CURRENT = f"""SELECT scope, epoch, {_HELD} FROM reconcile.leases WHERE state = %s AND scope = ANY(%s)
+    ORDER BY scope FOR KEY SHARE"""
+_HOLDERS = f"""SELECT scope, holder, extract(epoch FROM :now - since)::float8
+    FROM reconcile.leases WHERE state = %s AND scope = ANY(%s) AND {_HELD}"""
+EPOCHS = "SELECT scope, epoch FROM reconcile.leases WHERE state = %s"
+_INSERT = """INSERT INTO reconcile.leases (state, scope, epoch)
+    SELECT %s, * FROM unnest(%s::text[], %s::bigint[])"""
+_FREE = """UPDATE reconcile.leases SET epoch = epoch + 1, released = true WHERE state = %s AND scope = %s"""
+
+
+def lock(state: int, scopes: Sequence[str]) -> Statement:
+    """Keeps others from taking, and from committing under, the leases of `scopes` until the transaction ends.
+
+    Rows: scope, token, holder, seconds since it was taken, whether it is held.
+    """
+    return _LOCK, [state, scopes]
+
+
+def current(state: int, scopes: Sequence[str]) -> Statement:
+    """Keeps others from taking `scopes` until the transaction ends. Rows: scope, epoch, whether held."""
+    return _CURRENT, [state, scopes]
+
+
+async def take(
+    line: Line, identity: Identity, scopes: Sequence[str], holder: str, lease_s: float, token: str
+) -> Lease:
+    """All `scopes` or none. Raises Locked naming the first one held by another.
+
+    `token`: of this attempt alone, which may be repeated where it is not known whether it succeeded.
+    """
+    state = identity.id
+    make = _MAKE, [state, scopes]
+    _, _, known, _, _, rows = await line.ask(
+        BEGIN,
+        LIMITS,
+        schema.look_again(identity, shared=True),
+        make,
+        heads.make(identity, scopes),
+        lock(state, scopes),
+    )
+    schema.refuse_replaced(known, identity, line.place)
+    ours = [row[1] == token and row[4] for row in rows]
+    if not (ours and all(ours)):
+        for scope, _, name, age_s, held in rows:
+            if held:
+                raise Locked(scope, name, age_s)
+        await line.ask((_TAKE, [holder, token, lease_s, state, scopes]))
+    taken, _ = await line.ask((_TAKEN, [state, scopes, token]), COMMIT)
+    return Lease(holder, {scope: epoch for scope, epoch, _ in taken}, _earliest(row[2] for row in taken))
+
+
+def new_token() -> str:
+    return secrets.token_hex(16)
+
+
+async def check(line: Line, identity: Identity, lease: Lease, for_s: float, lease_s: float) -> None:
+    """Raises StoreError unless `lease` is current and outlives `for_s`; renews it where that is needed."""
+    known, rows = await line.ask(schema.look_again(identity), (_CHECK, [*_pairs(lease), identity.id]))
+    schema.refuse_replaced(known, identity, line.place)
+    left_s, scope = min(
+        ((left, scope) for scope, left in _ours(lease, rows).items()), default=(for_s + 1, "")
+    )
+    if left_s > for_s:
+        return
+    if for_s >= lease_s:
+        raise ends_too_soon(scope, for_s)
+    await renew(line, identity, lease, lease_s)
+
+
+async def renew(line: Line, identity: Identity, lease: Lease, lease_s: float) -> Lease:
+    """Raises StoreError for one that is no longer ours."""
+    _, _, known, rows, _ = await line.ask(BEGIN, LIMITS, *renewal(identity, lease, lease_s), COMMIT)
+    schema.refuse_replaced(known, identity, line.place)
+    return replace(lease, expires_at=_earliest(_ours(lease, rows).values()))
+
+
+def renewal(identity: Identity, lease: Lease, lease_s: float) -> list[Statement]:
+    """In a transaction of its own. Rows of the second: scope, and until when; only of those still ours."""
+    return [
+        schema.look_again(identity),
+        (_RENEW, [*_pairs(lease), identity.id, lease_s, identity.id]),
+    ]
+
+
+async def release(line: Line, identity: Identity, lease: Lease) -> None:
+    state = identity.id
+    await line.ask(BEGIN, LIMITS, (_RELEASE, [*_pairs(lease), state, state]), COMMIT)
+
+
+async def holders(line: Line, state: int, scopes: Collection[str]) -> dict[str, Locked]:
+    (rows,) = await line.ask((_HOLDERS, [state, list(scopes)]))
+    return {scope: Locked(scope, holder, age_s) for scope, holder, age_s in rows}
+
+
+def free(state: int, scope: str) -> Statement:
+    """Raises the epoch, so that the holder of the scope can neither write nor check successfully."""
+    return _FREE, [state, scope]
+
+
+def free_all(state: int) -> Statement:
+    return "UPDATE reconcile.leases SET released = true WHERE state = %s", [state]
+
+
+def insert(state: int, epochs: Sequence[tuple[str, int]]) -> Statement:
+    return _INSERT, [state, [scope for scope, _ in epochs], [epoch for _, epoch in epochs]]
+
+
+def _ours(lease: Lease, rows: Iterable[Row]) -> dict[str, Any]:
+    """What `rows` say of each scope. Raises StoreError for a scope that has none: it is no longer ours."""
+    found: dict[str, Any] = dict(rows)
+    for scope in lease.scopes:
+        if scope not in found:
+            raise no_longer_ours(scope)
+    return found
+
+
+def _pairs(lease: Lease) -> tuple[list[str], list[int]]:
+    return list(lease.epochs), list(lease.epochs.values())
+
+
+def _earliest(ends: Iterable[str]) -> datetime | None:
+    found = min(ends, default=None)
+    return None if found is None else datetime.fromisoformat(found)

@@ -1,0 +1,81 @@
+"""The whole state, or that of some scopes, as of one moment, and checked as far as it is read."""
+
+import gc
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from reconciler.state import rules
+from reconciler.state.postgres import heads, journal, lists, records, schema
+from reconciler.state.postgres.line import BEGIN_READING, COMMIT, LIMITS, Line, Statement
+from reconciler.state.postgres.problems import Damaged, decoding
+from reconciler.state.postgres.schema import Identity
+from reconciler.state.store import JournalEntry, State
+
+# Heads that no journal row fits.
+_ENDS = """SELECT h.scope FROM reconcile.heads h
+    LEFT JOIN reconcile.journal j ON j.state = h.state AND j.scope = h.scope AND j.seq = h.seq
+    WHERE h.state = %s AND h.seq > %s AND j.hash IS DISTINCT FROM h.hash"""
+
+
+async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -> State:
+    """`elsewhere` holds the ids of records in other scopes than `scopes`. Raises Damaged."""
+    state_id = identity.id
+    asked: list[Statement] = [(records.SELECT, [state_id])]
+    if scopes is not None:
+        some = [state_id, sorted(scopes)]
+        asked = [(records.SELECT_SOME, some), (records.SELECT_OTHERS, some)]
+    _, _, known, ends, broken, listed, rows, *others, _ = await line.ask(
+        BEGIN_READING,
+        LIMITS,
+        schema.look_again(identity),
+        (heads.SELECT, [state_id]),
+        (_ENDS, [state_id, identity.trunk_seq]),
+        (lists.SELECT, [state_id]),
+        *asked,
+        COMMIT,
+    )
+    schema.refuse_replaced(known, identity, line.place)
+    for (scope,) in broken:
+        raise Damaged(f"the journal of `{scope}` does not end where it should")
+    with decoding(), _garbage_collector_paused():
+        found = heads.read(ends)
+        state = lists.read(listed, found, identity.lineage)
+        tracked = [records.read(row) for row in rows]
+        elsewhere = dict(records.read_id(row) for each in others for row in each)
+    count = sum(head.records for head in found.values())
+    if len(tracked) + len(elsewhere) != count:
+        raise Damaged(f"there are {len(tracked) + len(elsewhere)} records, and not {count}")
+    moved = {entry.data["moved_from"] for entry in state.half_moved}
+    return rules.as_moved(
+        replace(
+            state,
+            records={record.address: record for record in tracked},
+            elsewhere={address: id for address, id in elsewhere.items() if str(address) not in moved},
+            serials={scope: head.serial for scope, head in found.items()},
+            heads=heads.hashes(found, identity),
+            version=heads.version(found),
+        )
+    )
+
+
+async def entries(line: Line, identity: Identity) -> list[tuple[str, JournalEntry]]:
+    """The whole journal, each entry with its scope, oldest first. Raises Damaged."""
+    _, _, rows, ends, _ = await line.ask(
+        BEGIN_READING, LIMITS, (journal.SELECT, [identity.id]), (heads.SELECT, [identity.id]), COMMIT
+    )
+    with decoding():
+        return journal.entries(identity, rows, heads.read(ends))
+
+
+@contextmanager
+def _garbage_collector_paused() -> Iterator[None]:
+    """A hundred thousand new objects, none of them garbage, would be scanned again and again."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

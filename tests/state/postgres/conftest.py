@@ -1,0 +1,69 @@
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pytest
+
+from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.store import Store
+from tests.providers.postgres import Postgres, running_postgres
+from tests.state.worlds import SimulatedClock
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as server:
+        yield server
+
+
+_numbers = count(1)
+
+
+def new_database(postgres: Postgres) -> Postgres:
+    name = f"state{next(_numbers)}"
+    postgres.rows(f"CREATE DATABASE {name} STRATEGY file_copy")
+    return Postgres(postgres.url.rpartition("/")[0] + f"/{name}")
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Postgres:
+    """A database of its own, without a state."""
+    return new_database(postgres)
+
+
+@dataclass
+class Handles:
+    """A `Backend` on one state of a database, whose server has the time of `clock`."""
+
+    url: str
+    clock: SimulatedClock
+    lease_s: float = 60
+    stores: list[PostgresStore] = field(default_factory=list)
+
+    def open(self, **options: Any) -> PostgresStore:
+        options = {"lease_s": self.lease_s, "now": lambda: f"timestamptz '{self.clock.now()}'", **options}
+        self.stores.append(PostgresStore(options.pop("url", self.url), self.clock, **options))
+        return self.stores[-1]
+
+    async def cut(self, store: Store) -> None:
+        """The lease is left to its end."""
+
+
+@pytest.fixture
+async def handles(database: Postgres, clock: SimulatedClock) -> AsyncIterator[Handles]:
+    async for opened in _until_closed(Handles(database.url, clock)):
+        yield opened
+
+
+@pytest.fixture
+async def other_handles(postgres: Postgres, clock: SimulatedClock) -> AsyncIterator[Handles]:
+    """On a state in another database."""
+    async for opened in _until_closed(Handles(new_database(postgres).url, clock)):
+        yield opened
+
+
+async def _until_closed(handles: Handles) -> AsyncIterator[Handles]:
+    yield handles
+    for store in handles.stores:
+        await store.close()

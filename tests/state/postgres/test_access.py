@@ -1,0 +1,298 @@
+"""Who may do what, on which database, and what is told where it does not work: never with a password."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from reconciler.core.errors import ReconcilerError, StoreError
+from reconciler.state.postgres import schema
+from reconciler.state.postgres.place import Place
+from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.store import Event
+from tests.providers.postgres import Postgres
+from tests.state.postgres.conftest import Handles
+from tests.state.worlds import NOON, entry, record
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+SECRET = "hunter2/p@ss:w?rd"
+ENCODED = "hunter2%2Fp%40ss%3Aw%3Frd"
+
+
+def role(database: Postgres, name: str, *grants: str) -> str:
+    """The URL of a new role that has only what it is granted."""
+    rest = database.url.rpartition("@")[2]
+    name = f"{name}_{rest.rpartition('/')[2]}"
+    database.rows(f"CREATE ROLE {name} LOGIN PASSWORD '{SECRET}'")
+    for grant in grants:
+        database.rows(f"GRANT {grant} TO {name}")
+    return f"postgresql://{name}:{ENCODED}@{rest}"
+
+
+def reader(database: Postgres) -> str:
+    return role(database, "reader", "USAGE ON SCHEMA reconcile", "SELECT ON ALL TABLES IN SCHEMA reconcile")
+
+
+def told(failure: ReconcilerError) -> str:
+    return f"{failure!r} {failure.message} {failure.help} {failure.advice} {failure.args}"
+
+
+async def test_a_role_that_may_only_read_is_enough_to_look(handles: Handles, database: Postgres) -> None:
+    store = handles.open()
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    await store.commit(lease, [entry(Event.INTENT)], [record()])
+    looking = handles.open(url=reader(database))
+    assert await looking.load() == await store.load()
+    assert await looking.fingerprint_key() == await store.fingerprint_key()
+    assert set(await looking.holders(["shop"])) == {"shop"}
+    assert await looking.knows("Volume")
+    assert len(await looking.journal()) == 1
+    await looking.verify()
+
+
+async def test_a_role_that_may_only_read_is_told_at_apply(handles: Handles, database: Postgres) -> None:
+    await handles.open().create()
+    looking = handles.open(url=reader(database))
+    with pytest.raises(StoreError, match="the role may not do this") as refused:
+        await looking.lease(["shop"], "me")
+    assert "INSERT" in refused.value.help
+    assert (await looking.load()).records == {}  # the connection is of use after that
+
+
+async def test_a_role_without_rights_is_told(handles: Handles, database: Postgres) -> None:
+    store = handles.open(url=role(database, "nobody"))
+    assert (await store.load()).lineage == ""  # no state is there, for anybody
+    with pytest.raises(StoreError, match="the role may not do this") as refused:
+        await store.create()
+    assert "CREATE on the database" in refused.value.help
+    await handles.open().create()
+    with pytest.raises(StoreError, match="permission denied for schema reconcile"):
+        await handles.open(url=role(database, "stranger")).load()
+
+
+async def test_a_role_that_owns_no_schema_can_apply(handles: Handles, database: Postgres) -> None:
+    await handles.open().create()
+    rights = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA reconcile"
+    store = handles.open(url=role(database, "worker", "USAGE ON SCHEMA reconcile", rights))
+    lease = await store.lease(["shop"], "me")
+    await store.commit(lease, [entry(Event.INTENT)], [record()])
+    await store.release(await store.renew(lease))
+    with pytest.raises(StoreError):
+        await store.unlock("nothing", force=True)
+    assert "free" in await store.unlock("shop", force=False)
+
+
+@pytest.mark.parametrize("handles_at_once", [2, 5])
+async def test_first_creates_at_the_same_moment_make_one_state(
+    handles: Handles, handles_at_once: int
+) -> None:
+    made: list[bool] = []
+
+    async def create(store: PostgresStore) -> None:
+        made.append(await store.create())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(handles_at_once):
+            group.start_soon(create, handles.open())
+    assert sorted(made) == [False] * (handles_at_once - 1) + [True]
+    assert len({await store.fingerprint_key() for store in handles.stores}) == 1
+    assert len({(await store.load()).lineage for store in handles.stores}) == 1
+
+
+async def test_each_environment_has_a_state_of_its_own(handles: Handles) -> None:
+    base, prod = handles.open(), handles.open(environment="prod")
+    assert await base.create()
+    assert (await prod.load()).lineage == ""
+    assert await prod.create()
+    for store, name in ((base, "posts"), (prod, "data")):
+        lease = await store.lease(["shop"], "me")  # both at once
+        await store.commit(lease, [entry(Event.INTENT)], [record()])
+        assert len((await store.load()).open_intents) == 1, name
+    assert (await base.load()).lineage != (await prod.load()).lineage
+    assert await base.fingerprint_key() != await prod.fingerprint_key()
+
+
+async def test_an_environment_takes_the_state_of_none_over(handles: Handles) -> None:
+    base = handles.open()
+    await base.create()
+    lease = await base.lease(["shop"], "me")
+    await base.commit(lease, [entry(Event.INTENT)], [record()])
+    before = await base.load()
+    heir = handles.open()
+    assert await heir.take_over("prod", by="anna")
+    for store in (heir, handles.open(environment="prod")):
+        assert (await store.load()) == before
+        await store.verify()
+    assert (await handles.open().load()).lineage == ""
+    assert (await heir.journal())[-1][1].data == {"environment": "prod", "by": "anna"}
+    assert not await handles.open().take_over("prod", by="anna")
+    with pytest.raises(StoreError, match="there is no state"):
+        await handles.open().take_over("test", by="anna")
+    await handles.open().create()
+    with pytest.raises(StoreError, match="one of `prod` already"):
+        await handles.open().take_over("prod", by="anna")
+
+
+async def test_an_older_schema_is_migrated_once_by_whoever_may(
+    handles: Handles, database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = handles.open()
+    await first.create()
+    looks = reader(database)
+    column = "ALTER TABLE reconcile.heads ADD COLUMN colour text NOT NULL DEFAULT 'red'"
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, (column,)))
+    monkeypatch.setattr(schema, "VERSION", 2)
+    with pytest.raises(StoreError, match="the role may not do this"):
+        await handles.open(url=looks).load()
+    with pytest.raises(StoreError, match="older reconciler"):
+        await handles.open(read_only=True).load()
+    notes: list[str] = []
+    async with anyio.create_task_group() as both:
+        for _ in range(2):
+            both.start_soon(handles.open(tell=notes.append).load)
+    assert len(notes) == 1
+    assert "migrated from version 1 to 2" in notes[0]
+    await handles.open(url=looks).load()
+    lease = await handles.open().lease(["shop"], "me")
+    assert lease.epochs == {"shop": 1}
+
+
+async def test_a_newer_schema_is_refused_before_anything_is_written(
+    handles: Handles, database: Postgres
+) -> None:
+    store = handles.open()
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    database.rows("UPDATE reconcile.version SET version = version + 1")
+    for attempt in (
+        store.load,
+        handles.open().create,
+        lambda: handles.open().lease(["blog"], "me"),
+        lambda: store.lease(["blog"], "me"),
+        lambda: store.check(lease),
+        lambda: store.commit(lease, [entry(Event.INTENT)]),
+    ):
+        with pytest.raises(StoreError, match="newer reconciler"):
+            await attempt()
+    assert database.rows("SELECT count(*) FROM reconcile.journal") == [(0,)]
+
+
+async def test_a_state_that_was_replaced_takes_nothing(handles: Handles, database: Postgres) -> None:
+    store = handles.open()
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    database.rows("DROP SCHEMA reconcile CASCADE")
+    await handles.open().create()
+    await handles.open().lease(["shop"], "me")
+    for attempt in (lambda: store.commit(lease, [entry(Event.INTENT)]), lambda: store.check(lease)):
+        with pytest.raises(StoreError, match="replaced by another"):
+            await attempt()
+    assert database.rows("SELECT count(*) FROM reconcile.journal") == [(0,)]
+
+
+Attempt = Callable[[PostgresStore], Coroutine[Any, Any, object]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda url: url.replace(":" + ENCODED, ""), "no password supplied|fe_sendauth"),
+        (lambda url: url.replace(ENCODED, ENCODED + "x"), "password authentication failed"),
+        (lambda url: url.rpartition("/")[0] + "/missing", 'database "missing" does not exist'),
+        (lambda url: url + "?sslmode=require", "does not support SSL"),
+        (lambda url: url.partition("@")[0] + "@127.0.0.1:1/state", "refused"),
+        (lambda url: url.partition("@")[0] + "@no.such.host.invalid/state", "resolve|translate|not known"),
+    ],
+    ids=["none", "wrong", "database", "tls", "port", "host"],
+)
+async def test_what_cannot_be_reached_is_named_without_a_password(
+    handles: Handles,
+    database: Postgres,
+    change: Callable[[str], str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    store = handles.open(url=change(role(database, "ann")))
+    with pytest.raises(StoreError, match=message) as failed:
+        await store.load()
+    text = told(failed.value)
+    assert "cannot be reached" in text
+    assert "postgresql://" in text
+    for secret in (SECRET, ENCODED, "hunter2"):
+        assert secret not in text
+    assert handles.clock.elapsed_s == 0  # a first connection is not tried again and again
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:hunter2/x@db/state",
+        "postgresql://ann:hunter2@x@db/state",
+        "postgresql://ann:12/hunter2@db/state",
+        "postgresql://db:port/state?password=hunter2",
+        "postgresql://db/state?passwort=hunter2",
+        "postgresql://ann:hunter2%ZZ@db/state",
+    ],
+)
+def test_a_url_that_libpq_would_not_take_is_refused_unrepeated(url: str) -> None:
+    with pytest.raises(StoreError, match="not one of PostgreSQL") as refused:
+        Place.of(url)
+    assert "hunter2" not in told(refused.value)
+    assert "%40" in refused.value.help
+
+
+def test_a_password_is_in_no_word_about_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hunter3")
+    for url in (f"postgresql://ann:{ENCODED}@db:5/state", f"postgresql://ann@db:5/state?password={ENCODED}"):
+        place = Place.of(url)
+        assert place.shown == "postgresql://db:5/state"
+        assert "hunter2" not in repr(place)
+        assert place.without_secrets(f"oh {SECRET} hunter3") in ("oh *** hunter3", "oh *** ***")
+    place = Place.of("postgresql:///state")
+    assert "hunter3" not in repr(place) + place.without_secrets("hunter3")
+
+
+async def test_the_variables_of_libpq_count(
+    handles: Handles, database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = role(database, "ann")
+    monkeypatch.setenv("PGPASSWORD", SECRET)
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "3")
+    store = handles.open(url=url.replace(":" + ENCODED, ""))
+    assert (await store.load()).lineage == ""
+    assert "connect_timeout" not in Place.of(url).conninfo
+    monkeypatch.setenv("PGSSLMODE", "require")
+    with pytest.raises(StoreError, match="does not support SSL"):
+        await handles.open(url=url.replace(":" + ENCODED, "")).load()
+
+
+async def test_settings_of_a_role_do_not_change_what_a_commit_is(
+    handles: Handles, database: Postgres
+) -> None:
+    await handles.open().create()
+    url = role(database, "odd", "USAGE ON SCHEMA reconcile", "ALL ON ALL TABLES IN SCHEMA reconcile")
+    name = url.partition("//")[2].partition(":")[0]
+    for setting in (
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_read_only = on",
+        "synchronous_commit = off",
+        "search_path = ''",
+        "client_encoding = 'LATIN1'",
+        "standard_conforming_strings = off",
+        "timezone = '<+03>-03'",
+        "datestyle = 'German'",
+    ):
+        database.rows(f"ALTER ROLE {name} SET {setting}")
+    store = handles.open(url=url)
+    lease = await store.lease(["größe \\ '"], "me")
+    odd = replace(record(scope="größe \\ '"), source="\\ ' \" $1 %s \u2603")
+    (stored,) = await store.commit(lease, [entry(Event.INTENT, "\\' ☃ %s")], [odd])
+    assert lease.expires_at == NOON + timedelta(seconds=handles.lease_s)
+    assert (await handles.open().load()).records == {stored.address: stored}
+    assert [each.step for _, each in await store.journal()] == ["\\' ☃ %s"]
