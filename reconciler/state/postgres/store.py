@@ -286,19 +286,20 @@ class PostgresStore:
         return state
 
     async def _flush(self, batch: Sequence[Request]) -> None:
-        """Store all requests of `batch` in one transaction, or else each in its own."""
+        """Store all requests of `batch` in one transaction."""
         sent = Sent()
 
         async def store() -> None:
             await commits.commit(self._line, await self._state(), batch, sent)
 
         try:
-            await self._run(store)
+            try:
+                await self._run(store)
+            except StoreError as failure:
+                if not isinstance(failure.__cause__, errors.IntegrityError):
+                    raise
+                # Another scope's commit put the same address in between: now it is seen there.
+                await self._run(store)
         except StoreError as failure:
-            if len(batch) == 1 or not isinstance(failure.__cause__, errors.IntegrityError):
-                for request in batch:
-                    request.outcome = failure
-                return
-            # What another scope's commit came before must not fail its neighbours.
             for request in batch:
-                await self._flush([request])
+                request.outcome = failure
