@@ -53,8 +53,8 @@ async def create_state(
         return created
     if state.records or state.plans_run or state.open_intents:
         raise Refused(
-            "the project did not begin with this state: something is recorded in it; nothing was changed",
-            help="leave out --new; `apply` says what it must not create without approval",
+            "this state is not new: it already has records; nothing was changed",
+            help="run it without --new; `apply` then says which creates need approval",
         )
     async with leased(store, {WHOLE_STATE}, holder, timeout_s=_NOTE_S) as lease:
         await store.commit(lease, [_decided(clock, by, {"new": True})])

@@ -76,7 +76,7 @@ def _unclaimed(entry: JournalEntry) -> dict[str, str]:
 
 
 def _unclaimed_notice(item: Mapping[str, str], run: RunOptions) -> str:
-    made = f", made by a call for {item['address']}, has no record" if item["address"] else ""
+    made = f", created by a call for {item['address']}, has no record" if item["address"] else ""
     forget = command("state", "forget", "--unclaimed", item["id"]).with_options(run)
     text = (
         f"unclaimed: {item['id']}{made}: {item['because']}\n"
@@ -148,7 +148,7 @@ def state_doctor_page(place: str, state: State, *, proven: bool) -> Page:
 
 def restored_page(done: Restored, run: RunOptions) -> Page:
     plan, listed = command("plan"), command("state", "list")
-    made = f" of {done.taken_at:%Y-%m-%d %H:%M:%S} UTC" if done.taken_at is not None else ""
+    made = f" from {done.taken_at:%Y-%m-%d %H:%M:%S} UTC" if done.taken_at is not None else ""
     lines = [f"restored from {done.backup}{made}"] if done.backup else []
     if done.aside:
         lines += [

@@ -40,7 +40,7 @@ def open_store(
     scheme, _, rest = url.partition(":")
     if not rest or not (scheme == "sqlite" or is_shared(url)):
         raise StoreError(
-            f"no state backend for scheme `{scheme}`" if rest else "the state's URL names no place",
+            f"no state backend for scheme `{scheme}`" if rest else "the state's URL has no path",
             help=f"backends are sqlite:PATH, such as {DEFAULT_URL}, postgresql://HOST/DATABASE, "
             "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX",
         )
@@ -81,7 +81,7 @@ def maintenance_of(store: Store) -> Maintenance:
     """What `store` offers beside the protocol. Raises StoreError when that is nothing."""
     backend = _backend(store)
     if not isinstance(backend, Maintenance):
-        raise StoreError("this kind of state cannot be looked after here")
+        raise StoreError("this kind of state has no maintenance commands")
     return backend
 
 
@@ -94,7 +94,7 @@ def files_of(store: Store) -> Files:
     """What `store` offers where it is in files of this machine. Raises StoreError for another."""
     backend = _backend(store)
     if not isinstance(backend, Files):
-        raise StoreError("this kind of state has no files to look after here")
+        raise StoreError("this kind of state has no files on this machine")
     return backend
 
 

@@ -219,7 +219,7 @@ def _append(place: Path, line: bytes, *, temporary: bool) -> None:
         with _opened(place, 0 if temporary else os.O_CREAT, temporary=temporary) as descriptor:
             _append_to(descriptor, line)
     except _NotOurs:
-        raise PermissionError(f"{place} is not ours") from None
+        raise PermissionError(f"{place} has another owner, or other users can access it") from None
     sync_directory(place.parent)
 
 

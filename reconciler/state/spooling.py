@@ -164,7 +164,7 @@ def _explained(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            message, help = f"no space left for {place}", "free some and run again"
+            message, help = f"no space left for {place}", "free some space and run again"
         else:
             message = f"{place} cannot be read or written: {error}"
             help = "check the file, its directory and their permissions"
