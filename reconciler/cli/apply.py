@@ -29,6 +29,7 @@ from reconciler.core.steps import ManifestSet, Plan
 if TYPE_CHECKING:
     from reconciler.pipeline.apply import Applied, PlanRefused
     from reconciler.pipeline.project import Desired, Project
+    from reconciler.state.spool_file import Kept
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is
 # unknown and comes with no question, the next run finds out.
@@ -61,6 +62,12 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
     type=ADDRESS,
     help="Allow this resource to be created although nothing shows whether it exists; may be repeated.",
 )
+@click.option(
+    "--spool-to",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write to FILE what the state could not take, for `state ingest`.",
+)
 @options.lock_timeout
 @options.reason
 @options.show_all
@@ -74,6 +81,7 @@ def command(
     auto_approve: bool,
     approved_deletes: Sequence[Address],
     approved_creates: Sequence[Address],
+    spool_to: Path | None,
     lock_timeout: float,
     reason: str,
     env: str,
@@ -85,6 +93,8 @@ def command(
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, blocking, run_watched
     from reconciler.cli.sources import settings_here, texts_here
+    from reconciler.cli.spooled import collected, told_last
+    from reconciler.core.state_url import is_shared
     from reconciler.pipeline.apply import PlanRefused, apply
     from reconciler.pipeline.desired import load_again, load_desired
     from reconciler.pipeline.open import Options, open_project
@@ -115,14 +125,22 @@ def command(
     def show(plan: Plan) -> None:
         emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))
 
+    left: list[Kept] = []
+
     async def work(watch: Watch) -> "Applied":
         if plan_file is not None:
-            async with open_saved(plan_file, found, chosen, reporter, load) as (saved, again, project):
+            async with (
+                open_saved(plan_file, found, chosen, reporter, load) as (saved, again, project),
+                collected(left, project.store),
+            ):
                 return await run_saved(
                     project, again, saved, deletes, creates, on_executor=watch.follow, tell=show
                 )
         assert desired is not None
-        async with open_project(found, chosen, reporter, desired.resources, desired.policies) as project:
+        async with (
+            open_project(found, chosen, reporter, desired.resources, desired.policies) as project,
+            collected(left, project.store),
+        ):
             if not auto_approve and not (await project.store.load()).lineage:
                 await _offer_state(project)
             return await apply(
@@ -136,16 +154,18 @@ def command(
             )
 
     watch = Watch()
-    try:
-        applied = run_watched(work, watch)
-    except PlanRefused as refused:
-        return watch.code(_report_refused(refused, unchanged_of(refused.plan)))
-    except Interrupted as interrupted:
-        return report_interrupted(interrupted, "interrupted; nothing was changed")
-    except ReconcilerError as failure:
-        return watch.code(report_failure(failure))
-    _report(applied, unchanged_of(applied.plan))
-    return watch.code(exit_code(applied))
+    shared = is_shared(state_url or found.settings.state_url) and not sandbox
+    with told_last(left, spool_to, shared=shared):
+        try:
+            applied = run_watched(work, watch)
+        except PlanRefused as refused:
+            return watch.code(_report_refused(refused, unchanged_of(refused.plan)))
+        except Interrupted as interrupted:
+            return report_interrupted(interrupted, "interrupted; nothing was changed")
+        except ReconcilerError as failure:
+            return watch.code(report_failure(failure))
+        _report(applied, unchanged_of(applied.plan))
+        return watch.code(exit_code(applied))
 
 
 def exit_code(applied: "Applied") -> int:

@@ -24,7 +24,7 @@ _VERBS = {
     "history": "show what was done, by whom and why",
     "doctor": "check token, address, clock, state, lock, and what is left open",
     "resolve": "settle a call with an unknown outcome",
-    "state": "init, list, show, mv, forget, unlock, backup, restore, migrate, set-platform",
+    "state": "init, list, show, mv, forget, unlock, backup, restore, migrate, doctor, ingest, set-platform",
     "new": "print a commented manifest of a kind, to be filled in",
     "secret": "encrypt a value, make a key, compare fingerprints",
     "graph": "draw the resources and their order",

@@ -71,7 +71,7 @@ def refuse_empty_options(context: click.Context) -> None:
 def refuse_contradictions(context: click.Context) -> None:
     """Raises UsageError when one option of the command line makes another meaningless."""
     if context.params.get("sandbox") and context.params.get("state_url"):
-        raise click.UsageError("--sandbox has a state of its own: leave out --state")
+        raise click.UsageError("--sandbox has a state of its own: run it without --state")
 
 
 class FolderPath(click.Path):

@@ -154,7 +154,7 @@ def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, s
     for each in shown:
         why = f" ({each.problem})" if each.problem else ""
         lines.append(f"{each.address}  {each.fingerprint or '-'}  {_WORDS[each.comparison]}{why}\n")
-    notices = "" if shown else "the manifests hold no secret\n"
+    notices = "" if shown else "the manifests have no secret\n"
     document = {"secrets": [_document(each) for each in shown]}
     emit(Page(document=document, text="".join(lines), notices=notices))
     return FAILED if any(each.comparison == "not_readable" for each in shown) else DONE

@@ -12,9 +12,10 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import blocking, run
+from reconciler.cli.signals import run
 from reconciler.core import advice
 from reconciler.core.model import Address, StateRecord, owed_work
+from reconciler.core.plural import counted
 from reconciler.reports.records import (
     migrated_page,
     moved_page,
@@ -22,10 +23,11 @@ from reconciler.reports.records import (
     record_page,
     records_page,
     restored_page,
+    state_doctor_page,
 )
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
-from reconciler.state import files_of, maintenance_of
+from reconciler.state import maintenance_of
 from reconciler.state.store import Restored, State, Store
 
 if TYPE_CHECKING:
@@ -316,14 +318,73 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
     return DONE
 
 
+@command.command("doctor")
+@output()
+@options.state
+@reports_failures
+def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
+    """Read and verify all of the state, and try out whether its store keeps its word.
+
+    A shared store gets 4 writers that make 20 changes each, in a place of their own.
+    """
+    from reconciler.state import prove
+
+    which = Which(env, state_url, sandbox)
+
+    async def work(store: Store) -> tuple[State, bool]:
+        proven, state = await prove(store), await store.load()
+        if state.lineage:
+            await maintenance_of(store).verify()
+        return state, proven
+
+    state, proven = _with_store(which, work, existing=False)
+    emit(state_doctor_page(_place(which), state, proven=proven))
+    return DONE
+
+
+@command.command("ingest")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@output()
+@options.state
+@options.lock_timeout
+@reports_failures
+def ingest(file: Path, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+    """Take in the outcomes that an apply with --spool-to FILE could not store."""
+    from reconciler.core.errors import ReconcilerError
+    from reconciler.pipeline.attribution import holder
+    from reconciler.state import spool_file
+    from reconciler.state.spooling import Spooling
+
+    try:
+        spooled = spool_file.decode(file.read_bytes())
+    except (OSError, ValueError, KeyError) as failure:
+        raise ReconcilerError(
+            f"{file} does not hold what --spool-to wrote: {failure}", help="name that file, unchanged"
+        ) from failure
+
+    async def work(store: Store) -> None:
+        assert isinstance(store, Spooling)
+        await store.ingest(spooled, holder(), timeout_s=lock_timeout)
+
+    which = Which(env, state_url, sandbox)
+    _with_store(which, work)
+    taken = counted(len(spooled), "outcome")
+    emit(Page(document={"ingested": len(spooled)}, text=f"{_place(which)}: took in {taken} from {file}\n"))
+    return DONE
+
+
 @command.command("backup")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @output()
 @options.state
 @reports_failures
 def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) -> int:
-    """Copy the state to FILE, or to the backups that every apply makes, and verify the copy."""
-    made = _with_store(Which(env, state_url, sandbox), lambda store: files_of(store).backup(file))
+    """Copy the state to FILE, and verify the copy. A state in a file keeps backups beside itself, too."""
+    from reconciler.core.clock import SystemClock
+    from reconciler.state import copies
+
+    which = Which(env, state_url, sandbox)
+    made = _with_store(which, lambda store: copies.backup(store, file, SystemClock()))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
 
@@ -338,23 +399,35 @@ def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) ->
 def restore(
     file: Path | None, auto_approve: bool, env: str, state_url: str | None, sandbox: bool, reason: str
 ) -> int:
-    """Replace a damaged state by a backup (the newest good one), and salvage what can be read."""
+    """Replace a damaged state by a backup (the newest good one), and salvage what can be read.
+
+    A shared state comes back to a place that holds none.
+    """
+    from reconciler.cli.signals import blocking
+    from reconciler.cli.sources import settings_here
+    from reconciler.core.clock import SystemClock
+    from reconciler.core.state_url import is_shared
+    from reconciler.state import copies
+
+    which = Which(env, state_url, sandbox, reason)
+    config = settings_here(env, sandbox=sandbox)
     if not auto_approve:
         if not sys.stdin.isatty():
             raise click.UsageError("cannot ask on standard input: pass --auto-approve")
         chosen = str(file) if file is not None else "the newest good backup"
-        place = _place(Which(env, state_url, sandbox))
+        place = _place(which)
         question = f"Keep the files of {place} as *.damaged-TIME, and replace them by {chosen}?"
+        if is_shared(state_url or config.settings.state_url):
+            question = f"Put the state of {chosen} at {place}, where there must be none?"
         with blocking():
             sure = click.confirm(question, err=True)
         if not sure:
             click.echo("nothing was changed", err=True)
             return FAILED
-    which = Which(env, state_url, sandbox, reason)
     by = str(_by(which))
     done: Restored = _with_store(
         which,
-        lambda store: files_of(store).restore(file, by=by),
+        lambda store: copies.restore(store, file, config.env, SystemClock(), by),
         existing=False,
         pinned=False,
     )

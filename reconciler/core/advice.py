@@ -22,7 +22,7 @@ _ON_STATE_TOO = frozenset({("secret", "fingerprint")})
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a run was given that a command about the same objects must be given, too. "": not given.
+    """The options of a run that a suggested command needs, too. "": not given.
 
     `state`: never one that may hold a password.
     """
@@ -54,7 +54,7 @@ class Command(NamedTuple):
         return shlex.join(self.argv)
 
     def with_options(self, run: RunOptions) -> "Command":
-        """With those of the run's options that the verb takes."""
+        """The command with the run's options, as far as its verb accepts them."""
         verb = self.words[: self._verb_length]
         options = []
         if verb[0] in _ON_STATE or verb in _ON_STATE_TOO:

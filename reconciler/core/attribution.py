@@ -1,4 +1,4 @@
-"""Who does something, and why, as the journal keeps it."""
+"""Who ran something, and why, as the journal stores it."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Attribution:
     reason: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """What a person's decision says beside itself."""
+        """The fields that a person's decision gets in the journal."""
         said = {"by": self.actor, "url": self.url, "reason": self.reason}
         return {name: value for name, value in said.items() if value}
 

@@ -1,4 +1,4 @@
-"""Time as an argument: the real clock, and the seam that lets a whole apply run in simulated time."""
+"""Time as an argument: the real clock, and the protocol that lets a whole apply run in simulated time."""
 
 import time
 from collections.abc import Callable

@@ -12,7 +12,7 @@ EMBEDDED = "sandbox"  # the platform of --sandbox, whose address is another one 
 
 
 class Origin(NamedTuple):
-    """Where manifests are from. `revision`: the full id of the git commit; None where git knows none.
+    """Where the manifests come from. `revision`: the full id of the git commit; None where git knows none.
 
     `dirty`: whether manifests, overlays or settings are not as that commit holds them; None without one.
     """
@@ -29,7 +29,7 @@ class Context:
     """Which environment, platform and state a report is about, and which manifests. JSON has the same names.
 
     `platform`: its address; None where none is configured. `state`: its URL, without credentials.
-    `lineage`: of the state; None for one that is not there yet. `revision`, `dirty`: see `Origin`.
+    `lineage`: of the state; None if the state does not exist yet. `revision`, `dirty`: see `Origin`.
     `version`: of this program. `at`: the moment.
     """
 

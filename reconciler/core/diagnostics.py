@@ -44,8 +44,8 @@ class Span(NamedTuple):
 class Diagnostic:
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
-    `label` is what stands beside the caret, `help` the way out; `advice`: the commands in these texts.
-    `addresses`: all that one cause concerns, where it is told once.
+    `label` is the text beside the caret, `help` says how to go on; `advice`: the commands in these texts.
+    `addresses`: all resources that the problem affects, if it is reported only once.
     `shown_to`: how many characters of the line may be shown, as what follows may be a secret; 0: all.
     """
 

@@ -16,7 +16,7 @@ def in_words(seconds: float) -> str:
 
 
 def since(began: datetime, now: datetime, others_s: Sequence[float] = ()) -> str:
-    """Since when something is under way, and how long others of its kind took."""
+    """When something started, how long ago that was, and how long other objects of its kind took."""
     for_s = max(0.0, (now - began).total_seconds())
     took = " to ".join(dict.fromkeys(map(in_words, (min(others_s), max(others_s))))) if others_s else ""
     beside = f"; others took {took}" if took else ""

@@ -4,15 +4,15 @@
     ├── Diagnosed          carries diagnostics
     │   ├── ManifestError  the manifests (or the settings) hold errors
     │   ├── Refused        a plan or a request that this program will not carry out
-    │   └── Misused        a request that leaves out what is needed, or names what is not there
+    │   └── Misused        a request that leaves out what is needed, or names something that does not exist
     ├── PlatformError      a read of the platform failed
     │   ├── NotFound       404: the object or its app is not there (for this token)
     │   │   └── AppMissing the app itself is not there (yet): proves nothing about its objects
     │   ├── Unauthorized   401 or 403
-    │   ├── NotYet         408: a state that was waited for has not come; ask again
-    │   ├── Down           nothing but failures for a while: asking on tells nothing new
-    │   ├── Unreadable     the answer is not what the API document promises
-    │   └── NoSuchService  nobody knows how to reach the provider, or how to sign what it is sent
+    │   ├── NotYet         408: the awaited state was not reached yet; ask again
+    │   ├── Down           nothing but failures for a while: more requests are useless
+    │   ├── Unreadable     the answer does not match the API document
+    │   └── NoSuchService  no manifest says how to reach the provider or sign its requests
     ├── TransportError     a request got no complete answer
     │   ├── NotSent        provably nothing left this machine
     │   └── Lost           it was sent, or may have been
@@ -75,7 +75,7 @@ class Misused(Diagnosed):
 
 
 class PlatformError(ReconcilerError):
-    """A read that failed for good. `status` is 0 when no answer came."""
+    """A read that failed finally. `status` is 0 when no answer came."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class StateMoved(Diagnosed, StoreError):
 
 
 class SecretUnavailable(ReconcilerError):
-    """Says which source gives no value, and never what it holds."""
+    """Names the source that gives no value, never its content."""
 
 
 class Locked(ReconcilerError):
@@ -190,7 +190,7 @@ class Locked(ReconcilerError):
     def __init__(self, scope: str, holder: str, age_s: float) -> None:
         super().__init__(
             f"`{scope}` has been locked by {holder} for {age_s:.0f} s",
-            help="wait for it, or pass --lock-timeout SECONDS",
+            help="wait for that process, or pass --lock-timeout SECONDS",
         )
         self.scope = scope
         self.holder = holder

@@ -1,6 +1,6 @@
 """The extras of this package, such as `reconciler[sandbox]`.
 
-What one brings is written in pyproject.toml alone.
+Only pyproject.toml lists their packages.
 """
 
 import re

@@ -20,13 +20,13 @@ Path = tuple[str | int, ...]  # keys and list indices from the document's root: 
 
 SENSITIVE = "(sensitive)"  # stands for every secret value, everywhere
 READY_AFTER = "ready_after_s"  # the field of a record: how many seconds its object took to be ready
-DISMISSED = (
-    "dismissed"  # the field of a record with ids of equal objects that a person said are meant to be there
+DISMISSED = "dismissed"  # the field of a record with ids of equal objects that a person confirmed as intended
+BAD_ANSWER = (
+    "answered bad id"  # the field of a record: the object was created, but the answer has an invalid id
 )
-BAD_ANSWER = "answered bad id"  # the field of a record whose object was made under an id that cannot be used
-DELETION_SENT = "deletion sent"  # the field of a record whose object may be gone by a call of ours
+DELETION_SENT = "deletion sent"  # the field of a record: a deletion was sent, so the object may be gone
 
-# When others made an object that we took over does not matter: it was there.
+# For an adopted object, the time of its creation does not matter.
 LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 _ADDRESS = re.compile(
@@ -84,7 +84,7 @@ class Lifecycle:
 class Reference(NamedTuple):
     """`span_path` is where in the manifest the reference to `address` stands.
 
-    `once`: what `address` names is needed only to make the object, and may leave the manifests after that.
+    `once`: the resource at `address` is needed only to create the object; later its manifest may be removed.
     """
 
     address: Address
@@ -94,7 +94,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """A field of `spec` whose difference is left alone, through the day `until` (UTC; None: for good).
+    """A field of `spec` whose difference is ignored through the day `until` (UTC; None: forever).
 
     `path`: where in the manifest that is said.
     """
@@ -107,7 +107,7 @@ class Ignore:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """Where an environment has what the manifests name.
+    """How an environment changes the addresses of the manifests.
 
     `addresses`: for each address of the manifests the one it has here. `apps`: the apps that the resources
     of one kind and app are in here, by that kind and app.
@@ -198,7 +198,7 @@ def unpack_span(file: str, packed: int) -> Span:
 class Obligation:
     """Work that a call left owed, kept with the record until it is done.
 
-    `certainty` is "unknown" when the answer that would have told was lost.
+    `certainty` is "unknown" if the answer that says whether it is owed was lost.
     """
 
     work: Literal["restart"]
@@ -214,7 +214,7 @@ class StateRecord:
     `applied` holds the managed fields as last sent or found equal, and the
     create-only fields as sent. Secret values appear as keyed fingerprints only.
     `source` is the manifest file, relative to the project; `scope` the lease's scope.
-    `inferred`: the id was found by evidence, not told by an answer; protected from deletion.
+    `inferred`: the id comes from evidence, not from an answer; protected from deletion.
     """
 
     address: Address
@@ -294,7 +294,7 @@ class Impact(StrEnum):
     ONLINE = "online"
     RESTART = "restart"
     DOWNTIME = "downtime"
-    REPOINT = "repoint"  # what names an existing object will name a new one
+    REPOINT = "repoint"  # a reference to an existing object will refer to a new one
     DATA_LOSS = "data_loss"
 
 
@@ -310,7 +310,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a resource needs. `action`: the weightiest of what is done; `also`: all else that is.
+    """What a resource needs. `action`: the weightiest action; `also`: the other ones.
 
     `id` is the platform's, where one is known. `advice`: the reason's commands.
     """
@@ -341,7 +341,7 @@ class Owed:
 
 
 def made_at(record: StateRecord) -> datetime | None:
-    """When a call of ours made the object; None of one that was taken over."""
+    """When a call of ours created the object; None for an adopted one."""
     return record.created_at if record.created_at != LONG_AGO else None
 
 

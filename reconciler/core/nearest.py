@@ -1,4 +1,4 @@
-"""The word that somebody may have meant: for help texts only, nothing is ever decided by it."""
+"""Suggestions for misspelt words. They are used in help texts only, never for a decision."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches

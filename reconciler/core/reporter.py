@@ -1,4 +1,4 @@
-"""Progress, as events that a front end may show. Every method does nothing here."""
+"""Progress, as events that a front end may show. The methods here do nothing."""
 
 from reconciler.core.errors import Locked
 from reconciler.core.model import Address
@@ -6,7 +6,7 @@ from reconciler.core.steps import Step
 
 
 class Reporter:
-    """Told what happens while it happens; must not raise and must not block."""
+    """Receives events while they happen. Its methods must not raise or block."""
 
     def loading(self, files: int) -> None:
         """Manifests are being read."""
@@ -27,19 +27,19 @@ class Reporter:
         """The call of `step` is about to be sent."""
 
     def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
-        """The call is done; its wait last saw `seen`."""
+        """The call is done; the wait after it last read `seen`."""
 
     def asked_to_wait(self, step: Step, wait_s: float) -> None:
         """The call of `step` was refused as one too many (429), and is tried again in `wait_s` seconds.
 
-        Said again each `clock.TELL_EVERY_S`, with the seconds that are left.
+        Repeated every `clock.TELL_EVERY_S`, with the remaining seconds.
         """
 
     def sent_again(self, step: Step, wait_s: float) -> None:
-        """The answer to the call of `step` was lost; it is sent again in `wait_s` seconds. Said again."""
+        """The answer to the call of `step` was lost; it is sent again in `wait_s` seconds. Repeated, too."""
 
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
         """`outcome` is done, pending, unknown, failed or skipped; `detail` an id or an error text."""
 
     def settling(self, address: Address, wait_s: float) -> None:
-        """An unknown outcome is settled from evidence in `wait_s` seconds; 0: it is over. Said again."""
+        """An unknown outcome is settled from evidence in `wait_s` seconds; 0: settled. Repeated, too."""

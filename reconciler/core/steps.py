@@ -1,4 +1,4 @@
-"""Calls as data: everything that apply may send stands here before it is sent.
+"""Calls as data: everything that apply may send is one of these values before it is sent.
 
 A step may need a value that only an earlier answer gives (`OutputRef`), or a
 secret that is read at the moment of sending (`SecretRef`); both print as
@@ -199,7 +199,7 @@ EACH_VALUE = SecretRef("each")
 
 @dataclass(frozen=True, slots=True)
 class Owes:
-    """The reply's boolean at `when` says whether `work` is now owed; without one it is owed as unknown."""
+    """The reply's boolean at `when` says whether `work` is now owed; without an answer, this is unknown."""
 
     work: Literal["restart"]
     when: str
@@ -208,11 +208,11 @@ class Owes:
 
 @dataclass(frozen=True, slots=True)
 class StepEffect:
-    """What the call's success means.
+    """What the success of a call means.
 
     `applied`: what the record then holds (values may be OutputRef and SecretRef).
     `id_path`: dotted path of the object's id in the reply; a 2xx without it is UNKNOWN. None: no id is due.
-    `known_id`: the new object's id where no reply tells it, because its name is its id.
+    `known_id`: the new object's id if no reply contains it, because the name is the id.
     `object_path`: dotted path of the object in the reply, whose fields later steps may refer to.
     `accepts`: refusals that mean success, by class (services.outcome).
     `removes`: the object is gone and its record with it.
@@ -229,7 +229,7 @@ class StepEffect:
 
 @dataclass(frozen=True, slots=True)
 class IfOwed:
-    """Not sent unless one of `addresses` owes a restart by then. `settles`: success means that none does."""
+    """Sent only if one of `addresses` still owes a restart. `settles`: after success none of them does."""
 
     addresses: tuple[Address, ...]
     settles: bool = False
@@ -237,31 +237,33 @@ class IfOwed:
 
 @dataclass(frozen=True, slots=True)
 class UnlessRecorded:
-    """Not sent if the record's field `field` holds by then what `StepEffect.applied` says."""
+    """Not sent if the record's field `field` already equals the one in `StepEffect.applied`."""
 
     field: str
 
 
 @dataclass(frozen=True, slots=True)
 class Already:
-    """A refusal means done if `wait` holds, because the call asks for what is there."""
+    """A refusal means done if `wait` holds, because the requested state is already reached."""
 
     wait: Wait
 
 
-Guard = IfOwed | UnlessRecorded | Already  # why a call may turn out needless: at most one of them
+Guard = (
+    IfOwed | UnlessRecorded | Already
+)  # conditions under which a planned call is not needed: at most one of them
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A lost reply: a person decides."""
+    """After a lost reply, a person decides."""
 
     how: Literal["ask"] = "ask"
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A lost reply: the call is absolute and is sent again.
+    """After a lost reply the call is sent again: it sets an absolute value.
 
     `own_id`: the field of `StepEffect.applied` with an id that the call itself gives the object: the record
     goes by it while no answer has told another, so that a lost reply leaves a record.
@@ -276,7 +278,7 @@ FOUND_ID = OutputRef("found", "id")
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A lost reply: what it may have made is looked for in `read`, by equal `match` fields and a baseline.
+    """After a lost reply, the created object is looked up in `read`, by equal `match` fields and a baseline.
 
     `unattached`: fields that must be empty for the object to be ours to take. `keep`: the field of the
     record that keeps the id of what is found, where it is not the record's own object. `one`: shows what was
@@ -296,13 +298,13 @@ Recovery = Ask | Repeat | Find
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of the plan, and all that its outcome means. Kinds make them with `kinds.steps`.
+    """One call of the plan, and what its outcome means. Kinds make them with `kinds.steps`.
 
     A GET is not sent by itself: such a step only waits.
     `after`: ids of steps that must be done before.
     `for_each`: not one call, but one for each key of an answer.
-    `lane`: steps of one lane run one after another, each when the one before is over, however it ended.
-    `note`: what the result says once the step is done; `if_refused`: what it adds to a refusal.
+    `lane`: steps of one lane run one after another, whatever the outcome of the previous one.
+    `note`: added to the result when the step is done; `if_refused`: added to a refusal.
     """
 
     id: str
@@ -324,7 +326,7 @@ class Step:
 
     @property
     def find(self) -> Find | None:
-        """Where a lost reply's object is looked for, if it is."""
+        """Where the object of a lost reply is looked up; None if it is not."""
         return self.recovery if isinstance(self.recovery, Find) else None
 
     @property
@@ -338,7 +340,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What apply must find again before it sends anything for `address`.
+    """What must be unchanged before apply sends anything for `address`.
 
     `fields` of the object `id` (or, without an id, the ids of all present objects equal in
     `match`) are digested into `digest`. `serial` is the record's, 0 for none.
@@ -355,10 +357,10 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a record must hold about the resource beside its fields; written with the first outcome.
+    """What the record stores about the resource besides its fields; written with the first outcome.
 
     `applied` is for a change that sends nothing (an adoption, a live object that already equals).
-    `settles`: what it owed so far is not owed any more.
+    `settles`: earlier obligations are not owed any more.
     """
 
     address: Address
@@ -382,7 +384,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSet:
-    """Which manifests were loaded, and what they asked for.
+    """Which manifests were loaded, and a digest of their content.
 
     `paths`: as given, from the project's root; empty for the configured ones. `ref`: the git revision that
     they were read at; "" for the working tree. `digest`: of all resources; "" where nobody took it.
@@ -397,10 +399,10 @@ class ManifestSet:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that one apply will do.
+    """Everything that one apply will do.
 
-    `changes` leaves out what needs nothing, which `unchanged` counts, and what is declared or recorded and
-    the plan is not about, which `outside` counts.
+    `changes` omits resources that need nothing, which `unchanged` counts, and resources that are declared or
+    recorded but not part of the plan, which `outside` counts.
     `inputs`: existing objects whose fields steps refer to (address, read), read again by apply.
     `providers`: where each extension provider is that calls go to, by its name.
     `moves`: carried out before anything else; all other parts speak of the new addresses.
@@ -428,9 +430,9 @@ OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one step. `error` is one sentence, also for a skipped step: why.
+    """The outcome of one step. `error` is one sentence, also for a skipped step: why.
 
-    `note`: what a person should know beside it.
+    `note`: what else a person should know.
     """
 
     address: Address

@@ -1,4 +1,4 @@
-"""What all wire models share: tolerance, how an answer holds them, and times of every precision."""
+"""The base of all wire models: tolerant reading, their place in an answer, and times of every precision."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _TIME = re.compile(
 )
 
 
-# Ids stand in paths and in commands that people paste: what a shell or a path would read otherwise is none.
+# Ids are put into paths, and into commands that people paste: no character may have a meaning there.
 ID = r"[A-Za-z0-9][A-Za-z0-9._~-]{0,254}"
 _ID = re.compile(ID)
 
@@ -26,8 +26,8 @@ def is_id(text: str) -> bool:
 
 
 class Wire(BaseModel):
-    """`shape`: the name by which saved plans and the journal call an answer of one such object, for models
-    that a `Read` asks for. Never change one. An answer of several is called so with an `s` behind it.
+    """`shape`: the name in saved plans and in the journal for an answer with one such object, for models
+    that a `Read` asks for. Never change it. An answer with several objects has the same name plus `s`.
 
     `ids`: its fields that hold ids which we use.
 
@@ -50,7 +50,7 @@ class Wire(BaseModel):
 
     @property
     def bad_id(self) -> str:
-        """The field that holds something else than an id; "" where all are well."""
+        """The first field whose value is not a valid id; "" if all are valid."""
         for name in self.ids:
             value = getattr(self, name) if name in type(self).model_fields else None
             if isinstance(value, str) and not is_id(value) and (value or name == "id"):
@@ -60,7 +60,7 @@ class Wire(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the answer to a GET holds: one object of `model`, or `many`. As text: its lasting name."""
+    """What the answer to a GET contains: one object of `model`, or `many`. As text: its permanent name."""
 
     model: type[Wire]
     many: bool = False
@@ -70,7 +70,7 @@ class Shape:
 
     @classmethod
     def named(cls, name: str) -> "Shape":
-        """The shape of that name among the models imported so far. Raises ValueError for any other name."""
+        """The shape of that name, of the models imported so far. Raises ValueError for any other name."""
         for model in cls.models():
             if name in (model.shape, f"{model.shape}s"):
                 return cls(model, many=name != model.shape)

@@ -40,12 +40,14 @@ async def check_capabilities(
             ("answer 404", missing),
             ("not clear", unclear),
             ("there", answering),
-            ("no GET of ours tells", untried),
+            ("cannot be checked with a GET", untried),
         )
         if names
     )
     if missing:
-        take_out = "take them out of `platform.capabilities` in reconcile.yaml, or RECONCILE_CAPABILITIES"
+        take_out = (
+            "remove them from `platform.capabilities` in reconcile.yaml, or from RECONCILE_CAPABILITIES"
+        )
         return wrong("capabilities", message, take_out)
     return (
         suspicious("capabilities", message) if unclear else fine("capabilities", message or "none declared")

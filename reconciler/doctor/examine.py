@@ -17,7 +17,7 @@ from reconciler.pipeline.context import make_context
 from reconciler.pipeline.open import Options, open_platform, open_state
 from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import ProjectSettings
-from reconciler.state import files_of
+from reconciler.state import files_of, has_files
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -80,11 +80,12 @@ async def _state(
     try:
         async with open_state(config, url, pinned=False, read_only=True, tell=remarks.append) as store:
             state, found = await _whole_state(config, store, url, remarks, sandbox=sandbox)
-            backups = check_backups(await files_of(store).backups(), state, clock.now())
+            kept = await files_of(store).backups() if has_files(store) else None
+            backups = [check_backups(kept, state, clock.now())] if kept is not None else []
             holders = await store.holders(state.serials) if state is not None else {}
     except ReconcilerError as failure:
         return None, [unread(failure)]
-    return state, [found, *_left_open(state, holders), backups]
+    return state, [found, *_left_open(state, holders), *backups]
 
 
 async def _whole_state(

@@ -52,21 +52,21 @@ async def check_platform(client: Client, read: Read, clock: Clock, *, sandbox: b
     except ReconcilerError as missing:
         return iter(
             [
-                suspicious("address", f"{client.base_url} was not asked: there is no token"),
+                suspicious("address", f"{client.base_url} was not checked: there is no token"),
                 wrong("token", missing.message, missing.help),
-                suspicious("clock", "not compared: the platform was not asked"),
+                suspicious("clock", "not compared: the platform was not reached"),
             ]
         )
     began = clock.now()
     try:
         answer = await client.ask(read, _DEADLINE_S)
     except TransportError as failure:
-        why = f"{client.base_url} gives no answer: {failure.message}"
+        why = f"{client.base_url} does not answer: {failure.message}"
         return iter(
             [
                 wrong("address", why, "check `platform.base_url`, RECONCILE_BASE_URL and the network"),
-                suspicious("token", "not tried: the platform gives no answer"),
-                suspicious("clock", "not compared: the platform gives no answer"),
+                suspicious("token", "not tried: the platform does not answer"),
+                suspicious("clock", "not compared: the platform does not answer"),
             ]
         )
     return _told_by(answer, client, str(read.path), began + (clock.now() - began) / 2, sandbox=sandbox)
@@ -84,10 +84,10 @@ def _address(answer: Answer, client: Client, asked: str) -> Check:
     if is_html(answer) or 300 <= answer.status < 400:
         page = "an HTML page" if is_html(answer) else "a redirect, which is not followed"
         return wrong(
-            "address", f"{place} is not the platform's API: {asked}, by {page}", "check `platform.base_url`"
+            "address", f"{place} is not the platform's API: {asked} with {page}", "check `platform.base_url`"
         )
     if answer.status >= 500:
-        return wrong("address", f"{place} does not work: {asked}", "run again when it answers")
+        return wrong("address", f"{place} fails: {asked}", "run again when it answers")
     return fine("address", f"{place} answers")
 
 
@@ -101,14 +101,14 @@ def _token(answer: Answer, client: Client, asked: str, *, nobody: bool) -> Check
             "use a token of the organization that owns it",
         )
     if answer.status == 200:
-        return fine("token", f"that of {client.credential} is taken: {asked}")
+        return fine("token", f"the token of {client.credential} is accepted: {asked}")
     if answer.status == 404 and nobody:  # there is nothing of ours to ask for
-        return fine("token", f"that of {client.credential} was not refused: {asked}")
+        return fine("token", f"the token of {client.credential} was not refused: {asked}")
     if answer.status == 404:
         return suspicious(
             "token",
-            f"that of {client.credential} was not refused, but {asked}",
-            "check that the app or object is there, and that `platform.base_url` is the right platform",
+            f"the token of {client.credential} was not refused, but {asked}",
+            "check that the app or object exists, and that `platform.base_url` is the right platform",
         )
     return suspicious("token", f"not known: {asked}", "run again")
 
@@ -118,7 +118,7 @@ def _clock(answer: Answer, ours: datetime, *, sandbox: bool) -> Check:
         return fine("clock", "not compared: the emulated platform has a clock of its own")
     theirs = http_date(answer.headers.get("date", ""))
     if theirs is None:
-        return suspicious("clock", "not compared: the platform does not say what time it is")
+        return suspicious("clock", "not compared: the platform does not report its time")
     off = ours - theirs - timedelta(seconds=0.5)  # of `theirs`, the fraction of a second is cut off
     if abs(off.total_seconds()) <= MOST_OFF_S:
         return fine("clock", "as the platform's")
@@ -126,7 +126,8 @@ def _clock(answer: Answer, ours: datetime, *, sandbox: bool) -> Check:
     return suspicious(
         "clock",
         f"this machine's is {_spelled(abs(off))} {where} the platform's",
-        "set it by the network: providers refuse requests signed at another time, and waits go by it",
+        "set this clock from the network: providers refuse requests with a wrong time, and waits depend "
+        "on it",
     )
 
 

@@ -45,12 +45,12 @@ async def check_state(
     if address is not None and not sandbox:
         refuse_other_platform(state, address, place)
     if not state.lineage and sandbox:
-        return suspicious("state", f"there is no state at {place} yet", "the first plan or apply makes it")
+        return suspicious("state", f"there is no state at {place} yet", "the first plan or apply creates it")
     if not state.lineage:
         missing = state_missing(place)
         return wrong("state", missing.message, missing.help, *missing.advice)
     await maintenance_of(store).verify()
-    what = f"{place} is whole: {counted(len(state.records), 'record')}, lineage {state.lineage}"
+    what = f"{place} is intact: {counted(len(state.records), 'record')}, lineage {state.lineage}"
     if remarks:
         return suspicious("state", f"{what}; {'; '.join(remarks)}")
     return fine("state", what)
@@ -58,14 +58,14 @@ async def check_state(
 
 def check_lock(holders: Mapping[str, Locked]) -> Check:
     if not holders:
-        return fine("lock", "nobody holds it")
+        return fine("lock", "no process holds a lock")
     held = [f"`{scope}` by {each.holder} for {each.age_s:.0f} s" for scope, each in sorted(holders.items())]
     unlock = command("state", "unlock", min(holders))
     return suspicious(
         "lock",
         f"locked: {_some(held)}",
-        "wait for it; one that died frees its scopes itself, and those of one that hangs are freed by "
-        f"`{unlock}`",
+        "wait for that process; if it dies, its locks are released automatically; if it hangs, release them "
+        f"with `{unlock}`",
         unlock,
     )
 
@@ -76,7 +76,7 @@ def check_owed(state: State) -> Check:
         return fine("owed", "nothing")
     told = [f"{each.address}: {each.work} ({each.certainty}), because {each.because}" for each in owed]
     done = owed[0].advice[0]
-    return suspicious("owed", _some(told), f"do it, then say so, such as `{done}`", done)
+    return suspicious("owed", _some(told), f"do this work, then record it, such as with `{done}`", done)
 
 
 def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
@@ -85,11 +85,11 @@ def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
     under_way = [_call(opened) for opened in state.open_intents if opened.data["scope"] in holders]
     plan, listed = command("plan"), command("state", "list")
     if left:
-        help = f"`{plan}` says of each how it is settled"
+        help = f"`{plan}` says how each call is settled"
         return wrong("open calls", f"without an outcome: {_some(left)}", help, plan)
     kept = list(_kept(state))
     if kept:
-        help = "the next apply of what they are about takes them in"
+        help = "the next apply of those resources stores these outcomes"
         return suspicious("open calls", "; ".join(kept), help)
     if state.unclaimed:
         found = [str(each.data["unclaimed"]) for each in state.unclaimed]
@@ -104,22 +104,24 @@ def check_backups(backups: Backups, state: State | None, now: datetime) -> Check
     make: Command = command("state", "backup")
     if backups.bad:
         damaged = _some([str(each) for each in backups.bad])
-        since = f"; the newest good one is of {_moment(backups.newest)}" if backups.newest else ""
-        return suspicious("backups", f"damaged: {damaged}{since}", f"`{make}` makes another one", make)
+        since = f"; the newest good one is from {_moment(backups.newest)}" if backups.newest else ""
+        return suspicious("backups", f"damaged: {damaged}{since}", f"`{make}` creates a new one", make)
     if backups.newest is not None:
         days = (now - backups.newest).days
-        return fine("backups", f"the newest is of {_moment(backups.newest)} ({counted(days, 'day')} ago)")
+        return fine("backups", f"the newest is from {_moment(backups.newest)} ({counted(days, 'day')} ago)")
     if state is None or not state.records:
-        return fine("backups", "none, and nothing is recorded that could be lost")
-    return suspicious("backups", "none", f"each apply that changes something makes one, and `{make}`", make)
+        return fine("backups", "no backup; the state has no records that could be lost")
+    return suspicious(
+        "backups", "none", f"each apply that changes something creates one; so does `{make}`", make
+    )
 
 
 def _kept(state: State) -> Iterator[str]:
     if state.spooled:
         scopes = _some([f"`{scope}`" for scope in sorted(state.spooled)])
-        yield f"outcomes that could not be stored are kept beside the state, of {scopes}"
+        yield f"outcomes that could not be stored are in a file beside the state; scopes: {scopes}"
     if state.half_moved:
-        yield f"{counted(len(state.half_moved), 'move')} between scopes ended half-way"
+        yield f"{counted(len(state.half_moved), 'move')} between scopes did not finish"
 
 
 def _call(opened: JournalEntry) -> str:

@@ -115,7 +115,7 @@ def _unapplied_edits(accepted: Sequence[Accepted], chosen: Sequence[Change]) -> 
             yield Diagnostic(
                 "unapplied-edit",
                 Severity.INFO,
-                f"`{each.address}`: `{each.path}: {scalar(each.before)}` stood here and was never applied "
+                f"`{each.address}`: `{each.path}: {scalar(each.before)}` was written here and never applied "
                 f"(last applied: {scalar(last)})",
                 each.span,
                 help=f"write {scalar(each.before)} here again if it is still wanted: the next apply sends it",
@@ -160,9 +160,9 @@ def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
     if field.path == "id":
         forget = command("state", "forget", address)
         return cannot_accept(
-            f"`{address}` ({field.before}) is not there: there is no value to accept",
+            f"`{address}` ({field.before}) does not exist on the platform, so there is no value to accept",
             resource.span("metadata", "name"),
-            f"check the token and the app first; if it is gone for good, remove its manifest and run "
+            f"check the token and the app first; if it was really deleted, remove its manifest and run "
             f"`{forget}`",
             (forget,),
         )
@@ -184,7 +184,8 @@ def _another_place(
         return cannot_accept(
             f"`{address}`: `{name}` does not come from its own manifest",
             source,
-            f"edit it here for all that share it, or write `{name}: {scalar(live)}` into the manifest at "
+            f"edit it here for all resources that share it, or write `{name}: {scalar(live)}` into the "
+            "manifest at "
             f"{_at(resource.span('metadata', 'name'))}"
             if given
             else "edit it here, in the overlay, which wins over the manifest; if this entry is a pattern and "
@@ -247,7 +248,7 @@ def _rewritten(
         why, data = ("came from standard input", b"") if file == STDIN else _read(path)
         if why:
             problem = cannot_accept(
-                f"`{file}` {why}", group[0].resource.span(*group[0].path), "edit what it comes from by hand"
+                f"`{file}` {why}", group[0].resource.span(*group[0].path), "edit its source by hand"
             )
             refused += (Refusal(edit.resource.address, edit.name, problem) for edit in group)
             continue

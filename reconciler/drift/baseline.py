@@ -79,7 +79,7 @@ def load_baseline(file: Path, lineage: str | None) -> Baseline | None:
     `lineage`: of the state that it must have been made with; "" for a state that is not there yet.
     """
     save = command("drift", "--save-baseline")
-    again = f"`{save}` makes a new one of what drifts now; look at that first"
+    again = f"check the drift first; then create a new baseline of it with `{save}`"
     try:
         document = json.loads(file.read_bytes())
         found = Baseline(

@@ -208,7 +208,8 @@ async def _unrecorded(
                 "nothing-recorded",
                 f"{len(missing)} declared, nothing recorded: nothing was compared",
                 help=f"check that this is the state of these manifests (`{listed}`): a new runner, a wiped "
-                "disk or another path has an empty one; an apply records what it makes and adopts",
+                "disk or another path has an empty one; an apply records everything that it creates and "
+                "adopts",
                 advice=(listed,),
             )
         ]

@@ -46,5 +46,5 @@ def shared_values(
                 f"`{each.address}`: `{each.path}: {after}` now counts in every environment that "
                 "does not patch it, with its next apply",
                 each.span,
-                help=f"to keep it to {alone}, write {before} here again, and `{entry}` into {own}",
+                help=f"to limit it to {alone}, write {before} here again, and `{entry}` into {own}",
             )

@@ -1,4 +1,4 @@
-"""Runs the steps of a plan: in order, side by side where nothing forbids it, each outcome durable at once."""
+"""Runs the steps of a plan: in order, in parallel where allowed; each outcome is stored immediately."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -63,7 +63,7 @@ class Executor:
         ]
 
     def notices(self) -> Sequence[Diagnostic]:
-        """What stopped calls of this run, once for each cause."""
+        """Why calls of this run were not sent, once for each cause."""
         done = sum(result.outcome == "done" for result in self._run.results.values())
         return self._run.traffic.notices(done, len(self._run.plan.steps))
 
@@ -118,7 +118,7 @@ class Executor:
 async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> Result:
     assert step.wait is not None
     # Stands only when the grace period after a signal cuts a read off: the call itself is done.
-    run.results[step.id] = run.result(step, "pending", "interrupted; run again to go on waiting")
+    run.results[step.id] = run.result(step, "pending", "interrupted; run again to continue waiting")
     waited = await wait_for(
         step.wait,
         services=run.reader(step),
@@ -138,7 +138,7 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
         return run.result(step, "done")
     if step.effect.removes:
         # Accepted, so nothing is left to send; only lists lag behind.
-        still = "and has not answered since" if waited.silent_s else "and still lists the object"
+        still = "and has not answered since" if waited.silent_s else "but still lists the object"
         return run.result(step, "done", f"the platform accepted the deletion, {still}")
     if waited.ended == "failed":
         return run.result(step, "failed", f"ended as {waited.seen}; its id is recorded")
@@ -146,11 +146,13 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
         run.traffic.unanswered(run.services.of(step.wait.read.service), step.address, waited)
     timed_out = not run.stopping and not waited.silent_s
     await run.recorder.pending(step, waited.seen, timed_out=timed_out)
-    return run.result(step, "pending", f"still {waited.seen}{_since(run, step)}; run again to go on waiting")
+    return run.result(
+        step, "pending", f"still {waited.seen}{_since(run, step)}; run again to continue waiting"
+    )
 
 
 def _timed(run: Run, step: Step, waited: Waited) -> Mapping[str, Any]:
-    """How long the object took to be ready, if the wait is to know and saw it."""
+    """How long the object took to be ready, if the wait measures that and saw it become ready."""
     record = run.recorder.records.get(step.address)
     began = made_at(record) if record is not None else None
     if step.wait is None or not step.wait.timed or began is None or not (waited.watched or step.mutates):

@@ -1,7 +1,7 @@
-"""A step that stands for one call for each key of an answer: the answer decides how many.
+"""A step with one call for each key of an answer.
 
-Everything is checked before the first of them. Where a key is not a valid name or belongs to another address,
-or a value is not text, none is sent.
+All keys and values are checked before the first call. If a key is not a valid name or belongs to another
+address, or a value is not text, no call is sent.
 """
 
 import re
@@ -87,9 +87,9 @@ async def _ask_again(run: Run, step: Step) -> Result | None:
 
 
 async def _claim(run: Run, step: Step, values: Mapping[str, Any]) -> None:
-    """Put on record which secrets are about to be set: a lost answer then leaves no stranger's secret.
+    """Record the names of the secrets before they are set: they are ours even if an answer is lost.
 
-    Raises ReconcilerError where one of them is there, and neither this address nor another one has set it.
+    Raises ReconcilerError if one of them already exists, and no record has set it.
     """
     assert step.for_each is not None
     record = run.recorder.records.get(step.address)
@@ -102,14 +102,14 @@ async def _claim(run: Run, step: Step, values: Mapping[str, Any]) -> None:
     if strangers:
         named = ", ".join(f"`{key}`" for key in sorted(strangers))
         raise ReconcilerError(
-            f"app `{step.address.app}` has {named} already, which no record knows; none is set: name it in "
-            "`config_keys` to let it be replaced, or remove it from the app"
+            f"app `{step.address.app}` already has {named}, which is in no record; no secret is set: to let "
+            "it be replaced, name it in `config_keys`; otherwise remove it from the app"
         )
     await run.recorder.reached(step, {CLAIMED: sorted(claimed.union(new))})
 
 
 async def _set_by_strangers(run: Run, step: Step, keys: Collection[str]) -> Collection[str]:
-    """Those of `keys` that the app has and the manifest does not name; none where nothing tells."""
+    """The `keys` that the app already has and the manifest does not name; none if no list shows them."""
     sets = find_kinds()[step.address.kind].role(SetsSecrets)
     read = sets.app_secrets(step.address, run.own.capabilities) if sets is not None else None
     if sets is None or read is None:
@@ -122,7 +122,7 @@ async def _set_by_strangers(run: Run, step: Step, keys: Collection[str]) -> Coll
 def _values_of(
     step: Step, outputs: Outputs, records: Mapping[Address, StateRecord]
 ) -> Mapping[str, Any] | None:
-    """The values by key, in order of key; None when the answer brought no mapping and need not.
+    """The values by key, in order of key; None if the answer has no mapping and does not need one.
 
     Raises ReconcilerError when any of the calls must not be sent.
     """
@@ -132,7 +132,7 @@ def _values_of(
     if values is None and each.if_none is not None:
         return None
     if not isinstance(values, Mapping):
-        raise ReconcilerError(f"the answer to {each.over.source} holds no `{each.over.path}`")
+        raise ReconcilerError(f"the answer to {each.over.source} has no `{each.over.path}`")
     _check(step, each, values, records)
     return {key: values[key] for key in sorted(values)}
 
@@ -164,22 +164,26 @@ def _check(
         shown = cleaned(str(key))[:KEYS_SHOWN]
         if not re.fullmatch(each.pattern, key):
             raise ReconcilerError(
-                f"the answer holds a key `{shown}`, which is not a valid name of a secret; none is set"
+                f"the answer contains a key `{shown}`, which is not a valid name of a secret; no secret "
+                "is set"
             )
         if each.never and re.fullmatch(each.never, key):
             raise ReconcilerError(
-                f"the answer holds `{shown}`, which changes how programs run and is never set; none is set"
+                f"the answer contains `{shown}`, which changes how programs run and is never set; no "
+                "secret is set"
             )
         if each.allowed and not re.fullmatch(each.allowed, key):
             raise ReconcilerError(
-                f"the answer holds a key `{shown}` that the manifest does not allow; none is set"
+                f"the answer contains a key `{shown}` that the manifest does not allow; no secret is set"
             )
         if not isinstance(values[key], Sensitive):
-            raise ReconcilerError(f"the answer holds a value of `{shown}` that is not text; no secret is set")
+            raise ReconcilerError(
+                f"the answer contains a value of `{shown}` that is not text; no secret is set"
+            )
         if key in others:
             raise ReconcilerError(
-                f"the answer to `{step.address}` holds `{shown}`, which belongs to `{others[key]}`; "
-                "none is set"
+                f"the answer to `{step.address}` contains `{shown}`, which belongs to `{others[key]}`; "
+                "no secret is set"
             )
 
 

@@ -1,4 +1,4 @@
-"""What the journal keeps of a call before it is sent: enough to settle it after a crash, and no secret."""
+"""What the journal stores about a call before sending: enough to settle it after a crash, but no secret."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -75,9 +75,9 @@ class Intent:
         return None
 
     def in_doubt(self, address: Address, record: StateRecord | None, sent_at: datetime) -> StateRecord | None:
-        """What is recorded while nobody knows whether this call landed; None: nothing.
+        """The record while the outcome of this call is unknown; None: no record.
 
-        A sent deletion stands in the record: an object that then is not there was deleted by us.
+        The record says that a deletion was sent: if the object is missing later, we deleted it.
         """
         if record is None:
             return self.record(address, self.own_id, sent_at, inferred=False) if self.own_id else None
@@ -87,9 +87,9 @@ class Intent:
         return doubted
 
     def doubted(self, record: StateRecord) -> StateRecord:
-        """`record` without what this lost call may have replaced on the platform.
+        """`record` without the values that this lost call may have replaced on the platform.
 
-        Nobody can read a secret back: a record that went on claiming the old value would hide it for ever.
+        A secret cannot be read back, so a record with the old value would hide the change forever.
         """
         kept = {
             name: value

@@ -19,7 +19,7 @@ READ_LAG_S = 15  # a read may show the old size for 10 s. Source: platform notes
 
 
 async def settle(run: Run, step: Step, intent: Intent, sent_at: datetime, outcome: Outcome) -> Settlement:
-    """What became of it. The time that the service asks to wait only says when to look."""
+    """The outcome of a lost call. A Retry-After only says when to look."""
     if step.effect.removes and await is_gone(run, step):
         return Settlement("landed")
     least_s = min(outcome.retry_after_s or 0.0, RATE_LIMIT_S)
@@ -40,9 +40,9 @@ async def settle(run: Run, step: Step, intent: Intent, sent_at: datetime, outcom
 
 
 async def holds_already(run: Run, step: Step, outcome: Outcome, *, repeated: bool) -> bool:
-    """Whether a call was refused because what it asks for is there.
+    """Whether a call was refused because the requested state is already reached.
 
-    That is so if `Already` holds; else only for a repetition, whose lost predecessor had landed.
+    True if `Already` holds; otherwise only for a repetition of a lost call that had taken effect.
     """
     wait = step.guard.wait if isinstance(step.guard, Already) else None
     if wait is not None and not is_about_the_object(outcome):
@@ -66,7 +66,7 @@ async def holds_already(run: Run, step: Step, outcome: Outcome, *, repeated: boo
 
 
 async def is_gone(run: Run, step: Step) -> bool:
-    """Whether the platform shows that the object of a deletion is gone. False: it is not known.
+    """Whether the platform shows that the deleted object is gone. False: unknown.
 
     The object itself is read: a list that lacks it proves nothing.
     """
@@ -86,7 +86,7 @@ async def is_gone(run: Run, step: Step) -> bool:
 
 
 async def is_seen_to_be_gone(run: Run, step: Step) -> bool:
-    """Whether reads stop showing the object of a deletion within the time that they may lag."""
+    """Whether reads stop showing the deleted object within the time that they may lag."""
     assert step.wait is not None
     try:
         waited = await wait_for(
@@ -103,7 +103,7 @@ async def is_seen_to_be_gone(run: Run, step: Step) -> bool:
 
 
 def says_gone(step: Step, outcome: Outcome) -> bool:
-    """Whether a deletion was answered "not there", where a read can show whether that is so."""
+    """Whether a deletion was answered "not found" and a read can confirm that."""
     return step.effect.removes and step.wait is not None and outcome.refusal in step.effect.accepts
 
 
@@ -113,5 +113,5 @@ def has_bad_id(step: Step, outcome: Outcome) -> bool:
 
 
 def is_about_the_object(outcome: Outcome) -> bool:
-    """Whether the platform refused for what the object is; not for who asks, nor because it is not there."""
+    """Whether the refusal is about the object's state, not about the token or a missing object."""
     return outcome.refusal is None and outcome.status not in (0, 401, 403)

@@ -18,7 +18,7 @@ async def leased(
 ) -> AsyncIterator[Lease]:
     """Hold the leases of all `scopes`. Raises Locked after `timeout_s`, and then holds none.
 
-    What the block did stands even if they cannot be released.
+    If a lease cannot be released, the work of the block is still valid.
 
     A lease that ends by itself is renewed while the block runs. One that is left behind frees itself.
     """

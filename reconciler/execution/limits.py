@@ -17,5 +17,5 @@ class Limits:
 
     @property
     def repeat_after_s(self) -> float:
-        """Since a lost absolute call: it may still arrive, and must not do so after its repetition."""
+        """Seconds from a lost absolute call to its repetition: the lost one must not arrive after that."""
         return min(self.deadline_s, self.settle_s)

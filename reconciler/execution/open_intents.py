@@ -39,10 +39,10 @@ async def settle_open(
 ) -> Mapping[Address, str]:
     """Close every open intent that evidence can close, under the leases of their scopes.
 
-    Returns why the others are left open, by address.
+    Returns the reasons why the others stay open, by address.
 
     Taking the lease also takes in what an earlier run had to spool (`Spooling.spool`).
-    `concerned`: the scopes that this run is about; a process at work on another one is left alone.
+    `concerned`: the scopes of this run; processes that work on other scopes are not disturbed.
     """
     state = await store.load()
     left = {parse_intent(opened).scope for opened in state.open_intents} | state.spooled
@@ -76,9 +76,9 @@ async def _settlements(
     reporter: Reporter,
     limits: Limits,
 ) -> Sequence[tuple[JournalEntry, Settlement | None]]:
-    """What became of each open call of `scopes`, in the journal's order; None of one that may be repeated.
+    """The settlement of each open call of `scopes`, in the journal's order; None if it may be repeated.
 
-    All are waited for side by side.
+    The waits run in parallel.
     """
     tracked = {record.id for record in state.records.values()}
     evidence = Evidence(clock, limits, lambda: tracked)
@@ -130,15 +130,17 @@ async def overlay(
             if after is not None:
                 records[opened.address] = after
             continue
-        settlement = Settlement("undecided", why="nothing on the platform can tell")
+        settlement = Settlement("undecided", why="nothing on the platform shows its outcome")
         if undecided is not None:
-            why = undecided.get(opened.address, "it was sent a moment ago, by another run")
+            why = undecided.get(opened.address, "another run sent it a moment ago")
             settlement = Settlement("undecided", why=why)
         elif intent.if_unknown == "find" and intent.find is not None:
             tracked = frozenset(record.id for record in records.values())
             settlement = await look(intent, services.read, services, tracked.copy, limits)
             if left_of_window(intent, opened.at, clock, services, limits.settle_s):
-                settlement = Settlement("undecided", why="it may still show up; the next apply waits for it")
+                settlement = Settlement(
+                    "undecided", why="its effect may still appear; the next apply waits for it"
+                )
         if settlement.kind == "landed":
             record = records.get(opened.address)
             made = intent.settled_record(opened.address, record, settlement.id, opened.at)
@@ -168,8 +170,8 @@ def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
 async def load_with_holders(store: Spooling) -> tuple[State, Mapping[str, Locked]]:
     """The state, and who is at work in the scopes of its open intents.
 
-    An intent is open only while its holder is at work, or for good. So one that was open before we asked
-    who holds its scope, and still is, while nobody held it, is one that nobody works on.
+    An intent is open while its holder is running, or until somebody settles it. If one was open before the
+    holders were read, is still open, and its scope had no holder in between, nobody works on it.
     """
     state, holders = await store.load(), dict[str, Locked]()
     while True:
@@ -187,7 +189,7 @@ async def load_with_holders(store: Spooling) -> tuple[State, Mapping[str, Locked
 
 
 def _in_flight(opened: JournalEntry, intent: Intent, held: Locked, now: datetime) -> Diagnostic:
-    """Said of a call whose sender is at work: it has no answer yet, and nobody has to decide."""
+    """The diagnostic for a call whose sender is still running: nobody has to decide yet."""
     sent_s = max(0.0, (now - opened.at).total_seconds())
     plan = command("plan")
     return warning(
@@ -222,7 +224,7 @@ async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Inte
 def _after_absolute(
     opened: JournalEntry, intent: Intent, record: StateRecord | None, now: datetime
 ) -> StateRecord | None:
-    """The record in doubt, with the restart that the lost answer may have asked for."""
+    """The record in doubt, with the restart that the lost answer may have required."""
     assert opened.address is not None
     after = intent.in_doubt(opened.address, record, opened.at)
     if after is None or not intent.owes:

@@ -1,4 +1,4 @@
-"""From templates to what is sent: earlier answers and secrets are filled in at the moment of sending."""
+"""Fill templates at the moment of sending, from earlier answers and secrets."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ SecretReader = Callable[[SecretRef, Callable[[OutputRef], Any]], Sensitive]
 
 
 class Outputs:
-    """What answers have brought so far: objects by address, raw replies by step id."""
+    """The answers so far: objects by address, raw replies by step id."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -21,7 +21,7 @@ class Outputs:
         self._values[source] = value
 
     def get(self, ref: OutputRef) -> Any:
-        """The value, or None where the answers so far do not hold it."""
+        """The value, or None if no answer so far contains it."""
         return dig(self._values.get(ref.source), ref.path)
 
     def need(self, ref: OutputRef) -> Any:
@@ -68,7 +68,7 @@ def fill_body(value: Any, outputs: Outputs, read_secret: SecretReader) -> Any:
 def fill_record(
     applied: Mapping[str, Any], outputs: Outputs, fingerprint: Callable[[SecretRef], str]
 ) -> dict[str, Any]:
-    """What the record keeps of a sent step: references filled in, secrets as keyed fingerprints."""
+    """The fields to record of a sent step: references filled in, secrets as keyed fingerprints."""
     filled: dict[str, Any] = {}
     for name, value in applied.items():
         if isinstance(value, SecretRef):

@@ -1,8 +1,8 @@
-"""What apply holds every plan to: no request goes out that is not of the address whose step sends it.
+"""The check of every plan by apply: each request must belong to the address of its step.
 
-A plan is what somebody reviewed; it may have been read from a file. So what may be sent is not taken from it,
-but from the records, from what was just read under the lease, from the manifests where they are at hand, and
-from the approvals. What a kind's requests are, the kind says (`Kind.own_calls`).
+A plan is what somebody reviewed; it may have been read from a file. So the plan does not decide which
+requests are allowed. The records, the fresh reads under the lease, the manifests (if loaded) and the
+approvals decide. Each kind declares its requests (`Kind.own_calls`).
 """
 
 import re
@@ -31,7 +31,7 @@ Records = Mapping[Address, StateRecord]
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What is known beside the plan. `records`: as they were loaded under the lease, moves carried out.
+    """What is known besides the plan. `records`: as they were loaded under the lease, moves carried out.
 
     `observed`: what is read under it, at `now`, once the plan's reads are known to be its own. `resources`:
     as the manifests declare them; empty where nobody loaded them. `approved_deletes`: addresses.
@@ -47,7 +47,7 @@ class Grounds:
 
 
 class OwnCalls:
-    """Answers for each request of one plan's steps why it is not the step's own; "" where it is."""
+    """Says for each request of a plan why it does not belong to its step; "" if it does."""
 
     def __init__(self, plan: Plan, grounds: Grounds) -> None:
         self._plan = plan
@@ -65,11 +65,11 @@ class OwnCalls:
         return self._grounds.capabilities
 
     def resource(self, address: Address) -> Resource | None:
-        """As the manifests declare it; None where they do not, or nobody loaded them."""
+        """The declared resource; None if not declared, or if no manifests were loaded."""
         return self._grounds.resources.get(address)
 
     def foreign_reads(self) -> Iterator[Diagnostic]:
-        """One error for each read of the plan that is not its address's. Needs nothing of `observed`."""
+        """One error for each read of the plan that does not belong to its address, without `observed`."""
         after = {**self._adopted, **self._grounds.records}
         reads = [(each.address, each.read) for each in self._plan.expectations if each.read is not None]
         reads += [(Address.parse(source), read) for source, read in self._plan.inputs]
@@ -78,11 +78,11 @@ class OwnCalls:
                 yield _foreign(address, f"GET {read.path} is not a read of this resource")
 
     def foreign_calls(self) -> Iterator[Diagnostic]:
-        """One error for each adoption and call that can be told to be foreign before anything is sent."""
+        """One error for each adoption and call that is known to be foreign before anything is sent."""
         after = {**self._adopted, **self._grounds.records}
         for address, record in self._adopted.items():
             if not self._may_adopt(record):
-                yield _foreign(address, f"`{record.id}` is not an object that it may adopt")
+                yield _foreign(address, f"`{record.id}` is not an object that this resource may adopt")
         for step in self._plan.steps:
             if step.mutates and isinstance(step.call.path, str):
                 why = self.why_foreign(step, step.call.path, after)
@@ -90,10 +90,10 @@ class OwnCalls:
                     yield _foreign(step.address, why)
 
     def foreign_bindings(self) -> Iterator[Diagnostic]:
-        """One error for each address of which something else would be recorded than its manifest says.
+        """One error for each address whose new record would differ from its manifest.
 
-        Of one that has left the manifests, than its record says. Nothing is held against manifests that
-        nobody loaded.
+        If the manifest is gone, the old record counts. If no manifests were loaded, nothing is compared
+        with them.
         """
         for binding in self._plan.bindings if self._grounds.resources else ():
             address = binding.address
@@ -107,10 +107,10 @@ class OwnCalls:
             else:
                 own = None
             if own != (binding.lifecycle, binding.source, binding.scope):
-                yield _foreign(address, "what would be recorded of it is not what its manifest says")
+                yield _foreign(address, "the record that it would write differs from its manifest")
 
     def adoption_reads(self) -> Iterator[Read]:
-        """What shows the objects that the plan records for the first time."""
+        """The reads that show the objects which the plan records for the first time."""
         for address, record in self._adopted.items():
             read = self._read(address, record)
             if read is not None:
@@ -120,7 +120,7 @@ class OwnCalls:
         """Why the mutation of `step` at `path` must not be sent; `records`: as they are now."""
         call, address = step.call, step.address
         if (call.method == "DELETE") != step.effect.removes:
-            return f"{call.method} {path} does something else than the step says"
+            return f"{call.method} {path} does not do what the step says"
         if step.effect.removes:
             if str(address) not in self._grounds.approved_deletes:
                 return f"DELETE {path} was not approved"
@@ -136,9 +136,9 @@ class OwnCalls:
         return ""
 
     def reads(self, address: Address, read: Read, records: Records) -> bool:
-        """Whether `read` is one that `address` is looked at or waited for by."""
+        """Whether `address` may be observed or waited for with `read`."""
         path, _, query = fill_path(read.path, self._grounds.outputs).partition("?")
-        # What was just deleted is waited for as what it was.
+        # After a deletion, the wait uses the record from before it.
         return any(
             own.method == "GET"
             and _is_at(own, read.service, path)
@@ -182,7 +182,7 @@ class OwnCalls:
         return bool(texts[0] == texts[1])
 
     def _is_anothers(self, step: Step, path: str) -> bool:
-        """Whether a record of another address names the request, which the step's own leaves open."""
+        """Whether a record of another address owns the request, if the step's own record does not say."""
         owner = self._named.get((step.call.method, step.call.service, path), step.address)
         return owner != step.address
 
@@ -239,7 +239,7 @@ class OwnReader:
         self._records = records
 
     async def read(self, read: Read) -> Observation:
-        """Raises Refused, before anything is sent, for what is not of the address."""
+        """Raises Refused, before anything is sent, for a read that does not belong to the address."""
         self.check(read)
         return await self._services.read(read)
 
@@ -248,7 +248,7 @@ class OwnReader:
         return self._services.time(service)
 
     def check(self, read: Read) -> None:
-        """Raises Refused for what is not of the address."""
+        """Raises Refused for a read that does not belong to the address."""
         if not self._own.reads(self._address, read, self._records):
             raise Refused(f"GET {read.path} is not a read of `{self._address}`; it was not sent")
 
@@ -283,7 +283,7 @@ def _foreign(address: Address, why: str) -> Diagnostic:
     return error(
         "foreign-call",
         f"`{address}`: {why}",
-        help="this plan was not made from this state and this platform: find out where it is from, and make "
-        f"a new one with `{anew}`",
+        help="this plan was not made from this state and this platform: find out where the plan comes from, "
+        f"and create a new one with `{anew}`",
         advice=(anew,),
     )

@@ -1,4 +1,4 @@
-"""The only writer of journal and records during an apply: an outcome lands with what it means."""
+"""The only writer of journal and records during an apply: an outcome is stored together with its effect."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from reconciler.state.store import Event, JournalEntry, Lease, Run
 
 
 def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
-    """What `binding` makes of `record`; None where there is neither a record nor an object to record."""
+    """`record` with `binding` applied; None if there is neither a record nor an object to record."""
     if record is not None:
         return replace(
             record,
@@ -57,7 +57,7 @@ _NOTHING = (Action.NOOP, Action.RETAIN, Action.REFUSED)
 
 
 class Unrecorded(StoreError):
-    """A call was sent, and the store did not take its outcome. `kept`: it is spooled for the next run."""
+    """A call was sent, but its outcome could not be stored. `kept`: it is spooled for the next run."""
 
     def __init__(self, message: str, *, kept: bool) -> None:
         super().__init__(message)
@@ -98,7 +98,8 @@ class Recorder:
     async def start(self, plan: Plan, observed: Mapping[Read, Observation] = MappingProxyType({})) -> None:
         """The run begins in each of its scopes, with all that needs no call: moves, adoptions, forgetting.
 
-        A plan has run once it began in one of them. `observed`: what it relies on, kept in the first scope.
+        A plan counts as run as soon as it has started in one of them. `observed`: what it relies on, kept in
+        the first scope.
         """
         run = Run(
             plan.id,
@@ -210,11 +211,11 @@ class Recorder:
             record = intent.record(step.address, id or known_id, self._clock.now(), inferred=found)
         elif id and id != record.id:
             if intent.creates and intent.if_unknown != "repeat":
-                # Another object, in the place of one that is gone: nothing of that one holds.
+                # A new object in the place of a destroyed one: none of the old fields are valid.
                 made = intent.record(step.address, id, self._clock.now(), inferred=inferred)
                 record = replace(made, serial=record.serial)
             else:
-                record = replace(record, id=id)  # what was posted again goes by another id from now on
+                record = replace(record, id=id)  # after a repeated POST, the object has another id
         if owed is not None:
             record = owing(record, owed)
         known = {name: value for name, value in record.applied.items() if name != BAD_ANSWER}
@@ -224,7 +225,7 @@ class Recorder:
         await self._outcome(entry, put)
 
     def _settled(self, record: StateRecord, addresses: Sequence[Address]) -> list[StateRecord]:
-        """`record` and those at `addresses`, none of which owes a restart any more."""
+        """`record` and the records at `addresses`, without an owed restart."""
         others = [self.records[each] for each in addresses if each != record.address and each in self.records]
         return [replace(each, obligations=()) for each in (record, *others)]
 
@@ -252,14 +253,14 @@ class Recorder:
         try:
             await self._commit(entry, [doubted] if doubted is not None and doubted != record else [])
         except StoreError as failure:
-            # Nothing to spool: the open intent says as much.
+            # Nothing to spool: the open intent already says that.
             raise Unrecorded(failure.message, kept=False) from failure
 
     async def not_landed(self, step: Step, attempt: int) -> None:
         await self._commit(self._entry(Event.SETTLED, step, attempt, {"landed": False}))
 
     async def reached(self, step: Step, applied: Mapping[str, Any]) -> None:
-        """What the step waited for is there, or all of its calls are done, and the record holds it."""
+        """The wait of the step ended well, or all of its calls are done: record that."""
         record = self.records.get(step.address)
         if record is None:
             return
@@ -267,7 +268,7 @@ class Recorder:
         await self._commit(self._entry(Event.DONE, step, data={"reached": True}), put)
 
     async def pending(self, step: Step, seen: str, *, timed_out: bool) -> None:
-        """What the step waited for is not there yet.
+        """The wait of the step has not ended yet.
 
         Once a run that did nothing but wait has waited its whole time, the record no longer says that it is
         coming: somebody may have undone it, and the next run makes the call again.
@@ -311,14 +312,16 @@ class Recorder:
         put: Sequence[StateRecord] = (),
         remove: Sequence[Address] = (),
     ) -> None:
-        """Commit what must not get lost, because its call cannot be taken back."""
+        """Commit an outcome that must not be lost, because its call cannot be undone."""
         try:
             await self._commit(entry, put, remove)
         except StoreError as failure:
             try:
                 place = await self._store.spool(self._lease_for(entry), [entry], put, remove)
             except StoreError as another:
-                message = f"{failure.message}; nor could it be written anywhere else: {another.message}"
+                message = (
+                    f"{failure.message}; it could not be written anywhere else, either: {another.message}"
+                )
                 raise Unrecorded(message, kept=False) from failure
             message = f"{failure.message}; it was written to {place}: the next run reads it from there"
             raise Unrecorded(message, kept=True) from failure

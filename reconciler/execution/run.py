@@ -48,7 +48,7 @@ class Run:
         self.evidence = Evidence(self.clock, self.limits, self.recorder.tracked_ids)
 
     def reader(self, step: Step) -> OwnReader:
-        """What the step looks and waits through."""
+        """The reader for the reads and waits of a step."""
         return OwnReader(self.own, step.address, self.services, self.recorder.records)
 
     def applied(self, step: Step) -> dict[str, Any]:

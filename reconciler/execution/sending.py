@@ -35,7 +35,7 @@ PAUSE_S = 5.0  # over the deadline of a request: only a process that was stopped
 
 
 async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result, Any, frozenset[str]]:
-    """The result, the reply and the baseline. Raises Unsent if nothing of it was sent.
+    """Send the call of a step. Returns result, reply and baseline. Raises Unsent if it was never sent.
 
     At most `ATTEMPTS` intents whose outcome is unknown, each sent once; and any number within
     `RATE_LIMIT_S` that are refused with 429. `within`: a part of a step that has begun.
@@ -102,10 +102,10 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
             if await is_seen_to_be_gone(run, step):
                 await _landed(run, step, attempt, intent, "")
                 return run.result(step, "done"), None, usable
-            why = f"{outcome.message}; nothing shows yet that the object is gone; run again"
+            why = f"{outcome.message}; nothing shows yet that the object was deleted; run again"
             return run.result(step, "unknown", why), None, usable
         if lost == ATTEMPTS and has_bad_id(step, outcome):
-            why = f"{outcome.message}; it is not sent again before a person decided"
+            why = f"{outcome.message}; it is not sent again until a person decides"
             return run.result(step, "failed", why), None, usable
         if lost == ATTEMPTS and isinstance(step.recovery, Repeat):
             # Nobody has to decide: the next run finds out by sending it again.
@@ -127,7 +127,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
 
 
 def _intend(run: Run, step: Step, path: str, listed: Sequence[Any]) -> tuple[Intent, frozenset[str]]:
-    """What is about to be sent, with the ids listed before; and those of them that are not under way."""
+    """The intent of the next call, and the ids of the objects that the list showed as finished."""
     binding = run.bindings.get(step.address)
     record = run.recorder.records.get(step.address)
     known = binding or record
@@ -160,9 +160,9 @@ def _intend(run: Run, step: Step, path: str, listed: Sequence[Any]) -> tuple[Int
 
 
 def _refuse_namesake(run: Run, step: Step, find: Find, listed: Sequence[Any]) -> None:
-    """Raises ReconcilerError where what a create makes may be there already, in no record.
+    """Raises ReconcilerError if the object of a create may already exist, in no record.
 
-    Whatever the plan says: a lost call may have made it, or a lost state may have known it.
+    Independent of the plan: a lost call may have created it, or a lost state may have recorded it.
     """
     if step.effect.id_path is None:
         return
@@ -182,7 +182,7 @@ def _where_found(run: Run, step: Step) -> Read | None:
 
 
 async def _list_before(run: Run, step: Step, listed: list[Any], *, fresh: bool) -> None:
-    """Put into `listed` what a lost create will be compared with.
+    """Put into `listed` the objects with which a lost create will be compared.
 
     This run's observation serves all creates of an app; a second attempt looks again.
     """
@@ -211,7 +211,7 @@ async def _send(run: Run, step: Step, attempt: int, intent: Intent, call: Call) 
             deadline_s=run.limits.deadline_s,
         )
         if says_gone(step, outcome):
-            # Also what a token may not see, and an edge that lags behind, say: a look decides.
+            # A token without access, or an edge that lags behind, gives the same answer: a read decides.
             outcome = replace(outcome, kind=Verdict.UNKNOWN)
     except ReconcilerError as refused:  # by our own client, before anything was sent
         outcome = Outcome(Verdict.NO, message=refused.message)
@@ -224,7 +224,7 @@ async def _send(run: Run, step: Step, attempt: int, intent: Intent, call: Call) 
 
 
 def _notice_pause(run: Run, step: Step, took_s: float) -> None:
-    """A stopped process may have sent its call long after its lease was checked: a person should know.
+    """Report that this process was stopped between the check of its lease and the answer.
 
     Whether somebody took the lease over meanwhile shows when the outcome is recorded.
     """
@@ -234,7 +234,7 @@ def _notice_pause(run: Run, step: Step, took_s: float) -> None:
 
 
 async def _record(run: Run, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
-    """Raises Unrecorded when the store is gone: the next run goes on from what was spooled."""
+    """Raises Unrecorded if the store cannot be written: the next run continues from the spool."""
     try:
         await _commit_outcome(run, step, attempt, intent, outcome)
     except Unrecorded as failure:
@@ -290,4 +290,4 @@ async def _landed(run: Run, step: Step, attempt: int, intent: Intent, id: str) -
 
 
 def _quiet(left_s: float) -> None:
-    """For a wait that nobody asked for: it is short."""
+    """Reports nothing: for a short wait that is not part of the plan."""

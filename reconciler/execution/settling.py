@@ -1,4 +1,4 @@
-"""Settling an unknown outcome from evidence: what the platform's list shows now and did not before."""
+"""Settling an unknown outcome from evidence: what the platform's list shows now and did not show before."""
 
 import math
 from collections import defaultdict
@@ -30,7 +30,7 @@ DATE_IS_WITHIN_S = 1.0  # a Date header has whole seconds
 class Settlement:
     """`landed` with the object's `id`; `not_landed`; or `undecided`, which `why` explains to a person.
 
-    `unread`: undecided only because the platform gave no proper answer, so that a later look may tell.
+    `unread`: undecided only because the platform could not be read, so a later read may decide.
     """
 
     kind: Literal["landed", "not_landed", "undecided"]
@@ -49,9 +49,9 @@ def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str])
 
 
 def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
-    """What the candidates prove.
+    """The settlement that the candidates prove.
 
-    One that somebody holds already may be ours all the same: neither to take, nor to be passed over.
+    An object that is already attached may still be ours: it is neither taken nor ignored.
     A snapshot may be taken on evidence alone: any one of its volume serves.
     """
     if not found:
@@ -63,7 +63,7 @@ def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
 
 
 def _undecided(ids: Iterable[str]) -> Settlement:
-    return Settlement("undecided", why=f"these may be what it made: {', '.join(sorted(ids))}")
+    return Settlement("undecided", why=f"it may have created one of these: {', '.join(sorted(ids))}")
 
 
 def _is_free(intent: Intent, item: Any) -> bool:
@@ -77,7 +77,7 @@ async def look(
     tracked: Callable[[], Collection[str]],
     limits: Limits,
 ) -> Settlement:
-    """What one list proves; and of the object to take, what it shows of itself, where the list may lag."""
+    """The settlement after one list; if the list may lag, the object is also read by its id."""
     assert intent.find is not None
     try:
         observation = await read_list(intent.find)
@@ -115,9 +115,9 @@ def left_of_window(
 
 
 class Evidence:
-    """What lists show of the lost calls of one run, and which of it is taken.
+    """The evidence for all lost calls of one run, and the objects already assigned to one of them.
 
-    Lists are read at common moments, so that one list serves all who wait for it, however many they are.
+    Lists are read at common moments, so one list serves all lost calls that wait for it.
     `tracked`: the ids that records hold now.
     """
 
@@ -138,13 +138,13 @@ class Evidence:
         tell: Callable[[float], None],
         least_s: float = 0.0,
     ) -> Settlement:
-        """What became of a call whose reply was lost, once the settle window and `least_s` have passed.
+        """Settle a call with a lost reply, after the settle window and `least_s` have passed.
 
-        An object that it names is nobody else's from then on. `tell`: how many seconds are left of them, at
+        No other lost call can then get the same object. `tell`: how many seconds are left of them, at
         once and each `TELL_EVERY_S`; 0 once all is known.
         """
         if intent.if_unknown != "find" or intent.find is None:
-            return Settlement("undecided", why="the platform documents no way to find out")
+            return Settlement("undecided", why="the platform documents no call that shows its outcome")
         settle_s, began_s = self._limits.settle_s, self._clock.monotonic()
 
         def left() -> float:
@@ -167,7 +167,7 @@ class Evidence:
         left: Callable[[], float],
         tell: Callable[[float], None],
     ) -> Settlement:
-        """What lists show from now on: one after another, until one is clear.
+        """Read lists, one after another, until one gives a clear settlement.
 
         `left`: of the window. The first answer of a run may tell that more of it is left than our clock says:
         then it counts for nothing.
@@ -203,7 +203,7 @@ class Evidence:
         return (math.floor(now_s / every_s + 1e-6) + 1) * every_s - now_s
 
     async def _list(self, services: Reader, read: Read) -> Observation:
-        """One list for all who ask before it is begun: one that was begun earlier may show less."""
+        """One list for all callers that ask before it starts: an earlier list may show less."""
         asked = self._asked.get(read)
         if asked is not None:
             await asked.over.wait()
@@ -224,7 +224,7 @@ class Evidence:
 
 
 class _Asked:
-    """A list that some wait for, and how it ended."""
+    """A list that callers wait for, and its result."""
 
     def __init__(self) -> None:
         self.over = anyio.Event()

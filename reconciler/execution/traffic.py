@@ -1,4 +1,4 @@
-"""When a call may be sent: slots, turns, and what the answers so far say of the service.
+"""When a call may be sent: slots, turns, and what earlier answers say about the service.
 
 Only a call that is being sent holds a slot: waiting for a turn, for evidence or for the time that the service
 asks for does not.
@@ -30,7 +30,7 @@ LEAST_PAUSE_S = 0.5
 
 
 class Unsent(ReconcilerError):
-    """A call that was not sent, because of what other calls were answered."""
+    """A call that was not sent, because of the answers to other calls."""
 
 
 @dataclass(slots=True)
@@ -47,12 +47,12 @@ class _Creates:
 
     @property
     def may_start(self) -> bool:
-        """Before the service was seen to answer, no more are under way than may be lost."""
+        """Before the first clear answer, no more calls may be in flight than may get lost."""
         return (self.clear and not self.lost) or self.lost + self.under_way < LOST_IN_A_ROW
 
     @property
     def told(self) -> str:
-        """What is unknown, in words: of the creates, where they alone are enough to stop the others."""
+        """The unknown calls in words: the creates, if they alone are enough to stop new ones."""
         if self.lost_creates >= LOST_IN_A_ROW:
             return counted(self.lost_creates, "create")
         return f"the last {counted(self.lost, 'call')}"
@@ -71,7 +71,7 @@ class Limited:
         return 0.0 if self.since_s is None else self._clock.monotonic() - self.since_s
 
     def pause_s(self, outcome: Outcome) -> float | None:
-        """Seconds until the step is tried again; None: its time is up."""
+        """Seconds until the step is tried again; None: the time limit is reached."""
         if self.since_s is None:
             self.since_s = self._clock.monotonic()
         asked_s = outcome.retry_after_s
@@ -80,11 +80,11 @@ class Limited:
         return pause_s if self.for_s + pause_s <= RATE_LIMIT_S else None
 
     def told(self, outcome: Outcome) -> str:
-        """Why it is not tried again, once its time is up."""
+        """Why it is not tried again, after the time limit."""
         so_far = f" for {self.for_s:.0f} s" if round(self.for_s) else ""
         asked_s = outcome.retry_after_s
         asked = f", and the service asks to wait {asked_s:.0f} s{so_far and ' more'}" if asked_s else ""
-        return f"refused with 429{so_far}{asked}; a step waits {RATE_LIMIT_S:.0f} s at most"
+        return f"refused with 429{so_far}{asked}; a step waits at most {RATE_LIMIT_S:.0f} s"
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class _Unanswered:
             f"{self.label} has not answered since {self.since:%Y-%m-%d %H:%M:%S} UTC: "
             f"this run no longer waits for {objects}",
             notes=(f"the first one: {self.first}",),
-            help=f"what was accepted goes on there; {again}",
+            help=f"accepted changes continue there; {again}",
             advice=(apply,),
         )
         return replace(problem, addresses=tuple(sorted(self.addresses)))
@@ -135,7 +135,7 @@ class Traffic:
         prepare: Callable[[], Awaitable[None]],
         tell: Callable[[float], None],
     ) -> AsyncIterator[None]:
-        """Hold a slot, once it is the turn of `call`. Raises Unsent when it may not be sent any more.
+        """Hold a slot when it is the turn of `call`. Raises Unsent if it may not be sent any more.
 
         `creates`: made twice, there would be two. `again`: it was refused with 429 before. `prepare`: what
         has to be done just before, and needs no slot. `tell`: how long it still waits for its turn.
@@ -164,7 +164,7 @@ class Traffic:
             self._tell_all()
 
     def answered(self, client: Client, outcome: Outcome, *, creates: bool = False) -> None:
-        """Take in what became of a call. `creates`: see `turn`."""
+        """Note the outcome of a call. `creates`: see `turn`."""
         known = self._creates[client.name]
         if outcome.kind is Verdict.UNKNOWN:
             known.lost += 1
@@ -175,7 +175,7 @@ class Traffic:
             self.token_refused(client)
 
     def token_refused(self, client: Client) -> None:
-        """No other call starts, where nothing can be done without that service."""
+        """No other call starts if nothing can be done without that service."""
         if client.service.essential:
             self.halted = "the platform refused the token (401)"
             self._credential = client.credential
@@ -192,9 +192,9 @@ class Traffic:
         known.addresses.add(str(address))
 
     def notices(self, done: int, total: int) -> Sequence[Diagnostic]:
-        """What stopped calls, once for each cause. `done` of `total` steps of the run are."""
+        """Why calls were not sent, once for each cause. `done` of `total` steps of the run are."""
         apply = command("apply")
-        again = f"then run `{apply}` again: what is done is not sent again"
+        again = f"then run `{apply}` again: finished steps are not sent again"
         found = []
         if self.halted:
             found.append(
@@ -207,7 +207,7 @@ class Traffic:
             )
         if self._refused:
             wait_s, why = max(self._refused.values())
-            until = f"{wait_s:.0f} s" if wait_s else "until the service takes calls again"
+            until = f"{wait_s:.0f} s" if wait_s else "until the service accepts calls again"
             found.append(
                 error(
                     "rate-limited",
@@ -231,8 +231,8 @@ class Traffic:
         while not known.may_start:
             if not known.under_way:
                 raise Unsent(
-                    f"not sent: the outcomes of {known.told} are unknown, and nothing new is created while "
-                    "that is so; run again"
+                    f"not sent: the outcomes of {known.told} are unknown, so nothing new is created; "
+                    "run again"
                 )
             await self._changed.wait()
 

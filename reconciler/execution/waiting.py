@@ -1,4 +1,4 @@
-"""Waiting for what a call set in motion, by reading until a condition holds or the deadline passes."""
+"""Waiting for the effect of a call: read until a condition holds or the deadline passes."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,8 +20,8 @@ OUTAGE_S = 60.0  # of failed reads alone: then the next apply waits on
 class Waited:
     """How a wait ended. `seen` is the last value of the awaited field; `live` the object, once done.
 
-    `watched`: it was seen not to be over before. `silent_s`: for how long all reads have failed, where that
-    ended it.
+    `watched`: an earlier read showed that it was not over yet. `silent_s`: how long all reads have failed, if
+    that ended the wait.
     """
 
     ended: Literal["done", "failed", "pending"]
@@ -44,7 +44,7 @@ async def wait_for(
 ) -> Waited:
     """Read until `wait` is over. `baseline`: items that were finished before the call, which do not count.
 
-    Never raises for a passing failure of the platform: the deadline ends the wait, or a long outage.
+    A temporary failure of the platform does not end the wait; the deadline or a long outage does.
     """
     if wait.reply_path is not None and isinstance(reply, Mapping):
         live = dig(reply, wait.reply_path)

@@ -69,19 +69,23 @@ def _listed_before(live: Live, places: dict[tuple[str, str], str]) -> str:
     if holds_secrets(live.kind):  # which are known by their names, each in its app
         return ""
     first = places.setdefault((live.kind.name, live.id), live.place)
-    return f"the platform lists it in app `{first}`, too: look whose it is" if first != live.place else ""
+    return (
+        f"the platform also lists it in app `{first}`: find out which app owns it"
+        if first != live.place
+        else ""
+    )
 
 
 def _unusable(live: Live, declared: Declared) -> str:
-    """Why no manifest can say what the object is, or name it by its id; "" where one can, or need not."""
+    """Why a manifest cannot describe the object, or contain its id; "" if it can, or need not."""
     if declared.skeleton or declared.refused:
         return ""
     try:
         live.kind.Spec.model_validate(declared.spec)
     except ValidationError as failure:
         name = failure.errors(include_url=False, include_input=False)[0]["loc"][0]
-        return f"no manifest can have its `{name}`"
-    return "no manifest can have its id" if live.item.bad_id else ""
+        return f"a manifest cannot contain its `{name}`"
+    return "a manifest cannot contain its id" if live.item.bad_id else ""
 
 
 def _overruled(live: Live, declared: Declared, given: Mapping[str, Any]) -> str:
@@ -89,7 +93,7 @@ def _overruled(live: Live, declared: Declared, given: Mapping[str, Any]) -> str:
     for name in given.keys() & live.kind.Spec.model_fields.keys() - declared.spec.keys():
         value = getattr(live.item, name, None)
         if value != given[name] and (value is not None or given[name] is DISAGREEMENT):
-            return f"a policy gives it another `{name}`, and no manifest can say its own ({value})"
+            return f"a policy gives it another `{name}`, and a manifest cannot contain its own ({value})"
     return ""
 
 
@@ -151,7 +155,7 @@ def _entry(live: Live, declared: Declared, address: Address, of_that_name: int) 
         if _takes_name(live.kind, declared):
             spec["name"] = declared.name
         else:
-            about.append(f"its name on the platform is {declared.name!r}, which a manifest cannot say")
+            about.append(f"its name on the platform is {declared.name!r}, which a manifest cannot contain")
     if of_that_name > 1:
         about.append(
             f"one of {of_that_name} that are called {declared.name!r} on the platform: {declared.apart}"

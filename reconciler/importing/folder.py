@@ -41,7 +41,7 @@ def _refuse_overlay_of_another(config: ProjectSettings, folder: Path) -> None:
         return
     name = next(iter(folder.resolve().relative_to(overlays).parts), "NAME")
     raise ReconcilerError(
-        f"`{folder}` holds what differs in environment `{name}`",
+        f"`{folder}` contains the overlay of environment `{name}`",
         help=f"pass --env {name}, or another --out DIR",
     )
 

@@ -127,8 +127,10 @@ class Known:
             return Skipped(live, "known", f"it is recorded as `{owner}`")
         if owner is not None:
             plan = command("plan")
-            why = f"it is recorded as `{owner}`, which has no manifest here: `{plan}` tells if one "
-            why += "was renamed; if none was, write that one again"
+            why = (
+                f"it is recorded as `{owner}`, which has no manifest here: `{plan}` says whether a manifest "
+            )
+            why += "was renamed; if none was, write its manifest again"
             return Skipped(live, "recorded", why, (plan,))
         there = self.siblings.owners.get(
             object_of(kind, Address(kind.name, live.id, app), live.id, None, None)
@@ -137,10 +139,10 @@ class Known:
             return Skipped(live, "recorded", f"environment `{there[0]}` has recorded it as `{there[1]}`")
         for resource in self._unbound.get((kind.name, app), ()):
             if any(possible(match, [live.item]) for match in self._matches(kind, resource)):
-                cure = ": set its `metadata.id` to adopt it"
+                cure = ": to adopt it, set `metadata.id` of that manifest"
                 if live.item.bad_id:
-                    cure = ", but no manifest can have its id: look at the object on the platform"
-                why = f"`{resource.address}` may be meant to be it{cure}"
+                    cure = ", but a manifest cannot contain its id: look at the object on the platform"
+                why = f"`{resource.address}` may be this object{cure}"
                 return Skipped(live, "meant", why)
         return None
 
@@ -160,7 +162,7 @@ class Known:
         if setter is not None:
             return Skipped(live, "known", f"it is set by `{setter}`")
         if in_comment(str(address)) in self.skeletons:
-            return Skipped(live, "known", f"`{address}` stands in the manifests as a comment")
+            return Skipped(live, "known", f"`{address}` is already a comment in the manifests")
         return None
 
     def given(self, live: Live) -> dict[str, Any]:

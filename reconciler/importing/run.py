@@ -29,7 +29,7 @@ from reconciler.state.store import State
 
 _HEAD = (
     "Imported from the platform. What is not written here has the platform's default, or is not known;",
-    "apply leaves it as it is until somebody writes it.",
+    "apply does not change it until somebody writes it.",
 )
 _SKELETON = re.compile(rb"^# ([A-Z][A-Za-z]*/\S+) is set on the platform; ", re.MULTILINE)
 
@@ -64,7 +64,7 @@ async def find_unmanaged(
 ) -> Unmanaged:
     """`loaded`: all manifests that may declare something of what is wanted, named relative to `root`.
 
-    `elsewhere`: addresses that its environment takes out, which no new manifest can have all the same.
+    `elsewhere`: addresses that its environment takes out, which new manifests still must not use.
     """
     state = await project.store.load()
     kinds = find_kinds()
@@ -119,7 +119,7 @@ def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, 
             problems.append(
                 error(
                     UNKNOWN_OUTCOME,
-                    f"a call for `{address}` has an unknown outcome: it may have made one of "
+                    f"a call for `{address}` has an unknown outcome: it may have created one of "
                     f"{len(near)} {address.kind}s that were found, so none of them is imported",
                     help=f"run `{ways[0]}`, or `{ways[1]}`, and import again",
                     advice=ways,
@@ -134,7 +134,7 @@ def _objectives(known: Known, entries: Sequence[Entry]) -> Iterator[Diagnostic]:
         yield warning(
             "import-objective",
             f"{policy.address} has objectives for {count} of the imported objects: the next plan may also "
-            "carry those out",
+            "contain changes for them",
             policy.span("spec"),
         )
 
@@ -206,7 +206,9 @@ def _validate(planned: Sequence[Planned], check: Callable[[str], Loaded], root: 
         loaded = check(folder)
     problems = [_elsewhere(item, shown) for item in loaded.diagnostics if item.severity is Severity.ERROR]
     if problems:
-        raise Refused("what was found does not make valid manifests; nothing was written", problems)
+        raise Refused(
+            "the objects that were found do not give valid manifests; nothing was written", problems
+        )
 
 
 def _elsewhere(problem: Diagnostic, shown: Mapping[str, str]) -> Diagnostic:
@@ -220,7 +222,7 @@ def _elsewhere(problem: Diagnostic, shown: Mapping[str, str]) -> Diagnostic:
     notes = tuple(map(named, problem.notes))
     span = problem.span
     if span is not None and span.file in shown:  # a place that nobody can look at
-        notes = (*filter(None, [problem.label]), f"in what would go to {shown[span.file]}", *notes)
+        notes = (*filter(None, [problem.label]), f"in the text for {shown[span.file]}", *notes)
         span = None
     return replace(
         problem,

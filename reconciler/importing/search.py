@@ -109,7 +109,7 @@ class _Search:
             if kind.listing("-", self.project.capabilities) is None:
                 by_id = "" if kind.in_app else "; or import each by its id"
                 raise ReconcilerError(
-                    f"listing {kind.name}s takes the capability `{kind.list_capability}`",
+                    f"to list {kind.name}s, reconcile needs the capability `{kind.list_capability}`",
                     help="add it to `platform.capabilities` in reconcile.yaml if your platform has that "
                     f"endpoint{by_id}",
                 )
@@ -206,8 +206,8 @@ class _Search:
             return self.refused(
                 error(
                     "import-ambiguous",
-                    f"`{word}` is an app, and the id of an object outside apps",
-                    help=f"write `--app {quoted}` or `--cluster {quoted}` for the one that you mean",
+                    f"`{word}` is the name of an app and also the id of an object outside apps",
+                    help=f"write `--app {quoted}` or `--cluster {quoted}` to say which one you mean",
                 )
             )
         if not is_app and not is_alone and all(read in self._answers for _, read in self._singles(word)):
@@ -221,7 +221,7 @@ class _Search:
     def object(self, id: str, apps: Sequence[str]) -> list[Live]:
         """The object of that id in one of `apps`."""
         if not apps:
-            help = f"the platform shows it below its app: write APP/{id}"
+            help = f"the platform shows it only below its app: write APP/{id}"
             return self.refused(_not_found(f"the app of `{id}` is not known", help))
         same_name = []
         for app in apps:

@@ -47,7 +47,9 @@ def declared_fields(
             value = getattr(model.model_validate({name: value}), name)
         except ValidationError:
             shown = json.dumps(value, ensure_ascii=False)
-            comments["spec", name] = (f"{name} is {shown} on the platform, which a manifest cannot say",)
+            comments["spec", name] = (
+                f"{name} is {shown} on the platform; a manifest cannot contain this value",
+            )
         else:
             if name not in defaults or value != defaults[name]:
                 fields[name] = value

@@ -27,8 +27,8 @@ def unknown_origin(
     id = f", {record.id}" if record is not None else ""
     return error(
         "unknown-reference",
-        f"no manifest declares {origin.address}, which {resource.address} is made from",
+        f"no manifest declares {origin.address}, from which {resource.address} is created",
         resource.span(*origin.span_path),
-        help=f"correct the name, or write its platform id{id}; nothing is needed if "
-        f"{resource.address} exists already",
+        help=f"correct the name, or write its platform id{id}; if {resource.address} "
+        "already exists, nothing is needed",
     )

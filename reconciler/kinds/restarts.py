@@ -18,7 +18,7 @@ STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next st
 STALE = "its earlier connections may have been closed; clients should reconnect"
 
 _STOP_AND_START = frozenset({"machine.stop", "machine.get"})
-_NEEDED = "it needs capability machine.restart, or machine.stop and machine.get"
+_NEEDED = "this needs capability machine.restart, or machine.stop and machine.get"
 
 
 def machine_reads(subject: Subject, *, grows: bool) -> Sequence[Read]:
@@ -82,14 +82,14 @@ def restart_remarks(subject: Subject, *, grows: bool) -> tuple[Diagnostic, ...]:
     """
     machine = subject.live.attached_machine_id
     if settled_by_a_stop(subject):
-        settled = "no machine holds it: the next one sees the added space"
+        settled = "it is attached to no machine: the next one sees the added space"
         if machine:
             settled = f"machine {machine} is {_state(subject)}: its next start uses the added space"
-        return (_remark("restart-settled", subject, f"{settled}, and no restart is owed any more"),)
+        return (_remark("restart-settled", subject, f"{settled}, so no restart is owed any more"),)
     hindrance = _hindrance(subject)
     grows = grows and _state(subject) not in STOPPED  # its next start is a cold one anyway
     if machine and hindrance and (_owes(subject) or grows) and subject.lifecycle.restart == "auto":
-        which = "the owed restart" if _owes(subject) else "a restart that the extend asks for"
+        which = "the owed restart" if _owes(subject) else "a restart that the extend requires"
         return (_remark("restart-waits", subject, f"{which} is not carried out: {hindrance}"),)
     return ()
 
@@ -127,7 +127,7 @@ def _hindrance(subject: Subject) -> str:
     state = _state(subject)
     if state is None or state in RUNNING or _woken(subject):
         return ""
-    return f"machine {machine} is {state}; it is restarted once it runs"
+    return f"machine {machine} is {state}; it is restarted when it is running"
 
 
 def _woken(subject: Subject) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ def check_source(
     if len(given) > 1 or not written - {"timeout_s"}:
         problem = error(
             "one-of",
-            f"`{path[-1]}` names {len(given)} sources" if given else f"`{path[-1]}` names no source",
+            f"`{path[-1]}` has {len(given)} sources" if given else f"`{path[-1]}` has no source",
             span(*path),
             label=", ".join(given),
             help=f"give exactly one of {', '.join(f'`{name}`' for name in offered[:-1])} and `{offered[-1]}`",
@@ -132,7 +132,7 @@ def check_source(
             "secret-literal",
             f"there is a private key in `{'.'.join(path)}.{keys[0]}`",
             span(*path, keys[0]),
-            help="name the file of the encrypted value there; this key is exposed now: make another one",
+            help="write the path of the encrypted file there; this key is now exposed: create another one",
         )
     elif source.age is not None and not is_armored(source.age) and not source.age.isprintable():
         yield error(

@@ -133,7 +133,9 @@ class Doubt:
         said = f"say so with a Moved manifest, `spec: {spec(old, self.resources[0])}`"
         why = f"the names do not show which became which; if it is {among}, {said}"
         if self.kept:
-            message = f"`{self.address}` may be what is kept without a manifest, {_named(self.records)}"
+            message = (
+                f"`{self.address}` may be an object that is kept without a manifest, {_named(self.records)}"
+            )
             return warning(
                 "perhaps-renamed", f"{message}, under a new name", span, help=f"do not apply: {why}"
             )

@@ -60,14 +60,14 @@ def move_problems(
                 "move-cycle",
                 f"{source} moves back to itself",
                 entry.span("spec", "to"),
-                help="remove the entries that were carried out already",
+                help="remove the entries that are already applied",
             )
         elif next_address(target, moves) is None and target not in declared and not known(target):
             yield error(
                 "move-undeclared",
                 f"no manifest declares {target}",
                 entry.span("spec", "to"),
-                help=_nearest(target, declared) or "name what the resource is called now",
+                help=_nearest(target, declared) or "write the address that the resource has now",
             )
 
 

@@ -132,7 +132,7 @@ def _hindrance(
             "move-conflict",
             f"{source} ({record.id}) cannot become {end}: {twin.address} ({twin.id}) is recorded, too",
             entry.span("spec", "from"),
-            help="find out which object the manifest means, and drop the other record: "
+            help="find out which object belongs to the manifest, and drop the other record: "
             f"`{forget[0]}` or `{forget[1]}`",
             advice=forget,
         )
@@ -179,8 +179,8 @@ def _found_by_name(
     if set(names[base].values()) == {name}:
         return f"write `name: {name}` into the spec of {base}: then it is found even without this state"
     return (
-        f"the platform goes on calling it `{name}`, and all of a `count` have one name: only this state "
-        f"knows that it is {move.target}"
+        f"on the platform its name is still `{name}`, and all members of a `count` have one name: only this "
+        f"state knows that it is {move.target}"
     )
 
 

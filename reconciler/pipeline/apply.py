@@ -270,7 +270,7 @@ async def _run_under(
         await checkpoint()  # where a signal that ended a program is acted upon
     unreadable = unreadable_sources(project, plan)
     if unreadable:
-        raise Refused("what the calls need is not readable here; nothing was changed", unreadable)
+        raise Refused("values that the calls need cannot be read here; nothing was changed", unreadable)
     for source, read in plan.inputs:
         record = state.records.get(Address.parse(source))
         for item in observed[read].objects:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from reconciler.manifests.revisions.revision import Revision
 
 _UNSEEN = (
-    "what cannot be read there counts as changed; manifests removed since may be missed: check a plan "
-    "without --changed-since, too"
+    "manifests that cannot be read there count as changed, and removed ones may be missed: also check a "
+    "plan without --changed-since"
 )
 
 

@@ -58,7 +58,7 @@ def load_desired(
         count = sum(resource.address in focus for resource in loaded.resources)
         reporter.note(
             f"{count} of {counted(len(loaded.resources), 'resource')} changed since {changed_since}, "
-            "or depend on what did"
+            "or depend on a changed one"
         )
     desired = Desired(
         loaded.resources,

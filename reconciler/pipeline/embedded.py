@@ -49,7 +49,7 @@ def _running_at(db: Path) -> str | None:
     except OSError as failure:
         raise ReconcilerError(
             f"the embedded sandbox cannot use {db.parent}: {failure.strerror}",
-            help="check who owns it: --sandbox keeps the emulated platform there",
+            help="check the owner of that folder: --sandbox stores the emulated platform there",
         ) from failure
 
 

@@ -17,6 +17,7 @@ from reconciler.core.errors import Refused
 from reconciler.core.reporter import Reporter
 from reconciler.execution.leasing import leased
 from reconciler.pipeline.project import Project
+from reconciler.state import prove
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
 
 _NOTE_S = 10.0  # others hold the whole state for a moment only
@@ -40,17 +41,20 @@ async def create_state(
 ) -> bool:
     """Make the state; False where there is one already. `new`: for a new project with it.
 
+    A store that is shared is tried out first.
     That is recorded, and it can be said later as well, while nothing else is recorded. Raises Refused when it
     is too late, StoreError where traces of an older state are visible.
     """
+    if not (await store.load()).lineage:
+        await prove(store)
     created = await store.create()
     state = await store.load()
     if not new or state.new:
         return created
     if state.records or state.plans_run or state.open_intents:
         raise Refused(
-            "the project did not begin with this state: something is recorded in it; nothing was changed",
-            help="leave out --new; `apply` says what it must not create without approval",
+            "this state is not new: it already has records; nothing was changed",
+            help="run it without --new; `apply` then says which creates need approval",
         )
     async with leased(store, {WHOLE_STATE}, holder, timeout_s=_NOTE_S) as lease:
         await store.commit(lease, [_decided(clock, by, {"new": True})])

@@ -15,7 +15,7 @@ import anyio
 from reconciler.core.errors import COPY, StateMoved, StoreError
 from reconciler.core.reporter import Reporter
 from reconciler.execution.leasing import leased
-from reconciler.state import movable_of
+from reconciler.state import movable_of, prove
 from reconciler.state.contents import Contents, Movable, same, verify
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import WHOLE_STATE, Store
@@ -66,6 +66,7 @@ async def migrate(
         if left.moved_to != target.url:
             raise StateMoved(source.url, left.moved_to)
         return Migrated(await end_move(source, target), before=True)
+    await prove(target.store)
     scopes = {WHOLE_STATE, *left.heads}
     async with leased(source.store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
         contents = await source.movable.export()

@@ -75,7 +75,7 @@ async def open_project(
     """
     if options.sandbox:
         if options.state_url is not None:
-            raise ReconcilerError("the sandbox has a state of its own", help="leave out --state")
+            raise ReconcilerError("the sandbox has its own state", help="run it without --state")
         config = config.in_sandbox()
     settings, clock = config.settings, SystemClock()
     sources = secret_sources(config, take_signals=options.take_signals)

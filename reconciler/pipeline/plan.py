@@ -31,7 +31,7 @@ from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
 
 PROVIDE_HELP = "provide it where apply runs"
-NOTHING_KNOWN = "nothing is known of what was made before, and this plan cannot be applied"
+NOTHING_KNOWN = "the objects that were created before are not known, and this plan cannot be applied"
 
 
 async def make_plan(
@@ -126,15 +126,16 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
         report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")
         return report(
             code,
-            f"{', '.join(made) or 'what no list shows'} may have been made already: {entry.data['because']}",
-            help=f"adopt what is there with `metadata.id`; when you have looked, run `{forget}`",
+            f"{', '.join(made) or 'an object that no list shows'} may already have been created: "
+            f"{entry.data['because']}",
+            help=f"look on the platform, and adopt what exists with `metadata.id`; then run `{forget}`",
             advice=(forget,),
         )
     again = any(step.address == entry.address and step.effect.id_path is not None for step in plan.steps)
     report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
     return report(
         code,
-        f"{id}, made by a call for `{entry.address}`, has no record: {entry.data['because']}",
+        f"{id}, created by a call for `{entry.address}`, has no record: {entry.data['because']}",
         help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run `{forget}`",
         advice=(forget,),
     )
@@ -203,7 +204,7 @@ async def _fingerprint_secrets(
             report = error if need_secrets else warning
             problem = report(
                 "secret-source",
-                f"`{resource.address}`: source not readable here: {missing.message}",
+                f"`{resource.address}`: the source cannot be read here: {missing.message}",
                 resource.span("spec", "value_from"),
                 help=missing.help or PROVIDE_HELP,
                 advice=missing.advice,

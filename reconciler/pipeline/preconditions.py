@@ -36,7 +36,7 @@ def refuse_unless_current(plan: Plan, state: State) -> None:
         anew = command("plan")
         raise Refused(
             "this plan was already applied: a plan runs once",
-            help=f"make a new one with `{anew}`",
+            help=f"create a new one with `{anew}`",
             advice=(anew,),
         )
     if plan.context.lineage != state.lineage:
@@ -131,9 +131,7 @@ def unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
                 error("unknown-provider", missing.message, help=missing.help, advice=missing.advice)
             )
         except SecretUnavailable as missing:
-            problem = (
-                f"the signing secret of ExtensionProvider/{name} is not readable here: {missing.message}"
-            )
+            problem = f"the signing secret of ExtensionProvider/{name} cannot be read here: {missing.message}"
             problems.append(_unreadable(problem, missing))
     for step in plan.steps:
         if step.for_each is not None:
@@ -143,7 +141,7 @@ def unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
                 try:
                     project.sources.value(value, lambda ref: "not known yet")
                 except SecretUnavailable as missing:
-                    problem = f"`{step.address}`: source not readable here: {missing.message}"
+                    problem = f"`{step.address}`: the source cannot be read here: {missing.message}"
                     problems.append(_unreadable(problem, missing))
     return problems
 
@@ -174,7 +172,7 @@ def refuse_moved(plan: Plan, state: State, observed: Mapping[Read, Observation])
     if moved:
         raise Moved("the plan is stale: objects changed since it was made", [*moved, *unread])
     if unread:
-        raise Moved("what the plan is about cannot be read again", unread)
+        raise Moved("objects of the plan cannot be read again", unread)
 
 
 def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> dict[Address, str]:

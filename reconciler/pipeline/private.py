@@ -34,7 +34,7 @@ def require_private(root: Path, folder: Path, *, tighten: bool = True) -> None:
         try:
             _check(at, descriptor, owners, tighten=tighten)
         except OSError as failure:
-            raise ReconcilerError(f"cannot make {at} private: {failure.strerror}") from failure
+            raise ReconcilerError(f"cannot restrict access to {at}: {failure.strerror}") from failure
         finally:
             os.close(descriptor)
 
@@ -65,15 +65,15 @@ def _check(at: Path, descriptor: int, owners: Collection[int], *, tighten: bool)
 
 
 def _refused(path: Path) -> ReconcilerError:
-    what = "is a symbolic link" if path.is_symlink() else "is not a folder that can be used"
+    what = "is a symbolic link" if path.is_symlink() else "is not a folder, or cannot be used"
     return ReconcilerError(
         f"{path} {what}: nothing was read or written there",
-        help="remove it; if you did not make it, find out what else came with it",
+        help="remove it; if you did not create it, find out what else was put there",
     )
 
 
 def _of_another(path: Path, status: os.stat_result) -> ReconcilerError:
     return ReconcilerError(
         f"{path} belongs to another user (uid {status.st_uid}): nothing was read or written there",
-        help="run this as that user, or remove it; it may hold another user's data",
+        help="run this as that user, or remove it; it may contain another user's data",
     )

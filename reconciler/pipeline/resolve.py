@@ -76,7 +76,7 @@ async def _must_be_over(project: Project, state: State, opened: JournalEntry, in
     except PlatformError as failure:
         raise ReconcilerError(
             f"cannot check that nothing was created: {failure.message}",
-            help=f"run this again once the platform answers; if you know better, {_FORCE}",
+            help=f"run this again when the platform answers; if you are sure, {_FORCE}",
         ) from failure
     _refuse_within_window(project, opened, intent)  # by the platform's clock, too
     tracked = {record.id for record in state.records.values()}
@@ -84,7 +84,8 @@ async def _must_be_over(project: Project, state: State, opened: JournalEntry, in
     if found:
         adopt = command("resolve", opened.address, "--adopt", found[0] if len(found) == 1 else "ID")
         raise ReconcilerError(
-            f"the call for `{opened.address}` may have made {', '.join(sorted(found))}, which no record has",
+            f"the call for `{opened.address}` may have created {', '.join(sorted(found))}, which has no "
+            "record",
             help=f"if it did, run `{adopt}`; if you know that it did not, {_FORCE}",
             advice=(adopt,),
         )
@@ -97,7 +98,7 @@ def _refuse_within_window(project: Project, opened: JournalEntry, intent: Intent
         raise ReconcilerError(
             f"the call for `{opened.address}` was sent {settle_s - left_s:.0f} s ago, and may "
             f"still take effect for {left_s:.0f} s",
-            help=f"run this again then; if you know better, {_FORCE}",
+            help=f"run this again after that; if you are sure, {_FORCE}",
         )
 
 
@@ -193,15 +194,15 @@ def _must_be_alike(project: Project, address: Address, intent: Intent, live: Any
     ]
     if differing:
         raise ReconcilerError(
-            f"{live.id} is not what the call asked for: {'; '.join(differing)}",
-            help="look for another id; an object that this call did not make is adopted by `metadata.id`. "
-            f"If somebody changed it since it was made, {_FORCE}",
+            f"{live.id} does not match the call: {'; '.join(differing)}",
+            help="look for another id; to adopt an object that this call did not create, use `metadata.id`. "
+            f"If somebody changed it after it was created, {_FORCE}",
         )
 
 
 async def _read_one(project: Project, read: Read | None, id: str) -> Any:
     if read is None or not isinstance(read.path, str):
-        raise ReconcilerError(f"nothing on the platform shows whether there is a {id}")
+        raise ReconcilerError(f"nothing on the platform shows whether {id} exists")
     try:
         observation = await project.services.read(read)
     except PlatformError as failure:
@@ -209,9 +210,9 @@ async def _read_one(project: Project, read: Read | None, id: str) -> Any:
     for item in observation.objects:
         if item.id == id and getattr(item, "present", True):
             if item.bad_id:
-                raise ReconcilerError(f"the `{item.bad_id}` of {id} is not an id that can be used")
+                raise ReconcilerError(f"the `{item.bad_id}` of {id} is not a valid id")
             return item
-    raise ReconcilerError(f"there is no {id} on the platform", help="check the id")
+    raise ReconcilerError(f"{id} does not exist on the platform", help="check the id")
 
 
 async def _confirm(project: Project, lease: Lease, record: StateRecord | None, adopt: str | None) -> str:
@@ -235,7 +236,7 @@ async def settle_restarts(
     if machine is not None:
         chosen = [record for record in owing if await _is_held_by(project, record, machine)]
         if not chosen:
-            raise ReconcilerError(f"no volume that machine {machine} holds owes a restart")
+            raise ReconcilerError(f"no volume of machine {machine} owes a restart")
     free = [str(address) for address in addresses if records.get(address) not in owing]
     if free:
         raise ReconcilerError(f"`{'`, `'.join(free)}` owes no restart")
@@ -297,7 +298,7 @@ async def dismiss(project: Project, address: Address, ids: Sequence[str]) -> str
         data = {"dismissed": list(ids), **project.by.to_json()}
         entry = JournalEntry(project.new_id(), Event.DECIDED, project.clock.now(), address, data=data)
         await project.store.commit(lease, [entry], [after])
-    return f"{', '.join(ids)}: not named any more"
+    return f"{', '.join(ids)}: will not be named any more"
 
 
 async def forget(
@@ -340,7 +341,7 @@ async def move(
     """
     if source.kind != target.kind or source.app != target.app:
         raise ReconcilerError(
-            f"`{source}` cannot become `{target}`: an object keeps its kind and its app",
+            f"`{source}` cannot become `{target}`: an object cannot change its kind or its app",
             help="only the name and the [index] of an address can change",
         )
     if source == target:
@@ -385,7 +386,7 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
         forget = command("state", "forget", source)
         raise ReconcilerError(
             f"`{source}` is identified by its name on the platform, so a new name would be a new object",
-            help=f"`{forget}`, and let the next apply make `{target}`; or, if the manifest says "
+            help=f"`{forget}`, and let the next apply create `{target}`; or, if the manifest says "
             f"`name: {source.name}`, write a Moved manifest",
             advice=(forget,),
         )

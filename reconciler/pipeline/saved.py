@@ -116,7 +116,7 @@ def _refuse_other_platform(project: Project, plan: Plan) -> None:
         [
             error(
                 "other-platform",
-                f"the plan was made for the platform at {planned}, and this run is about the one at {here}",
+                f"the plan was made for the platform at {planned}, but this run uses the one at {here}",
                 help="check RECONCILE_BASE_URL and `platform.base_url` in reconcile.yaml, or make a new plan "
                 f"and review it: `{anew}`",
                 advice=(anew,),
@@ -139,7 +139,7 @@ def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:
         [
             error(
                 "plan-of-other-manifests",
-                f"the manifests are not those that the plan was made from{between}",
+                f"the manifests have changed since the plan was made{between}",
                 help=f"make a new plan and review it: `{anew}`",
                 advice=(anew,),
             )

@@ -56,7 +56,7 @@ async def fingerprints(
     unknown = [str(address) for address in addresses if address not in wanted]
     if unknown:
         raise ReconcilerError(
-            f"the manifests hold no secret {', '.join(f'`{each}`' for each in unknown)}",
+            f"the manifests have no secret {', '.join(f'`{each}`' for each in unknown)}",
             help=did_you_mean(unknown[0], list(map(str, wanted)))
             or "an address looks like Secret/shop/PASSWORD; without one, all are shown",
         )

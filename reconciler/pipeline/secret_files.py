@@ -32,5 +32,5 @@ def write_encrypted(out: Path, armored: str) -> None:
 
 def write_identity(file: Path, text: str) -> None:
     """Raises ReconcilerError where anything stands at `file`."""
-    only = "it may be the only key to what was encrypted: give another FILE"
+    only = "it may be the only key for values that are already encrypted: name another FILE"
     write_new(file, text.encode("ascii"), help=only, mode=0o600)

@@ -118,7 +118,7 @@ class ExecutionSettings(_Section):
     )
     deadline_s: float = Field(30.0, gt=0, strict=False, description="Time limit of one request.")
     adopt_inferred: bool = Field(
-        True, description="Adopt the object that a lost create evidently made; false: ask a person."
+        True, description="Adopt the object that a lost create has evidently created; false: ask a person."
     )
 
 
@@ -146,7 +146,9 @@ class IdentitySource(_Section):
         if (self.env is None) == (self.file is None):
             raise ValueError("give exactly one of `env` and `file`")
         if is_private_key(self.file or ""):
-            raise ValueError("this is a private key; name its file instead, and make a new key")
+            raise ValueError(
+                "this is a private key; write the path of its file instead, and create a new key"
+            )
         return self
 
     def ref(self) -> SecretRef:
@@ -155,7 +157,7 @@ class IdentitySource(_Section):
 
 class SecretsSettings(_Section):
     age_identity_from: IdentitySource | None = Field(
-        None, description="Identities that decrypt; RECONCILE_AGE_IDENTITY and …_FILE take precedence."
+        None, description="Identities for decryption; RECONCILE_AGE_IDENTITY and …_FILE take precedence."
     )
     age_recipients: list[Annotated[str, Field(pattern=_RECIPIENT)]] = Field(
         [], description="Recipients of `reconcile secret encrypt` without --to."
@@ -173,8 +175,8 @@ class ProviderSection(_Section):
         None,
         description="Secret that signs the platform's requests; during a rotation, the new and the old one.",
     )
-    encoding: Literal["hex", "base64"] = Field("hex", description="Of signatures.")
-    webhook_url: str | None = Field(None, description="Where the platform takes its webhooks.")
+    encoding: Literal["hex", "base64"] = Field("hex", description="Encoding of signatures.")
+    webhook_url: str | None = Field(None, description="Address at which the platform receives its webhooks.")
     webhook_secret_from: SecretSource | None = None
     auth_url: str | None = Field(None, description="The platform's sign-in service.")
     client_id: str | None = None

@@ -25,7 +25,7 @@ def focused(desired: Desired, records: Mapping[Address, StateRecord]) -> Desired
     known = _known(desired, records)
     problems = [_unknown(target, desired, known) for target in desired.targets if not _meant(target, known)]
     if problems:
-        raise Misused("a target names nothing; nothing was changed", problems)
+        raise Misused("a target does not exist; nothing was changed", problems)
     found = {address for target in desired.targets for address in _meant(target, known)}
     focus = _with_needs(found, desired.by_address)
     return replace(desired, focus=focus if desired.focus is None else focus.intersection(desired.focus))
@@ -88,7 +88,7 @@ def _unknown(target: Address, desired: Desired, known: Collection[Address]) -> D
         if isinstance(each.spec, MovedSpec) and each.spec.source in (target, _base(target)):
             near = f"`{each.address}` says that it is now `{each.spec.target}`"
         elif each.address == target:
-            near = f"a {target.kind} owns no object: name the resources that it is about"
+            near = f"a {target.kind} owns no object: name the resources to which it applies"
     listed = command("state", "list")
     return error(
         "unknown-target",

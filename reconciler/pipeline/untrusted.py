@@ -53,8 +53,8 @@ def compare_with_trusted(
             found.append(
                 warning(
                     _CODE,
-                    f"`{resource.address}` takes its value from a source that {trusted.ref} does not name: "
-                    "it is not read",
+                    f"`{resource.address}` takes its value from a source that {trusted.ref} does not have: "
+                    "the source is not read",
                     resource.span("spec", "value_from"),
                     help="check where the value comes from: apply will send it to the app",
                 )
@@ -75,8 +75,8 @@ def refuse_own_state(config: ProjectSettings) -> None:
     for name in names:
         if head.holds(name):
             raise ReconcilerError(
-                f"`{name}` is part of what is checked out: a state that comes with a change proves nothing",
-                help="remove it from git, and keep the state where no change can write",
+                f"`{name}` is part of the checkout: a state that comes with a change proves nothing",
+                help="remove it from git, and keep the state where no change can overwrite it",
             )
 
 

@@ -63,7 +63,7 @@ def taken_secrets(
                         "secret-taken",
                         f"`{address}` names the secret `{name}` of app `{app}`, which `{owner}` has set",
                         resource.span("metadata", "name"),
-                        help=f"remove this manifest or rename it; if `{owner}` is gone for good, run "
+                        help=f"remove this manifest or rename it; if `{owner}` no longer exists, run "
                         f"`{forget}`",
                         advice=(forget,),
                     ),

@@ -47,8 +47,8 @@ def many_missing(missing: Sequence[StateRecord], tracked: int) -> Diagnostic | N
     return error(
         "many-missing",
         f"{len(missing)} of {tracked} recorded objects are missing at once: {named}{more}",
-        help="check the token, the organization and the platform's status first: nothing is done until they "
-        f"are back; if one is really gone, drop its record with `{forget}`",
+        help="check the token, the organization and the platform's status first: nothing is sent until they "
+        f"appear again; if one was really deleted, drop its record with `{forget}`",
         advice=(forget,),
     )
 
@@ -101,7 +101,7 @@ def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnosti
         f"`{record.address}`: id {record.id} was inferred after a lost reply; "
         "deletion is blocked until you confirm it",
         span,
-        help=f"look at it; if it is yours, run `{adopt}`",
+        help=f"look at the object; if it is yours, run `{adopt}`",
         advice=(adopt,),
     )
 
@@ -127,12 +127,15 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
     record = subject.record
     assert record is not None
     if listed and subject.live is None and kind.read_alone and record.applied.get(DELETION_SENT):
-        return Moves(Action.FORGET, reason="left the manifests; its deletion was sent, and it is gone")
+        return Moves(
+            Action.FORGET, reason="left the manifests; its deletion was sent, and it does not exist any more"
+        )
     if listed and subject.live is None:
         forget = command("state", "forget", subject.address)
         return Moves(
             Action.RETAIN,
-            reason=f"left the manifests; not visible on the platform either: if it is gone, run `{forget}`",
+            reason="left the manifests; not visible on the platform, either: if it was deleted, run "
+            f"`{forget}`",
             advice=(forget,),
         )
     if listed and not subject.live.present:
@@ -210,10 +213,15 @@ def _destroyed(kind: Kind, subject: Subject, record: StateRecord) -> Moves:
     place = ".".join(map(str, kind.id_path))
     if not kind.takes_over:
         cure = (
-            f"if another one is there, run `{forget}` and write its id as `{place}`; else remove the manifest"
+            f"if another machine exists, run `{forget}` and write its id as `{place}`; otherwise "
+            "remove the manifest"
         )
     else:
-        first = f"take `{place}` out of the manifest, which names what is gone; then, " if named else ""
+        first = (
+            f"remove `{place}` from the manifest, because that object does not exist any more; then, "
+            if named
+            else ""
+        )
         cure = f"{first}{how}to let the next apply create an empty one, run `{forget}`"
     return refuse(
         error(
@@ -244,8 +252,8 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
             "object-missing",
             f"`{subject.address}` ({record.id}) is recorded but not on the platform",
             span,
-            help="check the token and the app first: it is not created again automatically; if it is really "
-            f"gone, run `{forget}`",
+            help="check the token and the app first: it is not created again automatically; if it was really "
+            f"deleted, run `{forget}`",
             advice=(forget,),
         )
     )

@@ -84,7 +84,7 @@ class Deciding:
             if subjects.in_focus(address):
                 self._builder.refuse(address, problem.message, problem)
         for record in (*subjects.kept, *subjects.beside):  # the latter are told only where one was renamed
-            reason = f"kept: this program knows no kind {record.address.kind}"
+            reason = f"kept: this version of reconcile does not know the kind {record.address.kind}"
             self._builder.keep(record, reason)
 
     @property
@@ -218,13 +218,13 @@ class Deciding:
             return
         if not seen.listed:
             if seen.subject.record is None:
-                self._unplanned[address] = "it is not there"
+                self._unplanned[address] = "it does not exist"
         elif seen.subject.live is None or not seen.subject.live.present:
-            self._unplanned[address] = "it is not there"
+            self._unplanned[address] = "it does not exist"
         elif not seen.kind.extra_reads(seen.subject):
             moves = self._decide(seen)
             if moves.action is Action.NOOP and any(step.wait is not None for step in moves.steps):
-                self._unplanned[address] = "it is still being made"
+                self._unplanned[address] = "it is still being created"
 
     def _take_unreadable(self, subject: Subject, problem: str, cause: str) -> None:
         address, resource, record = subject.address, subject.resource, subject.record
@@ -291,7 +291,7 @@ class Deciding:
             problem = rename.diagnostic
             for old in rename.reasons:
                 if entry := elsewhere.moved.get(old):
-                    problem = replace(problem, help=f"{entry} says what became of {old}: give that file, too")
+                    problem = replace(problem, help=f"{entry} says where {old} moved: pass that file, too")
             builder.report(rename.address, problem)
         kept = [address for address in bound if builder.action_of(address) is Action.RETAIN]
         builder.bind_left(request.records[address] for address in sorted(kept))
@@ -333,10 +333,10 @@ class Deciding:
             if owner != address:
                 yield error(
                     "adopt-conflict",
-                    f"`{owner}` and `{address}` would both adopt `{binding.id}`, which two lists show",
+                    f"`{owner}` and `{address}` would both adopt `{binding.id}`, because two lists show it",
                     resource.span("metadata", "name"),
-                    help="one object has one address: find out on the platform which one is right, and leave "
-                    "the other manifest out until it is listed once",
+                    help="one object can have only one address: find out on the platform which one is "
+                    "right, and remove the other manifest until only one list shows the object",
                 )
 
     def _unmet(self, resource: Resource) -> Iterator[Diagnostic]:

@@ -32,9 +32,9 @@ def bad_records(
         resource, forget = resources.get(address), command("state", "forget", address)
         found[address] = error(
             "bad-id",
-            f"`{address}` is recorded with an id that cannot be used: `{record.id}`",
+            f"`{address}` is recorded with an invalid id: `{record.id}`",
             resource.span("metadata", "name") if resource is not None else None,
-            help=f"{_FORM}; `{forget}` drops the record, and leaves the object as it is",
+            help=f"{_FORM}; `{forget}` drops the record, and does not change the object",
             advice=(forget,),
         )
     return found
@@ -59,7 +59,7 @@ def bad_object(resource: Resource, item: Any) -> Diagnostic | None:
         return None
     return error(
         "bad-id",
-        f"an object that is or may be `{resource.address}` is shown with an id that cannot be used: "
+        f"an object that is or may be `{resource.address}` is listed with an invalid id: "
         f"`{name}` is `{getattr(item, name)}`",
         resource.span("metadata", "name"),
         help=f"{_FORM}: look at the object, and check that the platform itself answers",

@@ -60,7 +60,7 @@ def _expired(resource: Resource, ignore: Ignore) -> Diagnostic:
     return warning(
         "ignore-expired",
         f"`{resource.address}`: `{ignore.field}` was ignored until {ignore.until} ({ignore.reason}), "
-        "and counts again",
+        "and is compared again",
         resource.span(*ignore.path, "until"),
-        help="look whether the reason still holds: set a later day, or remove the entry",
+        help="check whether the reason is still valid: set a later date, or remove the entry",
     )

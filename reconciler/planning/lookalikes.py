@@ -135,7 +135,7 @@ def lookalike_warnings(
             f"beside `{address}` ({records[address].id}) there {are} {in_a_row([*left[:_MOST], *more])}, "
             f"with the same {' and '.join(match)}, without a record or a manifest",
             resource.span("metadata", "name"),
-            help=f"a create that took effect late, or a second state, may have made {them}: delete {them} by "
-            f"hand, or adopt {them} with `metadata.id`; if {they_are} meant to be there, run `{dismiss}`",
+            help=f"a create that took effect late, or a second state, may have created {them}: delete {them} "
+            f"by hand, or adopt {them} with `metadata.id`; if {they_are} intended, run `{dismiss}`",
             advice=(dismiss,),
         )

@@ -109,8 +109,10 @@ def _ambiguous(resource: Resource, ids: str) -> Diagnostic:
         "ambiguous-match",
         f"it is not clear which unowned object on the platform is `{resource.address}`: {ids}",
         resource.span("metadata", "name"),
-        help="set `metadata.id` to the one you mean"
-        + (", or `spec.count` to how many there should be" if hasattr(resource.spec, "count") else ""),
+        help="set `metadata.id` to the id of the right one"
+        + (
+            ", or set `spec.count` to the number that should exist" if hasattr(resource.spec, "count") else ""
+        ),
     )
 
 
@@ -124,7 +126,7 @@ def _recorded(kind: Kind, resource: Resource, record: StateRecord, by_id: Mappin
             "adopt-conflict",
             f"`{resource.address}` is recorded as {record.id}, but `{named}` names {resource.adopt_id}",
             resource.span(*kind.id_path),
-            help=f"correct `{named}`, or run `{forget}` first: {record.id} then stays as it is",
+            help=f"correct `{named}`, or run `{forget}` first: {record.id} then does not change",
             advice=(forget,),
         )
     )

@@ -247,4 +247,4 @@ class Reading:
 def _bad_id(observation: Observation) -> str:
     """Why an answer about one subject only cannot be used; "" where it can."""
     bad = next((item for item in observation.objects if item.bad_id), None)
-    return f"an `{bad.bad_id}` in it is not an id that can be used" if bad is not None else ""
+    return f"an `{bad.bad_id}` in it is not a valid id" if bad is not None else ""

@@ -39,7 +39,7 @@ def recorded_elsewhere(kind: Kind, resource: Resource, id: str, owner: tuple[str
         f"`{resource.address}` would take {id}, which is recorded as `{address}` in environment "
         f"`{environment}`",
         resource.span(*(kind.id_path if resource.adopt_id is not None else ("metadata", "name"))),
-        help=f"choose it with --env {environment}, or give this environment an app or a name of its own; to "
+        help=f"choose it with --env {environment}, or give this environment its own app or name; to "
         f"hand the object over, forget `{address}` there first",
     )
 
@@ -47,9 +47,9 @@ def recorded_elsewhere(kind: Kind, resource: Resource, id: str, owner: tuple[str
 def unread_siblings(siblings: Siblings) -> Diagnostic:
     """Said once where something is taken over, and an environment may own it that nobody could ask."""
     names = in_a_row([f"`{name}`" for name in siblings.unread])
-    unread = f"the state of {names} is" if len(siblings.unread) == 1 else f"the states of {names} are"
+    unread = f"the state of {names}" if len(siblings.unread) == 1 else f"the states of {names}"
     return Diagnostic(
         "environment-not-read",
         Severity.INFO,
-        f"another environment may own what is adopted: {unread} not readable here",
+        f"another environment may own the objects that this plan adopts: {unread} cannot be read here",
     )

@@ -21,7 +21,9 @@ class MovedSpec(Spec):
     from_: str = Describe(
         alias="from", description="The address that the resource had, such as Volume/shop/data."
     )
-    to: str = Describe(description="The address that its manifest has now; all of `count` go with it.")
+    to: str = Describe(
+        description="The address that its manifest has now; all members of a `count` move with it."
+    )
 
     @property
     def source(self) -> Address:
@@ -54,7 +56,7 @@ class Moved(NamesResources, Policy):
         elif (source.kind, source.app) != (target.kind, target.app):
             yield error(
                 "move-elsewhere",
-                f"{source} cannot become {target}: an object keeps its kind and its app",
+                f"{source} cannot become {target}: an object cannot change its kind or its app",
                 span("spec", "to"),
                 help="only the name and the [index] of an address can change",
             )

@@ -34,7 +34,7 @@ class ExtensionProviderSpec(Spec):
     )
     webhook_secret_from: ValueSource | None = Describe(
         None,
-        description="Where the secret comes from that the provider signs its webhooks with.",
+        description="Where the secret comes from with which the provider signs its webhooks.",
         examples=[{"env": "DB_PROVIDER_WEBHOOK_SECRET"}],
     )
     signature_encoding: Literal["hex", "base64"] = Describe(
@@ -99,7 +99,7 @@ def _astray(base_url: str | None) -> str:
         usable = bool(parts.hostname) and parts.port != 0
     except ValueError as problem:
         return str(problem)
-    return _climbs(parts.path) if usable else "it names no host, or port 0"
+    return _climbs(parts.path) if usable else "it has no host, or port 0"
 
 
 def _climbs(path: str | None) -> str:

@@ -26,18 +26,19 @@ class Selector(Spec):
 class RetentionPolicySpec(Spec):
     """Values that many volumes share, and how old their newest snapshot may be. Owns no object itself."""
 
-    selector: Selector = Describe(description="Volumes that the policy is for; {} means all.")
+    selector: Selector = Describe(description="Volumes to which the policy applies; {} means all.")
     snapshot_retention: int | None = Describe(
-        None, ge=1, le=60, description="Days to keep snapshots, where the volume says nothing."
+        None, ge=1, le=60, description="Days to keep snapshots, unless the volume says otherwise."
     )
     auto_backup_enabled: bool | None = Describe(
-        None, description="Automatic daily snapshots, where the volume says nothing."
+        None, description="Automatic daily snapshots, unless the volume says otherwise."
     )
     snapshot_max_age_h: int | None = Describe(
         None,
         ge=1,
         le=87_600,  # ten years
-        description="The newest usable snapshot is at most so many hours old, or one is taken.",
+        description="Largest age of the newest usable snapshot in hours. If it is older, a new snapshot "
+        "is taken.",
     )
 
 

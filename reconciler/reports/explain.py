@@ -87,8 +87,8 @@ def field_text(page: "KindPage", field: "FieldPage", heading: Heading = str) -> 
 def capability_text(page: "CapabilityPage", heading: Heading = str) -> str:
     lines = [heading(page.name), *_wrapped(page.description, 2), ""]
     lines += _wrapped(
-        f"A capability, used by {page.kind}. The API document does not show it: if your platform has it, "
-        "name it in reconcile.yaml.",
+        f"A capability, used by {page.kind}. The API document does not show it. If your platform supports "
+        "it, add it to reconcile.yaml.",
         2,
     )
     return "\n".join([*lines, "", f"    platform:\n      capabilities: [{page.name}]", ""])

@@ -50,8 +50,8 @@ def records_page(state: State, doubts: Sequence[Diagnostic], run: RunOptions) ->
         owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
         lines.append(f"{address}  {record.id}{'  inferred' if record.inferred else ''}{owed}")
     found = [_unclaimed(entry) for entry in state.unclaimed]
-    head = state_head(state.lineage, state.heads)
-    notices = f"State head: {head}\n" if records else "nothing is recorded yet\n"
+    head, nothing = state_head(state.lineage, state.heads), "nothing is recorded yet\n"
+    notices = f"{'' if records else nothing}State head: {head}\n"
     return Page(
         document={
             "records": [record_document(record) for record in records.values()],
@@ -76,7 +76,7 @@ def _unclaimed(entry: JournalEntry) -> dict[str, str]:
 
 
 def _unclaimed_notice(item: Mapping[str, str], run: RunOptions) -> str:
-    made = f", made by a call for {item['address']}, has no record" if item["address"] else ""
+    made = f", created by a call for {item['address']}, has no record" if item["address"] else ""
     forget = command("state", "forget", "--unclaimed", item["id"]).with_options(run)
     text = (
         f"unclaimed: {item['id']}{made}: {item['because']}\n"
@@ -132,11 +132,29 @@ def migrated_page(contents: Contents, old: str, new: str, environment: str, *, b
     return Page(document=document, text=text + pin_lines(new, contents.lineage, environment))
 
 
+def state_doctor_page(place: str, state: State, *, proven: bool) -> Page:
+    """`proven`: the store was tried out. A state that is not whole is a failure, and no page."""
+    kept = "kept its word: 4 writers made 20 changes each at the same time, and none was lost"
+    found = f"verified, {counted(len(state.records), 'record')}" if state.lineage else "there is no state yet"
+    lines = [f"store: {kept}"] if proven else []
+    document = {
+        "state": place,
+        "lineage": state.lineage or None,
+        "records": len(state.records),
+        "proven": proven,
+    }
+    return Page(document=document, text=_lines([f"{place}", *lines, f"state: {found}"]))
+
+
 def restored_page(done: Restored, run: RunOptions) -> Page:
     plan, listed = command("plan"), command("state", "list")
-    made = f" of {done.taken_at:%Y-%m-%d %H:%M:%S} UTC" if done.taken_at is not None else ""
+    made = f" from {done.taken_at:%Y-%m-%d %H:%M:%S} UTC" if done.taken_at is not None else ""
     lines = [f"restored from {done.backup}{made}"] if done.backup else []
-    lines += [f"the damaged files are kept as {done.aside}", f"salvaged: {done.salvaged} newer journal rows"]
+    if done.aside:
+        lines += [
+            f"the damaged files are kept as {done.aside}",
+            f"salvaged: {done.salvaged} newer journal rows",
+        ]
     lines += [
         f"unknown again: {address}; `{plan.with_options(run)}` says how it is settled"
         for address in done.reopened
@@ -149,7 +167,7 @@ def restored_page(done: Restored, run: RunOptions) -> Page:
     document = {
         "backup": done.backup,
         "taken_at": done.taken_at.isoformat() if done.taken_at is not None else None,
-        "aside": done.aside,
+        "aside": done.aside or None,
         "salvaged": done.salvaged,
         "reopened": [str(address) for address in done.reopened],
         "key": done.key,

@@ -66,7 +66,9 @@ def _picture(graph: Graph, drawing: layout.Drawing) -> Element:
         },
     )
     _add(svg, "title", f"{graph.what.capitalize()}s and their order", id="title")
-    description = f"{summary(graph)}. An arrow leads to what comes after; each lane is an app."
+    description = (
+        f"{summary(graph)}. An arrow points to the resource that is applied later; each lane is an app."
+    )
     _add(svg, "desc", description, id="description")
     SubElement(svg, "style").text = _STYLE
     marker = SubElement(

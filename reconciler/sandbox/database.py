@@ -188,7 +188,7 @@ class Database:
 def require_own(path: Path) -> None:
     """Raises StoreError unless `path` is a sandbox's, empty or missing, and no link. Writes nothing to it."""
     if path.is_symlink():
-        raise StoreError(f"{path} is a symbolic link", help="name the file that it leads to")
+        raise StoreError(f"{path} is a symbolic link", help="name the file that it points to")
     try:
         if not path.exists() or path.stat().st_size == 0:
             return
@@ -199,7 +199,7 @@ def require_own(path: Path) -> None:
         raise StoreError(f"{path} is not the database of a sandbox: {error}") from error
     if not own:
         raise StoreError(
-            f"{path} is not the database of a sandbox", help="name another file; this one is left as it is"
+            f"{path} is not the database of a sandbox", help="name another file; this one was not changed"
         )
 
 

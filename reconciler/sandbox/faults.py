@@ -53,7 +53,7 @@ def _finite(body: Any) -> Any:
     try:
         json.dumps(body, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
-        raise ValueError("must be what JSON can hold") from None
+        raise ValueError("must be a JSON value") from None
     return body
 
 
@@ -73,7 +73,7 @@ class Fault:
     - `unknown_enum`: each `state`, `status`, `plan` and `type` becomes a word that nobody knows
     - `stale_list`: lists answer what they answered when the fault was set
 
-    `after`: the request is carried out all the same (only `status`, `html` and `rate_limited` ask). Of the
+    `after`: the request is still carried out (only `status`, `html` and `rate_limited` ask). Of the
     requests that match, only the share `probability` is hit, by draws that depend on the seed alone.
     """
 

@@ -29,9 +29,9 @@ _OBJECTS = ("provider", "machine_id", "id", "postgres_cluster_id", "app_name")
 def check_body(request: Request) -> None:
     """Of requests without the platform's token. Raises Refusal: 413 for a large body, 408 for a late one."""
     if len(request.body) > MAX_SIGNED:
-        raise Refusal(413, f"a body has at most {MAX_SIGNED} bytes", headers={"connection": "close"})
+        raise Refusal(413, f"a body may have at most {MAX_SIGNED} bytes", headers={"connection": "close"})
     if request.late:
-        raise Refusal(408, "the body did not come in time", headers={"connection": "close"})
+        raise Refusal(408, "the body did not arrive in time", headers={"connection": "close"})
 
 
 class Buckets:

@@ -36,7 +36,7 @@ def locked(db: Path | None) -> Iterator[Callable[[str], None]]:
             url = lock.read().strip()
             raise ReconcilerError(
                 f"another sandbox serves {db}{f' at {url}' if url else ''}",
-                help="use that one, or end it first",
+                help="use that one, or stop it first",
             )
 
         def announce(url: str) -> None:

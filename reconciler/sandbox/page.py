@@ -71,7 +71,7 @@ def _switches(sandbox: Controlled) -> Section:
         for name, value in sandbox.world.switches.items()
         if value != switches.default_of(switches.SWITCHES[name], extended=sandbox.extended)
     ]
-    return Section("Switches moved", ("name", "value", "default"), moved, len(moved))
+    return Section("Changed switches", ("name", "value", "default"), moved, len(moved))
 
 
 def _faults(sandbox: Controlled) -> Section:
@@ -88,7 +88,7 @@ def _faults(sandbox: Controlled) -> Section:
         )
         for fault in islice(pending, MOST_ROWS)
     ]
-    return Section("Faults to come", ("action", "method", "path", "times", "probability"), rows, len(pending))
+    return Section("Active faults", ("action", "method", "path", "times", "probability"), rows, len(pending))
 
 
 def _requests(sandbox: Controlled) -> Section:
@@ -98,4 +98,4 @@ def _requests(sandbox: Controlled) -> Section:
         Row((seq, entry.at, entry.method, entry.path, entry.status or "no answer"), entry.effect)
         for seq, entry in last
     ]
-    return Section("Last requests", ("number", "at", "method", "path", "status"), rows, total)
+    return Section("Latest requests", ("number", "at", "method", "path", "status"), rows, total)

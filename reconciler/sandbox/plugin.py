@@ -119,7 +119,7 @@ class RunningSandbox:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARK}({', '.join(_KNOWN)}): how the sandbox is started",
+        f"{MARK}({', '.join(_KNOWN)}): options of the sandbox",
     )
 
 

@@ -13,7 +13,7 @@ _WORDS: Mapping[str, str] = {
     "float_type": "must be a number",
     "float_parsing": "must be a number",
     "finite_number": "must be a finite number",
-    "string_type": "must be a text; numbers and true or false are texts in quotes",
+    "string_type": "must be text; put numbers, true and false in quotes",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "list_type": "must be a list",

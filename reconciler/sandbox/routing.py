@@ -84,7 +84,7 @@ class Router:
 
 
 def _nothing_here() -> Refusal:
-    return Refusal(404, "there is nothing at this path", "not_found")
+    return Refusal(404, "this path does not exist", "not_found")
 
 
 def _parameters(parts: list[str], sent: list[str]) -> dict[str, str] | None:

@@ -44,7 +44,7 @@ def plant(
         for body in machines:
             registration.register_machine(world, body)
     except Refusal as refusal:
-        raise StoreError(f"the sandbox cannot hold this: {refusal.message}") from None
+        raise StoreError(f"the sandbox cannot store this: {refusal.message}") from None
 
 
 def _document(file: Path, name: str) -> Any:

@@ -23,7 +23,7 @@ def check(route: Route, request: Request) -> None:
         if name not in route.query:
             raise Refusal(400, f"query parameter `{name}` is not described", INVALID)
         if name in seen and route.query[name].get("type") != "array":
-            raise Refusal(400, f"query parameter `{name}` is repeated, and read once", INVALID)
+            raise Refusal(400, f"query parameter `{name}` is repeated, but only one is read", INVALID)
         seen.add(name)
     if route.body is None:
         if request.body:
@@ -47,7 +47,7 @@ def _check_fields(model: type[BaseModel], body: dict[str, Any]) -> None:
         if name not in model.model_fields:
             raise refused(name, "is not described")
         if value is None:
-            raise refused(name, "must be left out, not null")
+            raise refused(name, "must be omitted, not null")
         nested = next(
             (
                 each

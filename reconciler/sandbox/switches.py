@@ -244,13 +244,15 @@ def check(settings: Mapping[str, Any]) -> None:
         if switch.allowed:
             if value not in switch.allowed or isinstance(value, bool):
                 allowed = ", ".join(str(each) for each in switch.allowed)
-                raise Refusal(422, f"switch `{name}` is one of {allowed}")
+                raise Refusal(422, f"switch `{name}` must be one of {allowed}")
         elif (
             not isinstance(value, int | float)
             or isinstance(value, bool)
             or not switch.lowest <= value <= switch.highest
         ):
-            raise Refusal(422, f"switch `{name}` is a number from {switch.lowest:g} to {switch.highest:g}")
+            raise Refusal(
+                422, f"switch `{name}` must be a number from {switch.lowest:g} to {switch.highest:g}"
+            )
 
 
 def _range(switch: Switch) -> dict[str, float]:

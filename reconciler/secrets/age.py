@@ -91,14 +91,14 @@ def decrypt(data: bytes, identities: "Sequence[Identity]", what: str) -> bytes:
         refused = str(failure) == _NO_MATCH
     if refused:
         raise SecretUnavailable(
-            f"{what} is not encrypted to any age identity that is here",
+            f"{what} is not encrypted for any of the age identities that were given",
             help=f"encrypt it again with `{_ENCRYPT_TO}`, for this identity's recipient, or provide another "
             "identity",
             advice=(_ENCRYPT_TO,),
         )
     raise SecretUnavailable(
         f"{what} is damaged, or not encrypted with age",
-        help=f"make it again with `{_ENCRYPT}`",
+        help=f"create it again with `{_ENCRYPT}`",
         advice=(_ENCRYPT,),
     )
 
@@ -136,7 +136,7 @@ def encrypt(value: bytes, recipients: Sequence[str]) -> str:
             raise ReconcilerError(
                 f"recipient {number} is a private key" if private else f"recipient {number} is not valid",
                 help="a recipient is public: age1…, ssh-ed25519 … or ssh-rsa …"
-                + ("; this key is exposed now: make another one" if private else ""),
+                + ("; this key is now exposed: create another one" if private else ""),
             )
     return pyrage.encrypt(value, parsed, armored=True).decode()
 

@@ -10,7 +10,7 @@ PROGRAM = "sops"
 MISSING_HELP = "install sops 3 (getsops.io), and have it on PATH where plan and apply run"
 
 _REASONS = {
-    1: "it holds no such key, or it is not encrypted with sops",
+    1: "it has no such key, or it is not encrypted with sops",
     2: "it cannot be read",
     24: "it is damaged",
     25: "a value in it is damaged, or was changed without sops",
@@ -18,7 +18,7 @@ _REASONS = {
     52: "it was changed without sops",
     91: "the key is not valid",
     100: "there is no such file",
-    128: "none of the keys that can decrypt it is here",
+    128: "no key that can decrypt it is available",
 }
 
 

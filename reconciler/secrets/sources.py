@@ -97,7 +97,7 @@ class Sources:
                 )
             return Sensitive(_from_env(ref.name, self._env))
         if ref.source == "each":
-            raise SecretUnavailable("the value is known only once an answer brings it")
+            raise SecretUnavailable("the value is known only after the answer that contains it")
         if ref.source == "file":
             what = f"the file `{ref.name}`"
             return Sensitive(as_value(read_bytes(self._path(ref.name, what), what, MAX_BYTES), what))
@@ -156,7 +156,7 @@ class Sources:
         if self._allowed.confined and not Path(real).is_relative_to(os.path.realpath(self._root)):
             raise SecretUnavailable(f"{what} is not read: it is outside the project's root")
         if real.startswith("/proc/"):
-            raise SecretUnavailable(f"{what} is not read: what stands in /proc belongs to processes")
+            raise SecretUnavailable(f"{what} is not read: files in /proc belong to processes")
         return path
 
     # --- age ---
@@ -168,7 +168,7 @@ class Sources:
             data = ref.name.encode()
         else:
             data = read_bytes(self._path(ref.name, what), what, age.MAX_ENCRYPTED_BYTES)
-        return as_value(age.decrypt(data, self._own_identities(), what), f"what {what} holds")
+        return as_value(age.decrypt(data, self._own_identities(), what), f"the content of {what}")
 
     def _own_identities(self) -> "list[Identity]":
         if self._identities is None:
@@ -214,7 +214,7 @@ class Sources:
             return as_value(output, f"the value in `{ref.name}`")
         raise SecretUnavailable(
             sops.explain(code, ref.name),
-            help=f"`sops --decrypt {shlex.quote(ref.name)}` says more, and prints its values",
+            help=f"`sops --decrypt {shlex.quote(ref.name)}` shows the reason; it prints the values, too",
         )
 
     def _from_exec(self, ref: SecretRef, programs: Programs) -> str:
@@ -229,7 +229,7 @@ class Sources:
         else:
             return as_value(output, f"the output of {what}")
         ended = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-        raise SecretUnavailable(f"{what} {ended}", help="run it yourself to see what it says")
+        raise SecretUnavailable(f"{what} {ended}", help="run it yourself to see its messages")
 
     def _program(self, name: str, *, help: str = "") -> str:
         """Where the program is. A name with a slash is a path below the root, as in a shell there."""

@@ -55,7 +55,7 @@ class BearerToken:
         token = self._token()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise ReconcilerError(
-                "the token is empty, or holds characters that no header may carry", help=self._help
+                "the token is empty, or contains characters that are not allowed in a header", help=self._help
             )
         return token
 

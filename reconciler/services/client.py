@@ -133,7 +133,7 @@ class Client:
             # `from None`: the validation error quotes the answer.
             raise self._unreadable(read, answer, first_difference(error)) from None
         if not read.shape.many and (name := objects[0].bad_id):
-            raise self._unreadable(read, answer, f"its `{name}` is not an id that can be used")
+            raise self._unreadable(read, answer, f"its `{name}` is not a valid id")
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
     async def ask(self, read: Read, deadline_s: float) -> Answer:
@@ -248,7 +248,7 @@ class Client:
             self._breaker.answered()
             raise
         except TransportError as error:
-            self._breaker.failed(path, f"at {self.base_url} gives no answer ({error.message})", began_s)
+            self._breaker.failed(path, f"at {self.base_url} has not answered ({error.message})", began_s)
             raise
         if fails(answer.status):
             self._breaker.failed(path, f"has answered {answer.status}", began_s, status=answer.status)
@@ -285,7 +285,7 @@ class Client:
         refusal = recognise(service.policy.refusals, answer.status, code, text)
         if read.sensitive or service.label:  # a manifest can name any address as a provider's
             word = f"{refusal}; " if refusal else ""
-            why = "they may repeat a value" if read.sensitive else "they are not the platform's"
+            why = "they may repeat a value" if read.sensitive else "they do not come from the platform"
             message += f" ({word}the answer's words are not shown: {why})"
         elif text or code:
             message += f": {text or code}"
@@ -312,11 +312,11 @@ class Client:
         problem = "an HTML page" if is_html(answer) else difference
         of = f" of {self.service.label}" if self.service.label else ""
         return Unreadable(
-            f"the answer{of} to GET {read.path} is not what the API document promises ({problem})",
+            f"the answer{of} to GET {read.path} does not match the API document ({problem})",
             status=answer.status,
             path=_plain(read.path),
             request_id=request_id(answer),
-            help=f"{self.service.check_address}, and whether a proxy stands in between",
+            help=f"{self.service.check_address}, and whether there is a proxy in between",
         )
 
 

@@ -105,7 +105,7 @@ def _outage(what: str, reads: Sequence[_Failed]) -> Diagnostic:
     concerned = f" of {counted(len(addresses), 'object')}" if addresses else ""
     problem = error(
         "platform-down",
-        f"{what}: {counted(len(reads), 'read')}{concerned} got no other answer",
+        f"{what}: {counted(len(reads), 'read')}{concerned} failed",
         notes=(reads[0].problem,),
         help="nothing was changed; run again when it answers",
     )
@@ -159,7 +159,7 @@ def _failed(client: Client, failure: PlatformError | Refused, clock: Clock) -> O
     """`cause`: where the service fails, or its connections, and not this read alone."""
     cause = ""
     if isinstance(failure, Down):
-        cause = f"{client.label} gives no proper answer"
+        cause = f"{client.label} gives no valid answer"
     elif isinstance(failure, PlatformError) and fails(failure.status):
         cause = f"{client.label} answers {failure.status}"
     elif isinstance(failure.__cause__, TransportError):

@@ -73,7 +73,7 @@ def classify(
         _verdict_of_error(answer, policy, refusal, accepts),
         reply=None if reply is NOT_JSON else reply,
         status=answer.status,
-        message=text or code or "no reason is given",
+        message=text or code or "no reason was given",
         request_id=request_id(answer),
         refusal=refusal,
     )
@@ -96,7 +96,7 @@ def _accepted(answer: Answer, reply: Any, id_path: str | None) -> Outcome:
     elif reply is NOT_JSON and answer.body.strip():
         problem = "the answer is not JSON"
     elif id_path is not None:
-        problem, bad_id = f"the answer holds no id at `{id_path}`, or none that can be used", True
+        problem, bad_id = f"the answer has no valid id at `{id_path}`", True
     else:
         problem = ""
     return Outcome(

@@ -45,8 +45,9 @@ class Services:
         if name not in self.clients:
             raise NoSuchService(
                 f"there is no ExtensionProvider `{name}` among the manifests",
-                help=f"give the manifest of ExtensionProvider/{name} too: it says where the provider is, and "
-                "how its requests are signed",
+                help=f"pass the manifest of ExtensionProvider/{name}, too: it has the provider's "
+                "address, and says "
+                "how to sign requests",
             )
         return self.clients[name]
 

@@ -155,7 +155,7 @@ def _check_signature(
         hmac.compare_digest(hmac.digest(secret, message, "sha256"), given) for secret in secrets if secret
     ]
     if not any(fitting):
-        raise NotAuthentic("the signature does not fit")
+        raise NotAuthentic("the signature does not match")
 
 
 def _digest_of(text: str, encoding: Encoding) -> bytes:

@@ -107,7 +107,7 @@ def _checked(base_url: str) -> SplitResult:
     if "@" in base_url or (usable and (parts.query or parts.fragment)):
         # The address itself is not shown: what stands there may be a password.
         raise ReconcilerError(
-            "a service's address holds credentials, a query or a fragment",
+            "the address of a service contains credentials, a query or a fragment",
             help="write it as https://HOST[:PORT][/PATH]; a token has its own setting",
         )
     if not usable:
@@ -137,7 +137,7 @@ def _proxy_of(origin: SplitResult) -> str | None:
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     if urlsplit(proxy).scheme not in ("http", "https"):
         raise ReconcilerError(
-            "the environment names a proxy of a kind that is not supported",
+            "the environment names a proxy of an unsupported kind",
             help="use an http:// or https:// proxy, or list the host in NO_PROXY",
         )
     return proxy
@@ -160,7 +160,7 @@ class HttpxTransport:
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
     ) -> Answer:
         if not f"{url}/".lower().startswith(f"{self._origin}/"):
-            raise NotSent(f"a request for another service than {self._origin} was not sent")
+            raise NotSent(f"a request to a service other than {self._origin} was not sent")
         request = _prepare(method, url, headers, body, deadline_s)
         may_be_sent = False
         try:
@@ -273,7 +273,7 @@ def _unzipper(encoding: str) -> "zlib._Decompress | None":
         case "gzip" | "x-gzip" | "deflate":
             return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tells gzip and zlib apart itself
         case _:
-            raise Lost("the answer is encoded in a way that was not asked for")
+            raise Lost("the answer has an encoding that was not requested")
 
 
 def _lower_case(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.extras import require_extra
 from reconciler.core.state_url import DATABASES, DEFAULT_URL, OBJECTS, is_shared
-from reconciler.state.contents import Movable
+from reconciler.state.contents import Movable, Provable
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Files, Maintenance, Store
 
@@ -40,7 +40,7 @@ def open_store(
     scheme, _, rest = url.partition(":")
     if not rest or not (scheme == "sqlite" or is_shared(url)):
         raise StoreError(
-            f"no state backend for scheme `{scheme}`" if rest else "the state's URL names no place",
+            f"no state backend for scheme `{scheme}`" if rest else "the state's URL has no path",
             help=f"backends are sqlite:PATH, such as {DEFAULT_URL}, postgresql://HOST/DATABASE, "
             "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX",
         )
@@ -81,15 +81,20 @@ def maintenance_of(store: Store) -> Maintenance:
     """What `store` offers beside the protocol. Raises StoreError when that is nothing."""
     backend = _backend(store)
     if not isinstance(backend, Maintenance):
-        raise StoreError("this kind of state cannot be looked after here")
+        raise StoreError("this kind of state has no maintenance commands")
     return backend
+
+
+def has_files(store: Store) -> bool:
+    """Whether the state is in files of this machine, with backups beside them."""
+    return isinstance(_backend(store), Files)
 
 
 def files_of(store: Store) -> Files:
     """What `store` offers where it is in files of this machine. Raises StoreError for another."""
     backend = _backend(store)
     if not isinstance(backend, Files):
-        raise StoreError("this kind of state has no files to look after here")
+        raise StoreError("this kind of state has no files on this machine")
     return backend
 
 
@@ -99,6 +104,18 @@ def movable_of(store: Store) -> Movable:
     if not isinstance(backend, Movable):
         raise StoreError("this kind of state cannot be moved")
     return backend
+
+
+async def prove(store: Store) -> bool:
+    """Whether it was tried out that the store keeps its word; False where none is between us and the state.
+
+    Raises StoreError for a store that does not.
+    """
+    backend = _backend(store)
+    if not isinstance(backend, Provable):
+        return False
+    await backend.probe()
+    return True
 
 
 def _backend(store: Store) -> Store:

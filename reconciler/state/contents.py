@@ -4,16 +4,16 @@ Journal rows and records are here as they were encoded, so that hashes and seria
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state import rules
-from reconciler.state.chain import Broken, Chains
-from reconciler.state.codec import EntryColumns, decode_record
+from reconciler.state.chain import Broken, Chains, row_hash
+from reconciler.state.codec import EntryColumns, decode_record, encode_entry
 from reconciler.state.rules import View
-from reconciler.state.store import WHOLE_STATE
+from reconciler.state.store import WHOLE_STATE, JournalEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,18 @@ class Contents:
         """As `State.heads`. The trunk counts as the whole state's until that has a head of its own."""
         trunk = {WHOLE_STATE: self.trunk.hash} if self.trunk.seq else {}
         return trunk | {scope: head.hash for scope, head in self.heads.items() if head.seq > self.trunk.seq}
+
+
+@runtime_checkable
+class Provable(Protocol):
+    """A backend on a store that may not keep its word."""
+
+    async def probe(self) -> None:
+        """Let several writers change one thing at the same time, apart from any state; leave nothing behind.
+
+        Raises StoreError that says which promise the store broke.
+        """
+        ...
 
 
 @runtime_checkable
@@ -136,6 +148,15 @@ def verify(contents: Contents) -> View[int]:
         if not 0 < body.serial <= contents.head(record.scope).serial:
             raise _not_whole(f"the record of {address} has a serial that `{record.scope}` never had")
     return view
+
+
+def with_entry(contents: Contents, scope: str, entry: JournalEntry) -> Contents:
+    """With one more entry at the end of the journal of `scope`."""
+    head, columns = contents.head(scope), encode_entry(entry)
+    hash = row_hash(head.hash, head.seq + 1, columns[:-1], columns[-1].encode(), scope)
+    row = Row(scope, head.seq + 1, columns, hash)
+    heads = {**contents.heads, scope: replace(head, seq=row.seq, hash=hash)}
+    return replace(contents, rows=(*contents.rows, row), heads=heads)
 
 
 def same(one: Contents, other: Contents) -> bool:

@@ -37,8 +37,8 @@ def require(connection: sqlite3.Connection, path: Path, lineage: str, wanted: st
         take_over = command("state", "init", "--take-over")
         raise StoreError(
             f"the state {path} belongs to `{BASE}`, and not to `{wanted}`",
-            help=f"pass --env {BASE}, or name another state; if it is to become the state of "
-            f"`{wanted}` for good, run `{take_over}`",
+            help=f"pass --env {BASE}, or name another state; to make it the state of `{wanted}` "
+            f"permanently, run `{take_over}`",
             advice=(take_over,),
         )
     raise StoreError(

@@ -137,7 +137,7 @@ def _unclaimed(scope: str, kept: Kept, known: Collection[str], now: datetime) ->
         ids = [record.id for record, _ in kept.put if record.address == entry.address]
         for id in dict.fromkeys([*ids, entry.data.get("id")]):
             if id and id not in known:
-                because = "its outcome came after the call was settled otherwise"
+                because = "its outcome arrived after the call had been settled differently"
                 data = {"unclaimed": id, "scope": scope, "step": entry.step, "because": because}
                 yield JournalEntry(entry.run, Event.DECIDED, now, entry.address, data=data)
 

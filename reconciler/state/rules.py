@@ -113,7 +113,7 @@ def changes_a_record(event: str) -> bool:
 def already_open(key: IntentKey) -> StoreError:
     run, step, attempt = key
     return StoreError(
-        f"attempt {attempt} of step {step} in run {run} has begun already and its outcome is not known"
+        f"attempt {attempt} of step {step} in run {run} has already started, and its outcome is unknown"
     )
 
 

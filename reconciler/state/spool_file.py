@@ -78,6 +78,18 @@ def encode(kept: Kept) -> bytes:
     return _BEGIN + hashlib.sha256(text).hexdigest().encode() + _MIDDLE + text + b"}\n"
 
 
+def decode(text: bytes) -> list[Kept]:
+    """The commits of lines that `encode` made. Raises ValueError naming the first that is another."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        kept = _decode(line) if line.strip() else None
+        if kept is not None:
+            found.append(kept)
+        elif line.strip():
+            raise ValueError(f"line {number} is not what was written")
+    return found
+
+
 def reserve(place: Path) -> None:
     """Make room in `place`. Does nothing where there is room. Raises OSError."""
     make_private(place.parent)
@@ -207,7 +219,7 @@ def _append(place: Path, line: bytes, *, temporary: bool) -> None:
         with _opened(place, 0 if temporary else os.O_CREAT, temporary=temporary) as descriptor:
             _append_to(descriptor, line)
     except _NotOurs:
-        raise PermissionError(f"{place} is not ours") from None
+        raise PermissionError(f"{place} has another owner, or other users can access it") from None
     sync_directory(place.parent)
 
 

@@ -15,7 +15,9 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import between_scopes, history, ingest, spool_file
 from reconciler.state.codec import encode_entry, encode_record
+from reconciler.state.durable import make_private
 from reconciler.state.passing import Passing
+from reconciler.state.spool_file import Kept
 from reconciler.state.store import JournalEntry, Lease, State, Store
 
 T = TypeVar("T")
@@ -93,6 +95,32 @@ class Spooling(Passing):
                 place = await self._in_thread(lambda: spool_file.keep(self._place, kept))
         return str(place)
 
+    async def spooled(self) -> list[Kept]:
+        """What is spooled for this state, oldest first; nothing where it was never reached."""
+        if not self._lineage:
+            return []
+        content = await self._in_thread(lambda: spool_file.read(self._place, self._lineage))
+        return [line.kept for line in content.lines]
+
+    async def ingest(self, spooled: Sequence[Kept], holder: str, *, timeout_s: float = 0) -> None:
+        """Take in what another machine spooled for this state.
+
+        Raises Locked, and StoreError for what is spooled for another state.
+        """
+        lineage = await self._known()
+        if any(each.lineage != lineage for each in spooled):
+            raise StoreError(
+                "these outcomes are of another state", help="check --env, --state and RECONCILE_STATE"
+            )
+        await self._in_thread(lambda: self._add(spooled))
+        scopes = sorted({scope for each in spooled for scope in each.epochs})
+        await self.release(await self.lease(scopes, holder, timeout_s=timeout_s))
+
+    def _add(self, spooled: Sequence[Kept]) -> None:
+        make_private(self._place.parent)
+        for kept in spooled:
+            spool_file.keep(self._place, kept)
+
     async def _known(self) -> str:
         """The lineage; "" while there is no state."""
         if not self._lineage:
@@ -136,7 +164,7 @@ def _explained(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            message, help = f"no space left for {place}", "free some and run again"
+            message, help = f"no space left for {place}", "free some space and run again"
         else:
             message = f"{place} cannot be read or written: {error}"
             help = "check the file, its directory and their permissions"

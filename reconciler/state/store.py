@@ -121,7 +121,7 @@ def no_state(place: object) -> StoreError:
     init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
     return StoreError(
         f"there is no state {place}",
-        help=f"`{init}` makes one for a new project; if there was one, check --state and "
+        help=f"`{init}` creates one for a new project; if there was one, check --state and "
         f"RECONCILE_STATE, or restore it with `{restore}`",
         advice=(init, restore),
     )
@@ -134,14 +134,14 @@ def not_covered(scope: str, address: Address) -> StoreError:
 def no_longer_ours(scope: str) -> LeaseLost:
     return LeaseLost(
         f"the lease of `{scope}` is no longer ours",
-        help="nothing was written; run again to go on from what is recorded",
+        help="nothing was written; run again to continue from the records",
     )
 
 
 def ends_too_soon(scope: str, for_s: float) -> StoreError:
     return StoreError(
         f"the lease of `{scope}` ends before a call that may take {for_s:g} s",
-        help="nothing was sent; run again to go on from what is recorded",
+        help="nothing was sent; run again to continue from the records",
     )
 
 
@@ -154,7 +154,7 @@ class State:
     `plans_run`: ids of plans that an apply has started, in any scope.
     `spooled`: scopes with spooled outcomes, which this state already shows (`Spooling`).
     `unclaimed`: entries whose data names an object (`unclaimed`) that a call of ours made, and that no
-    record tracks, because its outcome came after the call was settled otherwise.
+    record tracks, because its outcome arrived after the call had been settled differently.
     `half_moved`: entries of moves to another scope whose second commit is due (`scope`: where); `records`
     does not hold what they moved away.
     `elsewhere`: the ids of the records in scopes that were not asked for.
@@ -338,7 +338,7 @@ class Maintenance(Protocol):
         ...
 
     async def take_over(self, environment: str, *, by: str) -> bool:
-        """Make this state, which is of no environment, that of `environment`, for good.
+        """Make this state, which is of no environment, that of `environment`, permanently.
 
         False: it was its own already, and nothing was changed. The first call of a store that was opened
         for no environment. Raises StoreError when it belongs to another one, or does not exist.

@@ -283,7 +283,7 @@ def test_a_program_plans_applies_and_compares_single_resources(tmp_path: Path, s
         async with open_project(root, variables=VARIABLES) as opened:
             proposed = await plan(opened, targets=data)
             assert ([str(change.address) for change in proposed.changes], proposed.outside) == (data, 1)
-            with pytest.raises(Misused, match="a target names nothing"):
+            with pytest.raises(Misused, match="a target does not exist"):
                 await plan(opened, targets=[f"Volume/{app}/dat"])
             with pytest.raises(TypeError, match="a collection of addresses"):
                 await plan(opened, targets=data[0])

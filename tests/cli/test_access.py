@@ -21,7 +21,7 @@ def test_a_folder_that_the_sandbox_cannot_have_is_named(project: Project, app: s
     shutil.rmtree(project.root / ".reconcile")
     (project.root / ".reconcile").write_text("not a folder", encoding="utf-8")
     failed = project.run("plan", "--sandbox", code=1)
-    assert ".reconcile is not a folder that can be used" in failed.err
+    assert ".reconcile is not a folder, or cannot be used" in failed.err
     assert "Traceback" not in failed.err
 
 

@@ -114,7 +114,7 @@ def test_a_state_that_knows_something_is_no_beginning(begun: Project, app: str) 
     begun.write(volume(app))
     begun.apply()
     refused = begun.run("state", "init", "--new", code=1)
-    assert "the project did not begin with this state" in refused.err
+    assert "this state is not new" in refused.err
     begun.write(volume(app) + cluster(f"db-{app}"))
     begun.apply(code=1)
     begun.run("state", "init")

@@ -286,7 +286,7 @@ def test_outcomes_that_were_kept_beside_the_state_are_named(calm: Project) -> No
     found = checks(calm, code=0)
     assert outcomes(found) == {"open calls": "warning"}
     (scope,) = {each["scope"] for each in calm.json("state", "list").json["records"]}
-    told = f"outcomes that could not be stored are kept beside the state, of `{scope}`"
+    told = f"outcomes that could not be stored are in a file beside the state; scopes: `{scope}`"
     assert found["open calls"]["message"] == told
     calm.apply()
     assert outcomes(checks(calm, code=0)) == {}
@@ -303,7 +303,7 @@ def test_a_move_that_ended_half_way_is_named(calm: Project) -> None:
     in_the_state(calm, move)
     found = checks(calm, code=0)
     assert found["open calls"]["outcome"] == "warning"
-    assert found["open calls"]["message"] == "1 move between scopes ended half-way"
+    assert found["open calls"]["message"] == "1 move between scopes did not finish"
 
 
 def test_backups_that_are_missing_or_damaged(calm: Project) -> None:
@@ -322,7 +322,7 @@ def test_a_capability_that_the_platform_does_not_have(calm: Project) -> None:
     assert outcomes(found) == {"capabilities": "problem"}
     told = found["capabilities"]["message"]
     assert "answer 404: secrets.list (GET /v1/apps/" in told
-    assert "no GET of ours tells: secrets.delete" in told
+    assert "cannot be checked with a GET: secrets.delete" in told
 
 
 def test_capabilities_that_the_platform_has(extended_project: Project, extended: Sandbox) -> None:

@@ -126,7 +126,7 @@ def test_a_refusal_is_told_with_the_platform_s_words_and_the_rules(blind: Projec
     blind.write(machine(app, "m1", "suspended", "lifecycle: {timeout_s: 3}\n"))
     failed = blind.run("apply", "--auto-approve", code=1)
     assert "machine has a schedule, so it cannot be suspended" in failed.out
-    assert "note: the platform suspends machines that run, with at most 2 GB of memory" in failed.out
+    assert "note: the platform suspends only running machines with at most 2 GB of memory" in failed.out
     assert extended.mutations_of(app) == [("POST", "machines/m1/suspend")]
     extended.call("POST", "/_sandbox/machines", {"app": app, "id": "m1", "schedule": ""})
     blind.apply()

@@ -227,7 +227,7 @@ def test_a_move_in_a_file_that_was_not_given_is_named_where_it_is_missed(applied
     refused = only(applied.json("plan", "manifests/main.yaml", code=1).json["diagnostics"])
     assert refused["code"] == "renamed"
     assert refused["help"] == (
-        f"`Moved/m` in manifests/moved.yaml says what became of Volume/{app}/data: give that file, too"
+        f"`Moved/m` in manifests/moved.yaml says where Volume/{app}/data moved: pass that file, too"
     )
     assert applied.json("plan", "manifests/main.yaml", "manifests/moved.yaml").json["changes"] == []
 

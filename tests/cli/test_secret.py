@@ -234,7 +234,7 @@ def test_without_a_state_there_is_no_fingerprint_and_none_is_made(
 
 def test_an_address_without_a_secret_is_named(verb: Run) -> None:
     verb("state", "init")
-    assert "hold no secret `Secret/shop/NONE`" in verb("secret", "fingerprint", "Secret/shop/NONE").err
+    assert "have no secret `Secret/shop/NONE`" in verb("secret", "fingerprint", "Secret/shop/NONE").err
     assert verb("secret", "fingerprint", "nonsense").code == 64
 
 
@@ -306,7 +306,7 @@ def test_a_plan_runs_no_program_and_what_it_sets_is_compared_when_applied(
     project: Project, sandbox: Sandbox, app: str, every_source: dict[str, str]
 ) -> None:
     runs = project.root / "runs.txt"
-    new = "not yet managed, its value not checked; machines see it at their next start or update"
+    new = "not yet managed, its value was not checked; machines see it at their next start or update"
     assert {
         name: why for name, why in planned(project, every_source).items() if name in ("SOPS", "EXEC")
     } == {

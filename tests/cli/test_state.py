@@ -108,8 +108,8 @@ def test_a_move_that_would_confuse_two_objects_is_refused(applied: Project, app:
     data = f"Volume/{app}/data"
     for source, target, why in [
         (data, f"Volume/{app}/logs", "is recorded already"),
-        (data, "Volume/another/data", "its kind and its app"),
-        (data, f"Secret/{app}/data", "an object keeps its kind"),
+        (data, "Volume/another/data", "its kind or its app"),
+        (data, f"Secret/{app}/data", "an object cannot change its kind"),
         (f"Volume/{app}/none", f"Volume/{app}/new", "is not recorded"),
         (f"Secret/{app}/PASSWORD", f"Secret/{app}/OTHER", "identified by its name"),
     ]:
@@ -172,7 +172,7 @@ def test_a_damaged_state_names_the_command_that_brings_it_back(applied: Project,
     for verb in (["plan"], ["state", "list"], ["apply", "--auto-approve"]):
         refused = applied.run(*verb, code=1)
         assert f"the record of Volume/{app}/data is not what was written" in refused.err
-        assert "`reconcile state restore` brings it back" in refused.err
+        assert "`reconcile state restore` restores it" in refused.err
     applied.run("state", "restore", code=64)
     told = applied.run("state", "restore", "--auto-approve").out
     assert lines_with(told, "restored from ")

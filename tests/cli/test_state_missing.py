@@ -116,7 +116,7 @@ def test_a_state_that_left_its_backups_is_not_replaced_by_a_new_one(project: Pro
         if file.is_file():
             file.unlink()
     refused = project.run("state", "init", code=1)
-    assert "its backups in state.db.backups are there" in refused.err
+    assert "its backups in state.db.backups still exist" in refused.err
     assert "reconcile state restore" in refused.err
     project.run("state", "restore", "--auto-approve")
     assert project.json("state", "list").json["records"]

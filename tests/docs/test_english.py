@@ -11,6 +11,9 @@ from tests.docs.pages import ROOT
 
 _AVOIDED = re.compile(
     r"\b(?:shall|whoever|by now|told of|tell no more|(?:so long a|wait so long))\b"
+    r"|\b(?:all the same|for good|look whether|ha(?:ve|s) to differ|nor could|not readable here)\b"
+    r"|\b(?:stood here|if you know better|no record knows|brings? it back)\b"
+    r"|\bno (?:manifest|environment) can (?:have|say)\b"
     # "is no longer" and "there is no …" are English; "X is no Y" is not
     r"|(?<!there )(?<!There )\b(?:is|are) no (?!longer\b|more\b|need\b|such\b)[a-z`]+"
     r"|\bsince (?:\d+|\{[^}]*\}) s\b",
@@ -50,6 +53,17 @@ def test_texts_read_as_english() -> None:
         ("`x` is no name of an environment", "is no name"),
         ("locked by ann since 40 s", "since 40 s"),
         ("whoever wants it", "whoever"),
+        ("it was made all the same", "all the same"),
+        ("it is gone for good", "for good"),
+        ("look whether it holds", "look whether"),
+        ("they have to differ", "have to differ"),
+        ("nor could it be written", "nor could"),
+        ("its source is not readable here", "not readable here"),
+        ("the value stood here", "stood here"),
+        ("if you know better, pass --force", "if you know better"),
+        ("a secret that no record knows", "no record knows"),
+        ("`restore` brings it back", "brings it back"),
+        ("no manifest can say its name", "no manifest can say"),
     ],
 )
 def test_a_planted_word_is_found(tmp_path: Path, text: str, words: str) -> None:

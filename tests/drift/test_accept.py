@@ -161,7 +161,7 @@ MERGED = HEAD + "spec:\n  <<: *base\n  region: ams\n"
     ("text", "moved", "line", "column", "words"),
     [
         (HEAD + "spec: {region: ams}\n" + POLICY, {"snapshot_retention": 5}, 9, 42, "its own manifest"),
-        (HEAD + "spec: {size_gb: 10, count: 1}\n", None, 3, 18, "not there"),
+        (HEAD + "spec: {size_gb: 10, count: 1}\n", None, 3, 18, "does not exist"),
         (HEAD + "spec: {size_gb: {min: 10, max: 15}}\n", {"size_gb": 20}, 4, 17, '{"min": 10, "max": 15}'),
         (HEAD + "spec: {size_gb: 10, count: 2}\n", {"size_gb": 20}, 4, 28, "2 objects of `spec.count`"),
         (
@@ -476,7 +476,7 @@ def test_an_edit_that_was_never_applied_is_replaced_with_a_remark(stage: Stage) 
     assert "size_gb: 20, snapshot_retention: 7" in file.read_text()
     assert [(each.code, str(each.severity)) for each in done.remarks] == [("unapplied-edit", "info")] * 2
     assert (
-        "`snapshot_retention: 30` stood here and was never applied (last applied: 14)"
+        "`snapshot_retention: 30` was written here and never applied (last applied: 14)"
         in done.remarks[1].message
     )
     assert "write 30 here again" in done.remarks[1].help

@@ -60,7 +60,7 @@ def test_without_an_environment_the_warning_names_no_one(stage: Stage) -> None:
     stage.write(VOLUME)
     stage.write("Volume/shop/data: {spec: {snapshot_retention: 30}}\n", "overlays/prod/p.yaml")
     (warning,) = told(stage)
-    assert "to keep it to one environment" in warning.help
+    assert "to limit it to one environment" in warning.help
     assert "into overlays/NAME" in warning.help
 
 

@@ -104,7 +104,7 @@ def test_a_state_that_is_not_here_is_told_of_once(owned: Command, sandbox: Sandb
     (owned.root / ".reconcile/state.db").write_bytes(b"damaged")
     (remark,) = problems(owned, "plan --env test", code=0)
     assert (remark["code"], remark["severity"]) == ("environment-not-read", "info")
-    assert "the states of `base` and `prod` are not readable here" in remark["message"]
+    assert "the states of `base` and `prod` cannot be read here" in remark["message"]
     assert not (owned.root / ".reconcile/prod").exists()
     assert (owned.root / ".reconcile/state.db").read_bytes() == b"damaged"
     owned.write("manifests/data.yaml", volume("new", app=app))

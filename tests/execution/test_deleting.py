@@ -67,7 +67,7 @@ async def test_a_delete_that_lists_do_not_show_yet_is_done_and_says_so(stage: St
     (result,) = (await stage.apply("", approved_deletes=[ADDRESS])).results
     assert (result.outcome, result.error) == (
         "done",
-        "the platform accepted the deletion, and still lists the object",
+        "the platform accepted the deletion, but still lists the object",
     )
 
 

@@ -215,7 +215,7 @@ async def test_a_secret_that_was_set_by_hand_is_not_overwritten(stage: Stage) ->
     acme = Acme(stage.time)
     refused = await applied_with(stage, acme)
     (result,) = [each for each in refused.results if each.outcome == "failed"]
-    assert "app `shop` has `KEY` already, which no record knows; none is set" in result.error
+    assert "app `shop` already has `KEY`, which is in no record; no secret is set" in result.error
     assert "`config_keys`" in result.error
     assert stage.call("GET", "/v1/apps/shop/secrets", None) == before
     # A prefix does not name it, its name does.

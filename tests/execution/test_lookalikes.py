@@ -76,7 +76,7 @@ async def test_a_dismissed_one_is_not_named_as_long_as_the_record_is_there(stage
         return await commit(lease, entries, *rest, **more)  # type: ignore[arg-type]
 
     stage.store.commit = watching  # type: ignore[method-assign,assignment]
-    assert "not named any more" in await dismiss(stage.project(), DATA, [first])
+    assert "will not be named any more" in await dismiss(stage.project(), DATA, [first])
     assert await named(stage) == []
     assert committed == [(Event.DECIDED, DATA, {"dismissed": [first]})]
     second = stage.make_volume()
@@ -100,7 +100,7 @@ async def test_only_what_is_there_and_nobodys_is_dismissed(stage: Stage) -> None
     for id, why in (
         (ours, "is recorded as `Volume/shop/data`"),
         (other, "is recorded as `Volume/shop/logs`"),
-        ("vol_none", "there is no vol_none on the platform"),
+        ("vol_none", "vol_none does not exist on the platform"),
     ):
         with pytest.raises(ReconcilerError, match=why):
             await dismiss(stage.project(), DATA, [id])

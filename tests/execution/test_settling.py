@@ -330,7 +330,7 @@ async def test_a_jump_of_our_clock_between_two_runs_shortens_no_window(
     await left_open(stage, volume(), "POST")
     began_s = stage.time.elapsed_s
     (question,) = (await plan(stage, volume())).diagnostics
-    assert "it may still show up; the next apply waits for it" in question.message
+    assert "its effect may still appear; the next apply waits for it" in question.message
     with pytest.raises(ReconcilerError, match="may still take effect for"):
         await resolve_unknown(stage.project(), Address.parse("Volume/shop/data"), adopt=None)
     await stage.apply(volume())

@@ -261,8 +261,8 @@ async def test_a_platform_that_never_says_how_long_is_given_up_within_the_minute
     far.refused, far.refusal = 10_000, {}
     found = await applied(shared, volume())
     (notice,) = found.notices
-    assert "refused with 429 for 32 s; a step waits 60 s at most: 0 of 1" in notice.message
-    assert notice.help.startswith("wait until the service takes calls again, then run")
+    assert "refused with 429 for 32 s; a step waits at most 60 s: 0 of 1" in notice.message
+    assert notice.help.startswith("wait until the service accepts calls again, then run")
 
 
 async def test_a_platform_that_asks_for_more_than_a_minute_is_not_waited_for(shared: Stage) -> None:
@@ -271,7 +271,7 @@ async def test_a_platform_that_asks_for_more_than_a_minute_is_not_waited_for(sha
     found = await applied(shared, volume())
     (result,) = found.results
     assert result.outcome == "failed"
-    why = "refused with 429, and the service asks to wait 3600 s; a step waits 60 s at most"
+    why = "refused with 429, and the service asks to wait 3600 s; a step waits at most 60 s"
     assert f"; rate-limited: {why}; run again later" in result.error
     (notice,) = found.notices
     assert notice.message == f"calls were {why}: 0 of 1 steps are done"
@@ -336,7 +336,7 @@ async def test_what_is_not_sent_says_how_many_creates_are_unknown_whatever_else_
     )
     skipped = {result.error for result in found.results if result.outcome == "skipped"}
     (told,) = skipped
-    assert told.startswith("not sent: the outcomes of 3 creates are unknown, and nothing new is created")
+    assert told.startswith("not sent: the outcomes of 3 creates are unknown, so nothing new is created")
 
 
 async def test_a_create_that_is_answered_opens_the_way_for_the_others(shared: Stage) -> None:
@@ -464,7 +464,7 @@ async def test_an_outage_counts_what_had_failed_before_it_was_known(shared: Stag
     with pytest.raises(Refused) as refused:
         await applied(shared, of_apps(40, 5))
     (problem,) = refused.value.diagnostics
-    assert "40 reads of 200 objects got no other answer" in problem.message
+    assert "40 reads of 200 objects failed" in problem.message
     assert len(problem.addresses) == 200
 
 
@@ -549,7 +549,7 @@ async def test_an_outage_between_plan_and_apply_is_one_diagnostic(shared: Stage)
 
     with pytest.raises(Refused) as refused:
         await applied(shared, of_apps(4, 3), begin)
-    assert refused.value.message == "what the plan is about cannot be read again; nothing was changed"
+    assert refused.value.message == "objects of the plan cannot be read again; nothing was changed"
     (problem,) = refused.value.diagnostics
     assert problem.code == "unreadable"
     assert problem.message == "the platform answers 503 to 2 of 4 reads: 6 objects cannot be read"

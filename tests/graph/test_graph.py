@@ -136,7 +136,8 @@ def test_the_picture_says_what_it_is_without_being_seen() -> None:
     named = {each.get("id"): each.text for each in root if each.get("id")}
     assert [named[name] for name in str(root.get("aria-labelledby")).split()] == [
         "Resources and their order",
-        "8 resources, 4 references, 3 levels. An arrow leads to what comes after; each lane is an app.",
+        "8 resources, 4 references, 3 levels. An arrow points to the resource that is applied later; "
+        "each lane is an app.",
     ]
 
 

@@ -227,7 +227,7 @@ def test_nothing_is_written_when_the_result_would_not_be_valid(
         scene.run("shop")
     assert [each.code for each in refused.value.diagnostics] == ["unknown-api-version"] * 2
     told = render(refused.value.diagnostics, lambda file, line: None)
-    assert "= note: in what would go to manifests/shop.yaml" in told
+    assert "= note: in the text for manifests/shop.yaml" in told
     assert tempfile.gettempdir() not in told
     assert not scene.folder.exists()
 

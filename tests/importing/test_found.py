@@ -52,7 +52,7 @@ def test_an_object_that_two_apps_list_gets_one_manifest(scene: Scene) -> None:
     scene.live[volumes("blog")] = [volume()]
     unmanaged = scene.run("blog", "shop")
     assert addresses(unmanaged) == ["Volume/blog/data"]
-    assert reasons(unmanaged) == ["the platform lists it in app `blog`, too: look whose it is"]
+    assert reasons(unmanaged) == ["the platform also lists it in app `blog`: find out which app owns it"]
     assert codes(unmanaged) == ["not-importable"]
 
 
@@ -105,8 +105,8 @@ def test_a_new_volume_gets_no_address_that_a_record_still_holds(scene: Scene) ->
     ("declared", "why", "reason"),
     [
         (manifest("mine", ", id: vol_1"), "known", "it is declared as `Volume/shop/mine`"),
-        (manifest("data"), "meant", "`Volume/shop/data` may be meant to be it: set its `metadata.id`"),
-        (manifest("mine", spec="name: data"), "meant", "`Volume/shop/mine` may be meant to be it"),
+        (manifest("data"), "meant", "`Volume/shop/data` may be this object: to adopt it, set `metadata.id`"),
+        (manifest("mine", spec="name: data"), "meant", "`Volume/shop/mine` may be this object"),
     ],
     ids=["by id", "by name", "by spec.name"],
 )
@@ -172,7 +172,9 @@ def test_what_may_have_moved_before_its_record_was_lost_is_left_to_its_manifest(
     )
     found = scene.found("shop")
     assert found.entries == []
-    assert reasons(found) == ["`Volume/shop/orders` may be meant to be it: set its `metadata.id` to adopt it"]
+    assert reasons(found) == [
+        "`Volume/shop/orders` may be this object: to adopt it, set `metadata.id` of that manifest"
+    ]
 
 
 def test_what_may_have_been_renamed_is_to_be_planned_and_not_to_be_forgotten(scene: Scene) -> None:
@@ -181,7 +183,7 @@ def test_what_may_have_been_renamed_is_to_be_planned_and_not_to_be_forgotten(sce
     (lost,) = scene.found("shop").skipped
     assert lost.why == "recorded"
     assert "forget" not in lost.reason
-    assert "`reconcile plan` tells" in lost.reason
+    assert "`reconcile plan` says" in lost.reason
     assert [each.code for each in scene.plan().diagnostics] == ["renamed"]
 
 
@@ -191,7 +193,7 @@ def test_a_cluster_that_a_manifest_may_mean_is_left_to_it(scene: Scene) -> None:
         "apiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {name: orders}\n"
         "spec: {org_slug: acme, plan: starter, region: ams}\n"
     )
-    assert "may be meant to be it" in reasons(scene.found(alone=["orders0000000000"]))[0]
+    assert "may be this object" in reasons(scene.found(alone=["orders0000000000"]))[0]
 
 
 def test_destroyed_volumes_are_left_out_and_an_error_when_asked_for_by_id(scene: Scene) -> None:
@@ -239,7 +241,7 @@ def test_an_unusable_id_is_never_advised_where_a_manifest_may_mean_the_object(sc
     scene.write(manifest("data"))
     scene.live[volumes("shop")] = [volume("vol a")]
     (reason,) = reasons(scene.found("shop"))
-    assert reason.startswith("`Volume/shop/data` may be meant to be it, but no manifest can have its id")
+    assert reason.startswith("`Volume/shop/data` may be this object, but a manifest cannot contain its id")
     assert "metadata.id" not in reason
 
 
@@ -387,7 +389,7 @@ def test_secrets_become_comments_once(scene: Scene) -> None:
     )
     first = scene.run("shop")
     assert addresses(first) == ["Volume/shop/data", "Secret/shop/API_KEY", "Secret/shop/my_secret"]
-    assert reasons(first) == ["it is set by `Secret/shop/set`", "no Secret manifest can have its name"]
+    assert reasons(first) == ["it is set by `Secret/shop/set`", "a Secret manifest cannot contain its name"]
     text = scene.read("shop.yaml")
     assert "# Secret/shop/API_KEY is set on the platform; its value cannot be read." in text
     assert "canary" not in text

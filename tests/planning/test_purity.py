@@ -52,7 +52,7 @@ def test_a_plan_of_a_rename_looks_at_no_file() -> None:
     (problem,) = plan.diagnostics
     assert (problem.code, problem.help) == (
         "renamed",
-        f"{entry} says what became of {OLD}: give that file, too",
+        f"{entry} says where {OLD} moved: pass that file, too",
     )
 
 

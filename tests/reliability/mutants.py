@@ -290,7 +290,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "concerned=lambda state: (),",
     ),
     _mutant(
-        "what is undecided is planned all the same",
+        "what is undecided is planned anyway",
         DECIDING,
         "for address, question in self._request.undecided.items():",
         "for address, question in {}.items():",

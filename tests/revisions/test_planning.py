@@ -127,7 +127,7 @@ def test_what_is_needed_and_not_there_refuses_the_plan(applied: Command) -> None
     applied.write("manifests/url.yaml", secret("URL", f'template: "id-${{Volume/{app}/new:id}}"', app=app))
     told = applied("plan --changed-since work --out saved.plan", code=1).err
     assert f"error[needs-unplanned]: `Secret/{app}/URL` needs `Volume/{app}/new`" in told
-    assert "which is not part of this plan: it is not there" in told
+    assert "which is not part of this plan: it does not exist" in told
     assert not (applied.root / "saved.plan").exists()
     assert actions(applied, "") == {"new": "create", "URL": "set"}
 
@@ -149,7 +149,7 @@ def test_what_is_needed_and_still_being_made_refuses_the_plan(applied: Command) 
         applied.write("manifests/url.yaml", secret("URL", template, app=app))
         told = applied("plan --changed-since work", code=1).err
         assert f"`Secret/{app}/URL` needs `PostgresCluster/orders`" in told
-        assert "it is still being made" in told
+        assert "it is still being created" in told
 
 
 def test_an_object_that_may_be_somebody_elses_is_not_adopted(applied: Command, sandbox: Sandbox) -> None:

@@ -310,7 +310,7 @@ def test_an_environment_that_is_not_trusted_is_refused(project: Command) -> None
 def test_a_state_that_comes_with_the_change_is_refused(project: Command) -> None:
     project.write(".reconcile/state.db", "x")
     commit(project.root)
-    assert "`.reconcile` is part of what is checked out" in project("plan --untrusted main", code=1).err
+    assert "`.reconcile` is part of the checkout" in project("plan --untrusted main", code=1).err
 
 
 def test_the_variable_does_as_the_option_and_other_verbs_refuse_it(project: Command) -> None:

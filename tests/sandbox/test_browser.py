@@ -39,9 +39,9 @@ def test_a_person_sees_the_world_the_clock_and_the_last_requests(
     volumes = page.get_by_role("region", name="Volumes")
     assert volumes.get_by_role("cell", name=id).is_visible()
     assert volumes.get_by_role("cell", name="<b>data</b>").is_visible()
-    assert page.get_by_role("heading", name="Last requests 1").is_visible()
+    assert page.get_by_role("heading", name="Latest requests 1").is_visible()
     assert "(manual)" in page.locator("#clock").inner_text()
-    assert page.get_by_role("region", name="Last requests").get_by_role("cell", name="POST").is_visible()
+    assert page.get_by_role("region", name="Latest requests").get_by_role("cell", name="POST").is_visible()
     assert {url.removeprefix(reconcile_sandbox.url) for url in asked} <= {"/", "/favicon.ico"}
     assert [problem for problem in problems if "favicon" not in problem] == []
 

@@ -51,7 +51,7 @@ def test_the_http_front_answers_as_the_one_in_process(client: httpx.Client) -> N
     assert "server" not in created.headers
     assert client.head(VOLUMES).content == b""
     assert client.options(VOLUMES).headers["allow"] == "GET, HEAD, POST"
-    assert client.get("/v1/nothing").json() == {"error": "there is nothing at this path"}
+    assert client.get("/v1/nothing").json() == {"error": "this path does not exist"}
     assert client.get(f"{VOLUMES}/").status_code == 404
 
 
@@ -107,14 +107,14 @@ def test_a_dripping_answer_comes_whole_in_pieces(client: httpx.Client) -> None:
     with client.stream("GET", "/v1/nothing") as answer:
         pieces = list(answer.iter_raw())
     assert len(pieces) > 10
-    assert json.loads(b"".join(pieces)) == {"error": "there is nothing at this path"}
+    assert json.loads(b"".join(pieces)) == {"error": "this path does not exist"}
 
 
 def test_an_oversized_answer_is_sent_whole(client: httpx.Client) -> None:
     fault = {"method": "GET", "action": "oversize", "size_bytes": 3 << 20}
     client.post("/_sandbox/faults", json=[fault]).raise_for_status()
     answer = client.get("/v1/nothing")
-    assert (len(answer.content), answer.json()) == (3 << 20, {"error": "there is nothing at this path"})
+    assert (len(answer.content), answer.json()) == (3 << 20, {"error": "this path does not exist"})
 
 
 def test_the_description_names_every_route_and_its_models(client: httpx.Client) -> None:

@@ -65,9 +65,9 @@ def test_it_shows_the_world_the_clock_and_the_last_requests(platform: Platform) 
     assert page.rows["snapshots"][1][1:3] == [id, "waiting"]
     assert page.rows["secrets"][1][:2] == ["shop", "A"]
     assert page.rows["machines"][1][:4] == ["m1", "shop", page.rows["machines"][1][2], "started"]
-    assert page.rows["switches-moved"][1:] == [["secret_status", "200", "201"]]
-    assert page.rows["faults-to-come"][1][:3] == ["html", "*", "/v1/postgres*"]
-    first = page.rows["last-requests"][1]
+    assert page.rows["changed-switches"][1:] == [["secret_status", "200", "201"]]
+    assert page.rows["active-faults"][1][:3] == ["html", "*", "/v1/postgres*"]
+    first = page.rows["latest-requests"][1]
     assert (first[0], first[2:]) == ("5", ["GET", VOLUMES, "200"])
     assert page.marked == 4
     text = platform.call("GET", "/").body.decode()

@@ -89,7 +89,7 @@ def test_the_organizations_that_are_named_exist(platform: Platform) -> None:
         ("providers", {"name": "store", "webhook_secret": []}, "webhook_secret must be"),
         ("providers", {"name": "store", "webhook_secret": ["a", "b", "c"]}, "webhook_secret must be"),
         ("providers", {"name": "store", "webhook_secret": [""]}, "webhook_secret must be"),
-        ("providers", {"name": "store", "client_id": "taken"}, "client_id is that of another"),
+        ("providers", {"name": "store", "client_id": "taken"}, "client_id belongs to another"),
         ("users", {}, "id is required"),
         ("users", {"id": "ann", "role": "admin"}, "role is none of"),
         ("users", {"id": "ann", "organizations": {"acme": "admin"}}, "organizations must be"),

@@ -21,7 +21,7 @@ def test_each_switch_is_listed_with_its_default_and_what_is_expected(platform: P
         "default": 201,
         "allowed": [201, 200],
         "about": "the status of setting a secret",
-        "client": "take both for done",
+        "client": "treat both as success",
     }
     assert listed["read_lag_s"]["lowest"] == 0
     assert listed["zones_per_region"]["highest"] == 1000

@@ -133,7 +133,7 @@ def test_the_environment_goes_before_the_settings(root: Path, monkeypatch: pytes
     others = Allowed(identity_from=SecretRef("file", "others.txt"))
     assert value_of(root, content, of_file, allowed=others) == "hunter2"
     assert value_of(root, content, {**of_file, **ENV}, allowed=others) == "hunter2"
-    with pytest.raises(SecretUnavailable, match="not encrypted to any"):
+    with pytest.raises(SecretUnavailable, match="not encrypted for any"):
         value_of(root, content, {}, allowed=others)
 
 
@@ -151,7 +151,10 @@ def test_the_identitys_file_may_be_in_the_home_directory(
     [
         ({}, "there is no age identity to decrypt with"),
         ({"RECONCILE_AGE_IDENTITY": ""}, "RECONCILE_AGE_IDENTITY_FILE"),
-        ({"RECONCILE_AGE_IDENTITY": OTHER}, "`manifests/pw.age` is not encrypted to any age identity"),
+        (
+            {"RECONCILE_AGE_IDENTITY": OTHER},
+            "`manifests/pw.age` is not encrypted for any of the age identities",
+        ),
         ({"RECONCILE_AGE_IDENTITY": "# nothing\n"}, "holds no age identity"),
         ({"RECONCILE_AGE_IDENTITY": f"{OTHER}\n{IDENTITY[:-3]}"}, "an age identity in the variable"),
         ({"RECONCILE_AGE_IDENTITY": "AGE-PLUGIN-YUBIKEY-1HUNTER2"}, "an age identity in"),
@@ -231,12 +234,12 @@ ARMORED = age.encrypt(b"hunter2" * 20, [RECIPIENT]).encode()
         (b"", "is damaged"),
         (b"hunter2\n", "is damaged, or not encrypted"),
         (b"x" * (age.MAX_ENCRYPTED_BYTES + 1), "is larger than 2097152 bytes"),
-        (LOCKED, "is not encrypted to any"),
+        (LOCKED, "is not encrypted for any"),
         (binary(b""), "is empty"),
         (binary(b"\n"), "is empty"),
         (binary(b"hunter2\xff"), "is not UTF-8 text"),
         (binary(b"hunter2" * MAX_BYTES), "is larger than"),
-        (binary(b"x" * (MAX_BYTES + 1)), "what the file `manifests/pw.age` holds is larger than 1048576"),
+        (binary(b"x" * (MAX_BYTES + 1)), "the content of the file `manifests/pw.age` is larger than 1048576"),
     ],
     ids=count(),  # keys differ in each worker
 )

@@ -282,7 +282,7 @@ def test_what_sops_says_goes_nowhere(tmp_path: Path, sops: dict[str, str]) -> No
     sops["SOPS_AGE_KEY"] = age.generate()[0]
     if sops["PATH"] == PATH:
         del sops["SOPS_AGE_KEY"]
-    assert "none of the keys that can decrypt it is here" in unavailable(tmp_path, in_file(), env=sops)
+    assert "no key that can decrypt it is available" in unavailable(tmp_path, in_file(), env=sops)
     (tmp_path / "secrets.enc.json").write_text("PASSWORD hunter2")
     unavailable(tmp_path, in_file(), env=sops)
     (tmp_path / "secrets.enc.json").unlink()

@@ -155,5 +155,5 @@ def test_variables_of_processes_are_not_read_as_files(root: Path) -> None:
         "/proc/self/root/proc/1/environ",
     ):
         for ref in (SecretRef("file", name), SecretRef("age", name)):
-            with pytest.raises(SecretUnavailable, match="what stands in /proc belongs to processes"):
+            with pytest.raises(SecretUnavailable, match="files in /proc belong to processes"):
                 value_of(ref, root=root)

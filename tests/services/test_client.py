@@ -326,7 +326,7 @@ async def test_ordinary_names_pass_as_they_are(path: str) -> None:
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "tökén", "nul\0"])
 async def test_a_token_that_cannot_stand_in_a_header_is_refused_without_being_shown(token: str) -> None:
     client, script = platform(reply("[]"), token=token)
-    with pytest.raises(ReconcilerError, match="token is empty, or holds") as caught:
+    with pytest.raises(ReconcilerError, match="token is empty, or contains") as caught:
         await client.read(Read(VOLUMES, many(Volume)))
     assert not token or token not in caught.value.message + caught.value.help
     assert script.sent == []
@@ -410,11 +410,10 @@ async def test_a_refused_removal_of_a_secret_shows_the_platforms_words() -> None
     ("answer", "message"),
     [
         (reply('{"error": "no room"}', 422), "PUT /v1/apps/shop/volumes/vol_1 was answered 422: no room"),
-        (reply("", 503), "PUT /v1/apps/shop/volumes/vol_1 was answered 503: no reason is given"),
+        (reply("", 503), "PUT /v1/apps/shop/volumes/vol_1 was answered 503: no reason was given"),
         (
             reply("{}", 201),
-            "PUT /v1/apps/shop/volumes/vol_1 was answered 201: "
-            "the answer holds no id at `id`, or none that can be used",
+            "PUT /v1/apps/shop/volumes/vol_1 was answered 201: the answer has no valid id at `id`",
         ),
         (
             Lost("the connection failed"),

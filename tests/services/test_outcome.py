@@ -203,7 +203,7 @@ def test_refusals_are_told_apart_by_code_word_then_by_text(
         (b'{"status": "invalid_argument"}', "invalid_argument"),
         (b'"text"', "text"),
         (b"plain text\n", "plain text"),
-        (b"", "no reason is given"),
+        (b"", "no reason was given"),
         (b"[]", "[]"),
         (b"\xffoops", "\N{REPLACEMENT CHARACTER}oops"),
     ],

@@ -173,7 +173,7 @@ async def test_a_small_body_that_unpacks_to_a_huge_one_is_lost_without_unpacking
 )
 async def test_a_body_whose_encoding_is_broken_is_lost(body: bytes, encoding: str) -> None:
     async with serving(answer(body, content_encoding=encoding)) as server:
-        with pytest.raises(Lost, match=r"compression|encoded"):
+        with pytest.raises(Lost, match=r"compression|encoding"):
             await get(server.url)
 
 
@@ -265,7 +265,7 @@ def test_a_proxy_of_an_unsupported_kind_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("https_proxy", "socks5://127.0.0.1:1080")
-    with pytest.raises(ReconcilerError, match="not supported"):
+    with pytest.raises(ReconcilerError, match="unsupported kind"):
         HttpxTransport("https://platform.example")
 
 
@@ -273,7 +273,7 @@ async def test_a_request_for_another_service_is_not_sent() -> None:
     async with serving(answer()) as server:
         transport = HttpxTransport(server.url)
         for url in ("http://127.0.0.1:1/v1", f"{server.url}0/v1", f"{server.url}@host.example/v1"):
-            with pytest.raises(NotSent, match="another service"):
+            with pytest.raises(NotSent, match="a service other than"):
                 await transport.request("GET", url, headers={}, body=None, deadline_s=1)
         await transport.aclose()
     assert server.requests == []

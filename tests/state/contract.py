@@ -287,7 +287,7 @@ class StoreContract:
     async def test_an_attempt_cannot_begin_twice(self, store: Store) -> None:
         lease = await store.lease(["shop"], "me")
         await store.commit(lease, [entry(Event.INTENT)])
-        with pytest.raises(StoreError, match="attempt 1 of step s1 in run r1 has begun already"):
+        with pytest.raises(StoreError, match="attempt 1 of step s1 in run r1 has already started"):
             await store.commit(lease, [entry(Event.INTENT)])
 
     async def test_plans_that_were_started_are_known(self, store: Store) -> None:

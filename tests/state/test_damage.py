@@ -44,7 +44,7 @@ async def test_a_change_of_any_live_row_is_named(
     execute(path, change)
     with pytest.raises(StoreError, match=named) as damaged:
         await another().load()
-    assert "newest good backup is of 2030-01-01 12:00:00 UTC" in damaged.value.help
+    assert "newest good backup is from 2030-01-01 12:00:00 UTC" in damaged.value.help
     assert "reconcile state restore" in damaged.value.help
 
 
@@ -62,7 +62,7 @@ async def test_a_commit_never_covers_up_damage(
         await other.commit(lease, [entry(Event.DONE, "s3")])
 
 
-@pytest.mark.parametrize(("content", "named"), [(b"k" * 32, "not the one"), (None, "missing")])
+@pytest.mark.parametrize(("content", "named"), [(b"k" * 32, "not the key"), (None, "missing")])
 async def test_another_fingerprint_key_is_not_taken_for_ours(
     store: SqliteStore, another: OpenStore, path: Path, content: bytes | None, named: str
 ) -> None:

@@ -265,7 +265,7 @@ async def test_a_damaged_fingerprint_key_is_refused(
 ) -> None:
     await fill(store)
     path.with_name("state.db.key").write_bytes(b"short")
-    with pytest.raises(StoreError, match=r"state\.db\.key does not hold a fingerprint key"):
+    with pytest.raises(StoreError, match=r"state\.db\.key does not contain a fingerprint key"):
         await another().fingerprint_key()
 
 
@@ -286,7 +286,7 @@ async def test_no_state_is_made_where_an_older_one_left_something(
 ) -> None:
     path.parent.mkdir()
     path.with_name(left).write_bytes(b"what is left")
-    with pytest.raises(StoreError, match=f"{left} is still there") as refused:
+    with pytest.raises(StoreError, match=f"{left} still exists") as refused:
         await opened.create()
     assert "reconcile state restore FILE" in refused.value.help
     assert (await opened.load()).lineage == ""

@@ -141,7 +141,7 @@ async def test_no_state_is_made_where_the_mark_tells_of_an_older_one(
     with pytest.raises(StoreError, match="there was a state") as refused:
         await reopened().create()
     assert refused.value.help == (
-        f"bring it back with `reconcile state restore FILE`; to begin without it, move away {mark}"
+        f"restore it with `reconcile state restore FILE`; to start without it, move away {mark}"
     )
     mark.unlink()
     assert await reopened().create()

@@ -96,7 +96,7 @@ async def test_work_goes_on_where_an_earlier_version_ended(
     assert {scope for scope, _ in before} == ({""} if version < 3 else {"blog", "org/personal", "shop"})
     assert (scope, seq) == ("org/personal", len(before) + 1)
     path.with_name("state.db.key").write_bytes(b"k" * 32)
-    with pytest.raises(StoreError, match="not the one"):
+    with pytest.raises(StoreError, match="not the key"):
         await another().load()
 
 
@@ -177,7 +177,7 @@ async def test_a_backup_of_an_earlier_version_brings_a_state_back(
     path.write_bytes(b"lost")
     with pytest.raises(StoreError, match="is not a database") as lost:
         await opened.load()
-    assert "the newest good backup is of 2030-01-01" in lost.value.help
+    assert "the newest good backup is from 2030-01-01" in lost.value.help
     await another().restore()
     assert set((await another().load()).records) == {DATA, POSTS}
 

@@ -363,10 +363,10 @@ async def test_a_state_that_is_gone_is_not_begun_anew_while_its_backups_are_ther
     path.unlink()
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    with pytest.raises(StoreError, match="is gone, but its backups") as gone:
+    with pytest.raises(StoreError, match="is missing, but its backups") as gone:
         await another().load()
     assert "reconcile state restore" in gone.value.help
-    with pytest.raises(StoreError, match="is gone, but its backups"):
+    with pytest.raises(StoreError, match="is missing, but its backups"):
         await another().lease(["shop"], "anna")
     await another().restore()
     assert DATA in (await another().load()).records

@@ -92,7 +92,7 @@ def test_some_entries_change_nothing(event: Event) -> None:
 def test_an_open_intent_is_not_opened_again() -> None:
     opened = entry(Event.INTENT)
     view = rules.after(View(), rules.effect(opened), opened)
-    with pytest.raises(StoreError, match="attempt 1 of step s1 in run r1 has begun already"):
+    with pytest.raises(StoreError, match="attempt 1 of step s1 in run r1 has already started"):
         rules.after(view, rules.effect(opened), opened)
 
 

@@ -101,9 +101,9 @@ def test_a_store_in_memory_offers_no_maintenance_and_a_file_does(tmp_path: Path)
     clock = SimulatedClock()
     assert isinstance(maintenance_of(open_store("sqlite:state.db", root=tmp_path, clock=clock)), SqliteStore)
     memory = MemoryStore(MemoryState(clock))
-    with pytest.raises(StoreError, match="cannot be looked after"):
+    with pytest.raises(StoreError, match="no maintenance commands"):
         maintenance_of(memory)
-    with pytest.raises(StoreError, match="no files to look after"):
+    with pytest.raises(StoreError, match="no files on this machine"):
         files_of(memory)
     with pytest.raises(StoreError, match="cannot be moved"):
         movable_of(Passing(memory))

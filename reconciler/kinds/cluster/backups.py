@@ -32,12 +32,14 @@ def left_after_delete(subject: Subject) -> str:
         why = (
             "its backups cannot be read"
             if "postgres.backups" in subject.capabilities
-            else "only capability `postgres.backups` shows its backups"
+            else "its backups can be read only with capability `postgres.backups`"
         )
-        return f"no backup is taken first; {why}: nothing known can restore its data"
+        return f"no backup is taken first; {why}: no known backup can restore its data"
     finished = [(when, item) for item in backups if (when := parse_time(item.finished_at)) is not None]
     if not finished:
-        return "no backup is taken first, and no finished one is listed: nothing known can restore its data"
+        return (
+            "no backup is taken first, and no finished backup is listed: no known backup can restore its data"
+        )
     newest = max(finished, key=lambda pair: pair[0])[1]
     return (
         f"no backup is taken first; the newest one is {newest.id} of {newest.finished_at}, and the platform "
@@ -57,7 +59,7 @@ def check_restore_point(subject: Subject) -> Iterator[Diagnostic]:
     finished = sorted(
         (when, item.id) for item in backups if (when := parse_time(item.finished_at)) is not None
     )
-    newest = ", ".join(f"{id} of {when.isoformat()}" for when, id in reversed(finished[-3:])) or "none"
+    newest = ", ".join(f"{id} from {when.isoformat()}" for when, id in reversed(finished[-3:])) or "none"
     listed = f"the newest finished backups of {restore.from_} are: {newest}"
     if restore.backup_id is not None:
         if all(item.id != restore.backup_id for item in backups):
@@ -74,7 +76,7 @@ def check_restore_point(subject: Subject) -> Iterator[Diagnostic]:
             "restore-point",
             f"{restore.pitr_time} is in the future",
             subject.span("spec", "restore", "pitr_time"),
-            help="check the offset; a restore needs a moment in the past",
+            help="check the offset; a restore needs a time in the past",
         )
     elif moment is not None and finished and moment < finished[0][0]:
         yield warning(

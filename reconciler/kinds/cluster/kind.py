@@ -84,7 +84,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     remarks: ClassVar = {
         "org_slug": f"refused: {_RESTORE_INSTEAD} (compared with what the platform shows; `personal` with "
         "what was sent)",
-        "restore": "refused: write a second PostgresCluster manifest for another restore "
+        "restore": "refused: to restore again, write a second PostgresCluster manifest "
         "(compared with what was sent)",
     }
     example: ClassVar = {
@@ -170,7 +170,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         spec, comments = declared_fields(PostgresClusterSpec, names, live, _DEFAULTS)
         known = {"org_slug": org_slug, **spec}
         unknown = [name for name in ("org_slug", "plan", "region") if not known.get(name)]
-        refused = f"no manifest can say its {', '.join(unknown)}" if unknown else ""
+        refused = f"a manifest cannot contain its {', '.join(unknown)}" if unknown else ""
         if live.status in FAILED_STATUSES:
             refused = f"its status is {live.status}"
         return Declared(org_slug, live.name, known, comments, refused, apart=f"region {live.region}")
@@ -258,7 +258,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                 "cluster-failed",
                 f"cluster `{subject.address.name}` ({subject.live.id}) has status {status}",
                 subject.span("metadata", "name"),
-                help=f"look at it on the platform; to give it up, delete it by hand and run `{forget}`",
+                help="look at it on the platform; if you do not need it any more, delete it by hand and "
+                f"run `{forget}`",
                 advice=(forget,),
             )
             return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
@@ -292,7 +293,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                 f"cluster `{subject.address.name}` was restored from {was['from']} at {moment}, and is "
                 "restored only once",
                 subject.span("spec", "restore"),
-                help="put that back (`from` may be the platform id, too), or write a second PostgresCluster "
+                help="write the earlier restore again (`from` may also be the platform id), or write a "
+                "second PostgresCluster "
                 "manifest for another restore",
             )
         return super().refusal(subject, change)

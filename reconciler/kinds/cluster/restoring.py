@@ -48,7 +48,7 @@ def check_restore(spec: PostgresClusterSpec, span: Callable[..., Span | None]) -
             "one-of",
             f"a restore needs one of `backup_id` and `pitr_time`, but {count} given",
             span("spec", "restore", "pitr_time") if both else span("spec", "restore"),
-            help="keep the one that names the moment you want back",
+            help="keep the one that names the moment to restore",
         )
         offered = [("spec", "restore", name) for name in ("backup_id", "pitr_time")]
         yield point_at_patch(problem, offered if both else [], offered, span)

@@ -103,7 +103,8 @@ class PostgresClusterSpec(Spec):
     )
     restore: Restore | None = Describe(
         None,
-        description="Create it from a backup or a past moment of another cluster, which is left unchanged. "
+        description="Create this cluster from a backup or a past moment of another cluster. The other "
+        "cluster does not change. "
         "Everything except `name` comes from that cluster.",
         examples=[{"from": "orders", "pitr_time": "2026-01-31T12:00:00Z"}],
     )

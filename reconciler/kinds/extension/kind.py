@@ -63,7 +63,7 @@ _NEVER = (
 POLL_S = 2.0  # between looks at a resource that is being provisioned. Source: platform notes
 
 _HASH_DIGITS = 12
-_ANOTHER = "write a second Extension manifest for the new provider, and move the app over to it"
+_ANOTHER = "write a second Extension manifest for the new provider, and move the app to it"
 
 
 def _is_ipv6(text: str) -> bool:
@@ -97,7 +97,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         Field("read_regions", Effect.IN_PLACE, equal=_same_regions),
         Field("ip_address", Effect.IN_PLACE),
     )
-    remarks: ClassVar = {"config_keys": "counts for the secrets that are set from then on"}
+    remarks: ClassVar = {"config_keys": "applies to secrets that are set after the change"}
     example: ClassVar = {
         "provider": "example",
         "organization_id": "org_123",
@@ -244,7 +244,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             if not fields:
                 reasons.append("it is not known whether the last update was carried out completely")
         if record is None:
-            reasons.append("its config is not known, and sets no secret")
+            reasons.append("its config is not known, so no secret is set")
         if steps:
             return Moves(Action.UPDATE, tuple(steps), tuple(fields), reason="; ".join(reasons))
         if status not in SETTLED_STATUSES:
@@ -417,7 +417,7 @@ def _failed(subject: Subject) -> Moves:
         "extension-failed",
         f"extension `{subject.address.name}` ({subject.live.id}) has status {status}",
         subject.span("metadata", "name"),
-        help=f"ask its provider; to give it up, delete it there and run `{forget}`",
+        help=f"ask its provider; if you do not need it any more, delete it there and run `{forget}`",
         advice=(forget,),
     )
     return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")

@@ -18,7 +18,7 @@ SLICE_S = 5  # one request of a wait: shorter than the deadline of a read, and t
 HOLDS_WITHIN_S = 15  # after a refusal: the state that was asked for may just be coming
 
 _RULES = (
-    "the platform suspends machines that run, with at most 2 GB of memory, without swap and schedule, "
+    "the platform suspends only running machines with at most 2 GB of memory, without swap or schedule, "
     "and updated since 2024-06-20 20:00 UTC"
 )
 

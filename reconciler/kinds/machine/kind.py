@@ -104,9 +104,9 @@ class MachineKind(KeepsPower, Importable, Kind):
         """The power is not written: a person who wants it kept says so."""
         spec, unfit = declared_fields(MachineSpec, ("id",), live, {})
         if unfit:
-            return Declared(place, live.name, refused="no Machine manifest can have its id")
+            return Declared(place, live.name, refused="a Machine manifest cannot contain its id")
         power = live.power if live.power in ("started", "suspended", "stopped") else "started"
-        why = f"it is {live.state} now; its power is left alone until you write it:"
+        why = f"it is {live.state} now; its power is not managed until you write this:"
         comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (why, f"power: {power}")}
         return Declared(place, live.name or live.id, spec, comments, apart=live.id)
 

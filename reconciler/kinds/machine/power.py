@@ -59,7 +59,7 @@ def start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
 def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     state = subject.live.state
     if subject.live.power != "started":
-        return _refused(subject, fields, f"is {state}: only a machine that runs can be suspended")
+        return _refused(subject, fields, f"is {state}: only a running machine can be suspended")
     broken = list(_broken_rules(subject.live))
     if broken:
         rules, recipes = zip(*broken, strict=True)
@@ -68,7 +68,7 @@ def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     steps = [suspend_step(subject)]
     if state not in RUNNING:
         steps.insert(0, wait_only(subject, until_started(subject)))
-    reason = f"it is {state}; a later start resumes it only while its snapshot exists"
+    reason = f"it is {state}; a later start resumes it only if its snapshot still exists"
     return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
 
@@ -95,9 +95,11 @@ def may_stop(subject: Subject) -> bool:
 def _no_stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     problem = error(
         "capability-missing",
-        f"`{subject.address}`: `power: stopped` needs capability `machine.stop`, since no stop is documented",
+        f"`{subject.address}`: `power: stopped` needs capability `machine.stop`, because no call to stop "
+        "a machine is documented",
         subject.span("spec", "power"),
-        help="if your platform has it, add `machine.stop` to `platform.capabilities` in reconcile.yaml; else "
+        help="if your platform supports it, add `machine.stop` to `platform.capabilities` in "
+        "reconcile.yaml; otherwise "
         "write `power: suspended`, or stop the machine by hand and remove `power`",
     )
     return Moves(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=problem.message)

@@ -29,5 +29,5 @@ class MachineSpec(Spec):
     ) = Describe(
         None,
         description="The power state to keep; `running` means `started`, and `stopped` needs capability "
-        "`machine.stop`. Without it, the power is left alone.",
+        "`machine.stop`. Without `power`, reconcile does not change the machine's power.",
     )

@@ -49,7 +49,7 @@ _READS = "reads "  # a field of the record for each object that the template rea
 _IN_TEMPLATE = "value_from.template:"  # before the address of such an object: the path of the field in a plan
 UNKNOWN = "unknown"
 _NEW = "(new)"  # for the id of an object that this plan makes
-_RENAMED = "write a second Secret manifest for the new name; the old one stays set until it is unset"
+_RENAMED = "write a second Secret manifest for the new name; the old secret stays set until you unset it"
 
 
 LIST = "secrets.list"  # the capability
@@ -76,8 +76,8 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     list_capability = LIST
     fields = (Field("name", Effect.REFUSED, "record", help=_RENAMED),)
     remarks: ClassVar = {
-        "value_from": "the secret is set again when the value differs, wherever it comes from (the value's "
-        "keyed fingerprint is compared with that of the value last sent)",
+        "value_from": "the secret is set again if the value differs, whatever its source (the keyed "
+        "fingerprints of this value and of the last one sent are compared)",
     }
     example: ClassVar = {"value_from": {"env": "DB_PASSWORD"}}
 
@@ -140,7 +140,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
         if not re.fullmatch(ANY_NAME, live.name):
-            return Declared(place, live.name, refused="no Secret manifest can have its name")
+            return Declared(place, live.name, refused="a Secret manifest cannot contain its name")
         variable = re.sub(r"^(?=\d)|[^A-Za-z0-9_]", "_", live.name)
         comment = "its value cannot be read. To manage it, say where the value comes from and uncomment:"
         return Declared(place, live.name, {"value_from": {"env": variable}}, {(): (comment,)}, skeleton=True)
@@ -162,7 +162,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
     def create(self, subject: Subject) -> Moves:
         reason = "not yet managed" if subject.record is None else "no longer set on the platform"
         if subject.fingerprint == UNCHECKED_VALUE:
-            reason += ", its value not checked"
+            reason += ", its value was not checked"
         return self._set(subject, (), reason)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:

@@ -26,8 +26,8 @@ class SecretSpec(Spec):
         None,
         max_length=255,
         pattern=f"^{ANY_NAME}$",
-        description="Name on the platform; default: metadata.name. Programs see only names of variables: "
-        "letters, digits and `_`.",
+        description="Name on the platform; default: metadata.name. Programs see it only if it is a valid "
+        "variable name: letters, digits and `_`.",
         examples=["DATABASE_URL"],
     )
     value_from: SecretSource = Describe(description="Where the value comes from; never the value itself.")

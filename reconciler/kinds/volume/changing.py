@@ -51,7 +51,7 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     stale = snapshot_due(subject)
     if stale is not None:
         running = [item.id for item in listed_snapshots(subject) if item.progress == "running"]
-        reasons.append(f"{stale}, but one is running" if running else stale)
+        reasons.append(f"{stale}, but one is being taken" if running else stale)
         steps.append(await_snapshot(subject, running[-1]) if running else snapshot_step(subject))
     elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
         steps.append(snapshot_before(subject))

@@ -23,7 +23,7 @@ DEFAULT_SIZE_GB = 3
 
 SHARES_ZONES = "`require_unique_zone: false`"
 _NO_ZONE = (
-    "each volume of one name needs a hardware zone of its own: where no unique zone is left, write "
+    "each volume with the same name needs its own hardware zone: if no unique zone is left, write "
     f"{SHARES_ZONES}"
 )
 
@@ -98,9 +98,9 @@ def how_again(subject: Subject) -> str:
     lines = [f"`from: {{snapshot_id: {newest.id}}}`"]
     if spec.region is None:
         lines.append(f"`region: {subject.live.region}`")
-    instead = " in place of its origin" if spec.origin is not None else ""
-    made = f" (made {newest.created_at})" if newest.created_at else ""
-    others = "; take it out again before `count` grows" if spec.count is not None else ""
+    instead = " instead of its origin" if spec.origin is not None else ""
+    made = f" (created {newest.created_at})" if newest.created_at else ""
+    others = "; remove it again before you increase `count`" if spec.count is not None else ""
     return (
         f"{first}to restore its newest snapshot{made} at this address, write "
         f"{' and '.join(lines)} into `spec`{instead} and apply{others}; "

@@ -61,7 +61,7 @@ from reconciler.kinds.volume.snapshots import (
 from reconciler.kinds.volume.spec import SizeRange, VolumeSpec
 from reconciler.services.machines.wire.volume import Snapshot
 
-_ONCE = "nothing happens: it is used when the volume is created, and not looked at afterwards"
+_ONCE = "nothing happens: it is used only when the volume is created"
 _NEW_VOLUME = "create a new volume under another name and move the data"
 
 
@@ -99,8 +99,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         Field("compute", Effect.REFUSED, "record", help=_NEW_VOLUME),
     )
     remarks: ClassVar = {
-        "size_gb.min": "the volume is extended to it if the live size is smaller; a smaller value changes "
-        "nothing",
+        "size_gb.min": "if the live size is smaller, the volume is extended to this size; a smaller value "
+        "changes nothing",
         "size_gb.max": "refused if the live size is larger; any other value changes nothing",
         "count": "with a larger value, more are created; with a smaller one, the volumes with the highest "
         "indexes are treated as removed from the manifests",
@@ -238,7 +238,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         usable = {item.id for item in listed_snapshots(subject) if item.usable}
         if origin is None or origin.snapshot_id not in usable:
             return None
-        reason = f"{gone.id} was destroyed; its data comes back from its snapshot {origin.snapshot_id}"
+        reason = f"{gone.id} was destroyed; its data is restored from its snapshot {origin.snapshot_id}"
         new = replace(subject, live=None, record=None)
         return create_moves(new, Action.RESTORE, reason, least_gb=gone.size_gb or 0)
 

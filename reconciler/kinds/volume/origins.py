@@ -49,7 +49,7 @@ def check_origin(
     if len(given) > 1 or (from_ is not None and not given and not inside):
         problem = error(
             "one-of",
-            f"a volume has one origin, but {len(given)} are given" if given else "`from` names no origin",
+            f"a volume has one origin, but {len(given)} are given" if given else "`from` has no origin",
             span(*path),
             label=", ".join(given),
             help="give exactly one of `snapshot_id`, `source_volume_id` and `volume`",
@@ -78,7 +78,7 @@ def size_not_given(subject: Subject, default_gb: int) -> Diagnostic:
     """A warning where nobody tells how large the origin is."""
     return warning(
         "size-not-given",
-        f"no `size_gb`: the default of {default_gb} GB is sent, too small for a larger origin",
+        f"no `size_gb`: the default of {default_gb} GB is sent, which is too small if the origin is larger",
         subject.span("spec", "from" if subject.spec.from_ is not None else "snapshot_id"),
         help="set `size_gb` to at least the origin's size",
     )

@@ -56,12 +56,12 @@ def left_after_delete(subject: Subject) -> str:
         return first
     read = many(Snapshot) in subject.extra
     none = "no usable snapshot is listed" if read else "its snapshots cannot be read"
-    return f"{none}, and none is taken first: nothing known can restore its data"
+    return f"{none}, and none is taken first: no known snapshot can restore its data"
 
 
 def described(snapshot: Snapshot) -> str:
     """Its id, and when it was made, if anybody says."""
-    return f"{snapshot.id} of {snapshot.created_at}" if snapshot.created_at else snapshot.id
+    return f"{snapshot.id} from {snapshot.created_at}" if snapshot.created_at else snapshot.id
 
 
 def snapshots_read(subject: Subject) -> Read:

@@ -39,7 +39,7 @@ class SizeRange(Spec):
         examples=[10],
     )
     max: int = Describe(
-        ge=1, le=MOST_GB, description="Largest size in GB that others may grow it to.", examples=[50]
+        ge=1, le=MOST_GB, description="Largest size in GB to which others may extend it.", examples=[50]
     )
 
 
@@ -114,7 +114,7 @@ class VolumeSpec(Spec):
         None, description="Attach to machines only, not to legacy allocations."
     )
     require_unique_zone: bool | None = Describe(
-        None, description="Default true: place on hardware holding no other volume of this name."
+        None, description="Default true: place it on hardware that has no other volume with this name."
     )
     compute: Compute | None = Describe(
         None,

@@ -1,4 +1,4 @@
-"""What is valid of an invalid spec, so that rules across its fields are checked all the same."""
+"""The valid part of an invalid spec, so that rules across its fields can still be checked."""
 
 from collections.abc import Collection
 from itertools import takewhile

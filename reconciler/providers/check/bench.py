@@ -142,7 +142,7 @@ class Bench:
             answer = await send(request, self.subject.deadline_s)
         except TransportError as failure:
             self.trail.append(Exchange(request, None, failure.message))
-            raise Unmet(f"there is no answer: {failure.message}") from None
+            raise Unmet(f"no answer: {failure.message}") from None
         self.shared.values |= values_of(answer)
         self.trail.append(Exchange(request, answer))
         return answer
@@ -172,10 +172,10 @@ class Bench:
         answer = await self.call("POST", "/extensions", order)
         body = object_of(answer)
         if not 200 <= answer.status < 300:
-            raise Unmet(f"provisioning is answered {answer.status}")
+            raise Unmet(f"provisioning was answered {answer.status}")
         id = body.get("id")
         if not isinstance(id, str) or not id:
-            raise Unmet("the answer to provisioning holds no `id`")
+            raise Unmet("the answer to provisioning has no `id`")
         self.shared.pending.setdefault(id, 1)
         made = Made(order, id, self.trail[-1])
         await self.settle(made)
@@ -205,7 +205,7 @@ class Bench:
         if answer.status in GONE:
             return None
         if not 200 <= answer.status < 300:
-            raise Unmet(f"GET of a resource is answered {answer.status}")
+            raise Unmet(f"GET of a resource was answered {answer.status}")
         body = object_of(answer)
         if body.get("status") in GONE_STATUSES:
             return None
@@ -224,7 +224,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
     """The body. Raises Unmet when it is not a JSON object."""
     body = parsed(answer)
     if not isinstance(body, dict):
-        raise Unmet(f"the answer ({answer.status}) holds no JSON object")
+        raise Unmet(f"the answer ({answer.status}) is not a JSON object")
     return body
 
 

@@ -23,14 +23,14 @@ async def _refused_or_closed(bench: Bench, request: Request, send: Any = None) -
     except Unmet:
         return
     if not 400 <= answer.status < 500:
-        raise Unmet(f"it is answered {answer.status}")
+        raise Unmet(f"it was answered {answer.status}")
 
 
 async def _nothing_made(bench: Bench, order: Mapping[str, Any]) -> None:
     exchange = bench.trail[-1]
     if await bench.shown(str(order["id"])) is not None:
         bench.trail.append(exchange)
-        raise Unmet("the resource was made all the same")
+        raise Unmet("the resource was created anyway")
 
 
 def _filled(order: Mapping[str, Any], size: int) -> dict[str, Any]:
@@ -73,7 +73,7 @@ async def event_too_large(bench: Bench) -> None:
 @check(
     "bounds",
     "a body that ends too early",
-    "of a signed POST half of the announced body comes and the connection ends: nothing is made",
+    "after half of the announced body of a signed POST, the connection ends: nothing is created",
     "platform API, 5.2 rule 1: the whole body is signed",
 )
 async def cut_short(bench: Bench) -> None:
@@ -88,8 +88,8 @@ async def cut_short(bench: Bench) -> None:
 @check(
     "bounds",
     "a body that does not end",
-    "of a signed POST half of the announced body comes and nothing more: within the bound it is refused or "
-    "the connection is closed",
+    "after half of the announced body of a signed POST, nothing more is sent: within the time limit the "
+    "provider refuses it or closes the connection",
     _CAPS,
 )
 async def never_ends(bench: Bench) -> None:
@@ -103,18 +103,18 @@ async def never_ends(bench: Bench) -> None:
     except TransportError as failure:
         bench.trail.append(Exchange(request, None, failure.message))
         if clock.monotonic() - began >= deadline_s:
-            raise Unmet(f"after {deadline_s:g} s the provider still waits for the rest") from None
+            raise Unmet(f"after {deadline_s:g} s the provider is still waiting for the rest") from None
         return
     bench.trail.append(Exchange(request, answer))
     if not 400 <= answer.status < 500:
-        raise Unmet(f"it is answered {answer.status}")
+        raise Unmet(f"it was answered {answer.status}")
 
 
 @check(
     "bounds",
     "JSON that is nested too deeply",
-    "a signed body of 100,000 open brackets is refused (4xx), not answered with an error of the server",
-    "platform API, 4.5; every parser has a bound",
+    "a signed body of 100,000 open brackets is refused (4xx) without a server error",
+    "platform API, 4.5; every parser has a limit",
 )
 async def too_deep(bench: Bench) -> None:
     await bench.target()  # where good calls are refused too, a refusal says nothing
@@ -129,7 +129,7 @@ async def too_deep(bench: Bench) -> None:
 @check(
     "bounds",
     "a parameter is missing",
-    "a signed POST without a required parameter is refused (4xx), not answered with an error of the server",
+    "a signed POST without a required parameter is refused (4xx) without a server error",
     "platform API, 2.7: required",
 )
 async def incomplete(bench: Bench) -> None:
@@ -138,6 +138,6 @@ async def incomplete(bench: Bench) -> None:
     short = {name: value for name, value in order.items() if name not in ("organization_id", "user_role")}
     answer = await bench.call("POST", "/extensions", short)
     if answer.status >= 500:
-        raise Unmet(f"it is answered {answer.status}")
+        raise Unmet(f"it was answered {answer.status}")
     if answer.status < 400:
-        raise NotChecked("the provider does without `organization_id` and `user_role`")
+        raise NotChecked("the provider does not require `organization_id` and `user_role`")

@@ -45,7 +45,7 @@ class Browser:
             )
         except TransportError as failure:
             self.bench.trail.append(Exchange(request, None, failure.message))
-            raise Unmet(f"there is no answer: {failure.message}") from None
+            raise Unmet(f"no answer: {failure.message}") from None
         finally:
             await transport.aclose()
         # A page's text is of no use to who reads the report, and may hold what only its reader may see.
@@ -57,7 +57,7 @@ class Browser:
     def location(self, answer: Answer) -> str:
         """Where `answer` redirects to. Raises Unmet when it does not."""
         if answer.status not in REDIRECTS or "location" not in answer.headers:
-            raise Unmet(f"{_shown(self.url)} is answered {answer.status}, not with a redirect")
+            raise Unmet(f"{_shown(self.url)} was answered {answer.status}, not with a redirect")
         return urljoin(self.url, answer.headers["location"])
 
     def _keep(self, origin: str, header: str) -> None:

@@ -17,7 +17,7 @@ _UNKNOWN = "check-there-is-no-such-resource"
     "POST provisions",
     "a signed POST of the documented parameters is answered 2xx with `id`, text, and `config`, an object of "
     "text to text whose keys can be names of environment variables; `name` and `platform_app_name` are text "
-    "where they are given",
+    "if they are present",
     "platform API, 4.5 and 2.8",
 )
 async def provisions(bench: Bench) -> None:
@@ -48,14 +48,14 @@ def _check_provisioned(exchange: Exchange) -> None:
 @check(
     "calls",
     "GET shows the status",
-    "GET of the answered id is answered 200 with an object that holds `status`, text",
+    "GET of the answered id is answered 200 with an object that contains `status`, text",
     "platform API, 4.5: return the resource, including its `status`; 2.8: the id of all later calls",
 )
 async def shows_status(bench: Bench) -> None:
     made = await bench.target()
     answer = await bench.call("GET", path_of(made.id))
     if answer.status != 200:
-        raise Unmet(f"GET of the id that the POST was answered with is answered {answer.status}")
+        raise Unmet(f"GET of the id from the POST's answer was answered {answer.status}")
     status = object_of(answer).get("status")
     if not isinstance(status, str) or not status:
         raise Unmet(f"`status` is not text but {_kind(status)}")
@@ -92,12 +92,16 @@ async def patches(bench: Bench) -> None:
     for _ in range(2):  # absolute: the second changes nothing more
         answer = await bench.call("PATCH", path_of(made.id), changed)
         if not 200 <= answer.status < 300:
-            raise Unmet(f"PATCH is answered {answer.status}")
+            raise Unmet(f"PATCH was answered {answer.status}")
     after = await bench.shown(made.id)
     if before is None or after is None:
-        raise Unmet("the resource is gone after the PATCH" if after is None else "the resource is not there")
+        raise Unmet(
+            "the resource is gone after the PATCH" if after is None else "the resource does not exist"
+        )
     if "read_regions" not in before and "read_regions" not in after:
-        raise NotChecked("PATCH is answered 2xx, but GET does not show `read_regions`: no effect can be seen")
+        raise NotChecked(
+            "PATCH was answered 2xx, but GET does not show `read_regions`, so no effect can be seen"
+        )
     if after.get("read_regions") != changed["read_regions"]:
         raise Unmet("GET still shows the old `read_regions` after a PATCH that was answered 2xx")
 
@@ -113,12 +117,12 @@ async def patches_name(bench: Bench) -> None:
     made = await bench.make(bench.order())
     before = await bench.shown(made.id)
     if before is None or before.get("name") != made.order["name"]:
-        raise NotChecked("GET does not show the `name` that was ordered: the provider may name it itself")
+        raise NotChecked("GET does not show the requested `name`: the provider may choose the name itself")
     changed = {**made.order, "name": f"{made.order['name']}-renamed"}
     answer = await bench.call("PATCH", path_of(made.id), changed)
     refused = 400 <= answer.status < 500
     if not refused and not 200 <= answer.status < 300:
-        raise Unmet(f"PATCH of the name is answered {answer.status}")
+        raise Unmet(f"PATCH of the name was answered {answer.status}")
     after = await bench.shown(made.id)
     if after is None:
         raise Unmet("the resource is gone after the PATCH")
@@ -134,7 +138,7 @@ for _method in ("GET", "PATCH", "DELETE"):
         fields: dict[str, Any] | None = bench.order() if method == "PATCH" else None
         answer = await bench.call(method, path_of(_UNKNOWN), fields)
         if answer.status not in GONE:
-            raise Unmet(f"{method} of an id that was never given out is answered {answer.status}, not 404")
+            raise Unmet(f"{method} of an id that never existed was answered {answer.status}, not 404")
 
     check(
         "calls",
@@ -170,7 +174,7 @@ async def deletes(bench: Bench) -> None:
 @check(
     "calls",
     "DELETE again",
-    "a second DELETE is answered 404 (410, or 2xx): a lost answer may be asked for again",
+    "a second DELETE is answered 404 (410, or 2xx): after a lost answer, the call is sent again",
     "notes: 404 is done",
 )
 async def deletes_again(bench: Bench) -> None:
@@ -178,14 +182,15 @@ async def deletes_again(bench: Bench) -> None:
     for _ in range(2):
         answer = await bench.call("DELETE", path_of(made.id))
     if answer.status not in GONE and not 200 <= answer.status < 300:
-        raise Unmet(f"the second DELETE is answered {answer.status}")
+        raise Unmet(f"the second DELETE was answered {answer.status}")
 
 
 @check(
     "calls",
     "GET of the costs",
     "a signed GET of the billing path is answered 200 with JSON",
-    "platform API, 4.5 rule 5: a billing API, queried once per day; its path and payload are not shown",
+    "platform API, 4.5 rule 5: a billing API, queried once per day; the document does not show its path "
+    "and payload",
 )
 async def costs(bench: Bench) -> None:
     if bench.subject.costs_path is None:
@@ -193,7 +198,7 @@ async def costs(bench: Bench) -> None:
     await bench.target()
     answer = await bench.call("GET", bench.subject.costs_path)
     if answer.status != 200:
-        raise Unmet(f"GET of the costs is answered {answer.status}")
+        raise Unmet(f"GET of the costs was answered {answer.status}")
     object_of(answer)
 
 
@@ -202,7 +207,7 @@ def check_same_result(first: Exchange, again: Exchange) -> None:
     assert first.answer is not None
     assert again.answer is not None
     if not 200 <= again.answer.status < 300:
-        raise Unmet(f"the same id again is answered {again.answer.status}")
+        raise Unmet(f"the same id again was answered {again.answer.status}")
     before, after = object_of(first.answer), object_of(again.answer)
     if before.get("id") != after.get("id"):
         raise Unmet("the same id again gives another resource: `id` differs")

@@ -11,8 +11,8 @@ from reconciler.providers.check.request import Draft, Request
 PATH = "/extensions/events"
 _SOURCE = "platform API, 2.11, 6.2 and 5.2 rule 1; notes: binary mode, headers lie outside the signature"
 _READING = (
-    "; the reading taken: an event's body holds machine_id, status and data alone, and the signature covers "
-    "that body: no `url`, no `nonce`, no `timestamp`"
+    "; assumed: an event's body contains only machine_id, status and data, without `url`, `nonce` or "
+    "`timestamp`, and the signature covers that body"
 )
 _ABSENT = (404, 405, 501)
 
@@ -43,9 +43,9 @@ async def _accepted(bench: Bench) -> Request:
     request = Request("POST", draft.url, (draft.sign(body),), body, headers)
     answer = await bench.send(request)
     if answer.status in _ABSENT:
-        raise NotChecked(f"the provider takes no events (POST {PATH} is answered {answer.status})")
+        raise NotChecked(f"the provider accepts no events (POST {PATH} was answered {answer.status})")
     if not 200 <= answer.status < 300:
-        raise Unmet(f"a signed event is answered {answer.status}")
+        raise Unmet(f"a signed event was answered {answer.status}")
     return request
 
 
@@ -65,15 +65,15 @@ async def _known_accepted(bench: Bench) -> Request:
 @check(
     "events",
     "the same event again is taken",
-    "an event may come twice, and is answered 2xx again (that it has no second effect cannot be seen from "
-    f"outside){_READING}",
-    "platform API, 6.2 rule 5: delivery guarantees are not shown",
+    "an event may arrive twice, and is answered 2xx both times (whether it has a second effect cannot be "
+    f"seen from outside){_READING}",
+    "platform API, 6.2 rule 5: the document shows no delivery guarantees",
 )
 async def taken_again(bench: Bench) -> None:
     request = await _known_accepted(bench)
     answer = await bench.send(request)
     if not 200 <= answer.status < 300:
-        raise Unmet(f"the same event again is answered {answer.status}")
+        raise Unmet(f"the same event again was answered {answer.status}")
 
 
 def _forged(draft: Draft, body: bytes, headers: dict[str, str], kind: str) -> Request | None:

@@ -84,7 +84,7 @@ def _body(answer: Answer) -> str:
     if value is not None:
         return _cut(json.dumps(masked(value), ensure_ascii=False))
     if answer.status < 400:
-        return f"({len(answer.body)} bytes that are not JSON, not shown: they may hold a secret)"
+        return f"({len(answer.body)} bytes that are not JSON; not shown, because they may contain a secret)"
     return _cut(answer.body.decode("utf-8", "backslashreplace"))
 
 

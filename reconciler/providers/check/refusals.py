@@ -23,10 +23,12 @@ async def expect_refusal(bench: Bench, request: Request) -> None:
     """Raises Unmet for any other answer than the refusal that all share."""
     answer = await bench.send(request)
     if answer.status != _UNAUTHORIZED:
-        raise Unmet(f"it is answered {answer.status}, not 401")
+        raise Unmet(f"it was answered {answer.status}, not 401")
     usual = await _usual_refusal(bench)
     if usual is not None and _words(answer) != usual:
-        raise Unmet("the refusal differs from that of a call without a signature: it tells what was wrong")
+        raise Unmet(
+            "the refusal differs from the refusal of a call without a signature, so it reveals what was wrong"
+        )
 
 
 async def _usual_refusal(bench: Bench) -> Words | None:
@@ -56,7 +58,7 @@ async def _refused(bench: Bench, forgery: Forgery, method: str) -> None:
     before = await bench.shown(made.id)
     if before is None:
         bench.forget_target()
-        raise NotChecked("the resource to try it on is gone")
+        raise NotChecked("the resource for this check is gone")
     fields = {**made.order, "read_regions": []} if method == "PATCH" else None
     try:
         await expect_refusal(bench, _forged(bench, forgery, bench.draft(method, path_of(made.id), fields)))
@@ -70,7 +72,7 @@ async def _refused(bench: Bench, forgery: Forgery, method: str) -> None:
         bench.forget_target()
         bench.trail.append(refusal)
         raise Unmet(
-            f"it is answered 401, and took effect: {'the resource is gone' if after is None else 'changed'}"
+            f"it was answered 401, but took effect: {'the resource is gone' if after is None else 'changed'}"
         )
 
 
@@ -84,7 +86,7 @@ async def _refused_post(bench: Bench, forgery: Forgery) -> None:
     refusal = bench.trail[-1]
     if await bench.shown(id) is not None:
         bench.trail.append(refusal)
-        raise Unmet("it is answered 401, and the resource was made all the same")
+        raise Unmet("it was answered 401, but the resource was created anyway")
     del bench.shared.pending[id]
 
 
@@ -178,7 +180,7 @@ async def patch_replayed(bench: Bench) -> None:
 @check(
     "refusals",
     "DELETE replayed",
-    "the first is answered, the second refused: 401, not 404, because the nonce is looked at first",
+    "the first is answered, the second is refused: 401, not 404, because the nonce is checked first",
     _NONCE,
 )
 async def delete_replayed(bench: Bench) -> None:
@@ -189,7 +191,8 @@ async def delete_replayed(bench: Bench) -> None:
 @check(
     "refusals",
     "GET's query sent as DELETE after it",
-    "refused by its used nonce, and the resource stays: the signature does not cover the method",
+    "it is refused because the nonce was used, and the resource stays: the signature does not cover the "
+    "method",
     "platform API, 5.2 rules 1 and 2",
 )
 async def get_as_delete(bench: Bench) -> None:
@@ -204,7 +207,7 @@ async def get_as_delete(bench: Bench) -> None:
 @check(
     "refusals",
     "POST's body sent as PATCH",
-    "refused: `url` names the address of the POST, and the nonce was used",
+    "it is refused: `url` is the address of the POST, and the nonce was used",
     "platform API, 5.2 rule 2",
 )
 async def post_as_patch(bench: Bench) -> None:
@@ -224,9 +227,9 @@ async def nonce_again(bench: Bench) -> None:
 
 @check(
     "refusals",
-    "a refused request does not use its nonce up",
-    "a request whose forgery was refused before is answered",
-    "platform API, 5.2: otherwise anybody who sees a request could stop it",
+    "a refused request does not use up its nonce",
+    "a valid request is answered, although a forgery of it was refused before",
+    "platform API, 5.2: otherwise anyone who sees a request could block it",
 )
 async def nonce_not_used_up(bench: Bench) -> None:
     draft = bench.draft("GET", path_of((await bench.target()).id))
@@ -237,7 +240,7 @@ async def nonce_not_used_up(bench: Bench) -> None:
 async def _good(bench: Bench, request: Request) -> None:
     answer = await bench.send(request)
     if not 200 <= answer.status < 300:
-        raise Unmet(f"the good call is answered {answer.status}")
+        raise Unmet(f"the valid call was answered {answer.status}")
 
 
 async def _replayed(bench: Bench, request: Request) -> None:

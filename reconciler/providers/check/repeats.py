@@ -26,7 +26,7 @@ async def _complete(bench: Bench) -> tuple[dict[str, object], Exchange, str]:
         answer = await bench.call("POST", "/extensions", made.order)
         if made.settled and answer.status == 202:
             raise Unmet(
-                "the resource is ready, and the same id again is still answered 202: no `config` comes"
+                "the resource is ready, but the same id again is still answered 202, without a `config`"
             )
         first = bench.trail[-1]
     return dict(made.order), first, made.id
@@ -56,8 +56,8 @@ async def after_other_calls(bench: Bench) -> None:
 @check(
     "repeats",
     f"{_AT_ONCE} at once",
-    "the same id several times at once makes one resource: every 2xx gives the same `id`, others may be told "
-    "to try again (409), and afterwards the same id gives the same `config` each time",
+    "the same id several times at once creates one resource: every 2xx has the same `id`, other calls may be "
+    "answered 409, and afterwards the same id gives the same `config` each time",
     _SOURCE,
 )
 async def at_once(bench: Bench) -> None:
@@ -78,13 +78,13 @@ async def at_once(bench: Bench) -> None:
         bench.trail.append(one.trail[-1])
         answer = one.trail[-1].answer
         if answer is None:
-            raise Unmet("one of the calls is not answered")
+            raise Unmet("one of the calls was not answered")
         if 200 <= answer.status < 300:
             ids.add(object_of(answer).get("id"))
         elif answer.status != _BUSY:
-            raise Unmet(f"one of the calls is answered {answer.status}")
+            raise Unmet(f"one of the calls was answered {answer.status}")
     if len(ids) > 1:
-        raise Unmet(f"{len(ids)} resources were made: the answers differ in `id`")
+        raise Unmet(f"{len(ids)} resources were created: the answers differ in `id`")
     made = await bench.make(order)
     if ids and made.id not in ids:
         raise Unmet("the same id afterwards gives another resource: `id` differs")

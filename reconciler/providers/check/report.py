@@ -19,7 +19,7 @@ def line(result: Result) -> str:
     parts = [
         head,
         f"       {result.problem}",
-        f"       demanded: {result.demand}",
+        f"       required: {result.demand}",
         f"       source:   {result.source}",
     ]
     for name, text in (("sent:", result.sent), ("came:", result.came)):

@@ -85,7 +85,7 @@ async def run(
     ends: Callable[[Result], None],
     open_transport: Callable[[str], Transport] = HttpxTransport,
 ) -> None:
-    """Fill `report`, also when it is cancelled: what was made is deleted all the same.
+    """Fill `report`, also when it is cancelled: created resources are still deleted.
 
     Raises ReconcilerError, before anything is sent, for an address that is not acceptable.
     """

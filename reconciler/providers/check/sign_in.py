@@ -34,7 +34,7 @@ async def _begin(bench: Bench, browser: Browser) -> tuple[str, dict[str, str]]:
         urlunsplit(urlsplit(url)._replace(query="", fragment=""))
         != settings.auth_url.rstrip("/") + _AUTHORIZE
     ):
-        raise Unmet(f"the browser is not sent to {settings.auth_url.rstrip('/')}{_AUTHORIZE}")
+        raise Unmet(f"the browser was not redirected to {settings.auth_url.rstrip('/')}{_AUTHORIZE}")
     given = parse_qs(urlsplit(url).query, keep_blank_values=True)
     return url, {name: values[0] for name, values in given.items()}
 
@@ -85,17 +85,19 @@ async def _expect_hidden(bench: Bench, answer: Answer, page: Answer) -> None:
     """Raises Unmet when `answer` shows the resource as `page` does, NotChecked when that cannot be said."""
     if not 200 <= answer.status < 300:
         if answer.status >= 500:
-            raise Unmet(f"it is answered {answer.status}")
+            raise Unmet(f"it was answered {answer.status}")
         return
     made = await bench.target()
     if answer.body == page.body or made.id.encode() in answer.body:
         raise Unmet(f"the resource's page is shown ({answer.status})")
-    raise NotChecked(f"it is answered {answer.status} with another page: look at what that shows")
+    raise NotChecked(f"it was answered {answer.status} with another page: check what that page shows")
 
 
 async def _stranger(bench: Bench) -> str:
     """A user of another organization, whom a sandbox is asked to know. Raises NotChecked elsewhere."""
-    missing = NotChecked("the sign-in service is not a sandbox: no user of another organization can be made")
+    missing = NotChecked(
+        "the sign-in service is not a sandbox, so no user of another organization can be registered"
+    )
     user = {"id": _STRANGER, "organizations": [{"id": _ELSEWHERE, "role": "admin"}]}
     url = f"{_settings(bench).auth_url.rstrip('/')}/_sandbox/users"
     parts = urlsplit(url)
@@ -120,7 +122,7 @@ async def _stranger(bench: Bench) -> str:
 
 @check(
     "sign-in",
-    "it begins at the platform",
+    "it starts at the platform",
     "GET of `/extensions/{id}/sso` redirects to {auth_url}/oauth/authorize with `client_id`, "
     "`response_type=code`, `redirect_uri` and `scope=read`",
     "platform API, 4.5 rule 2 and 5.3 rule 1",
@@ -135,11 +137,11 @@ async def begins(bench: Bench) -> None:
             raise Unmet(f"`{name}` is missing")
 
 
-@check("sign-in", "with a `state`", "each sign-in has a `state` of its own, too long to be guessed", _NOTES)
+@check("sign-in", "with a `state`", "each sign-in has its own `state`, which is too long to guess", _NOTES)
 async def with_state(bench: Bench) -> None:
     states = [(await _begin(bench, Browser(bench)))[1].get("state", "") for _ in range(2)]
     if not all(states):
-        raise Unmet("`state` is missing: anybody can have a person signed in with another's code")
+        raise Unmet("`state` is missing: an attacker can sign a person in with someone else's code")
     if states[0] == states[1]:
         raise Unmet("two sign-ins have the same `state`")
     if min(map(len, states)) < _LEAST_STATE:
@@ -156,7 +158,7 @@ async def with_challenge(bench: Bench) -> None:
 @check(
     "sign-in",
     "it ends at the resource",
-    "who signs in and is of the organization gets to a page (200), and the next time without the platform",
+    "a user of the organization who signs in gets to a page (200), and the next time without the platform",
     "platform API, 4.5 rule 2 and 5.3",
 )
 async def ends(bench: Bench) -> None:
@@ -167,13 +169,13 @@ async def ends(bench: Bench) -> None:
         raise Unmet(f"the sign-in ends with {status}")
     again = await browser.open(bench.subject.url(f"{path_of((await bench.target()).id)}/sso"))
     if again.status in REDIRECTS and browser.location(again).startswith(_settings(bench).auth_url):
-        raise Unmet("who is signed in is sent to the platform again")
+        raise Unmet("a user who is signed in is sent to the platform again")
 
 
 @check(
     "sign-in",
     "from another organization",
-    "who is not of the resource's organization does not get to its page, neither by signing in (4xx, or sent "
+    "a user of another organization never gets to the resource's page, neither by signing in (4xx, or sent "
     "to the platform again) nor at its address afterwards",
     "platform API, 5.3 rule 4; notes: the organization checked against introspection at every sign-in",
 )
@@ -201,11 +203,14 @@ async def without_a_session(bench: Bench) -> None:
 async def _refused(bench: Bench, browser: Browser, back: str) -> None:
     answer = await browser.open(back)
     if not 400 <= answer.status < 500:
-        raise Unmet(f"it is answered {answer.status}")
+        raise Unmet(f"it was answered {answer.status}")
 
 
 @check(
-    "sign-in", "in another browser", "the way back is refused (4xx) in a browser that did not begin", _NOTES
+    "sign-in",
+    "in another browser",
+    "the callback is refused (4xx) in a browser that did not start the sign-in",
+    _NOTES,
 )
 async def in_another_browser(bench: Bench) -> None:
     browser = Browser(bench)
@@ -214,7 +219,7 @@ async def in_another_browser(bench: Bench) -> None:
     await _refused(bench, Browser(bench), back)
 
 
-@check("sign-in", "with another `state`", "the way back with another `state` is refused (4xx)", _NOTES)
+@check("sign-in", "with another `state`", "the callback with another `state` is refused (4xx)", _NOTES)
 async def with_another_state(bench: Bench) -> None:
     browser = Browser(bench)
     url, given = await _begin(bench, browser)
@@ -225,7 +230,7 @@ async def with_another_state(bench: Bench) -> None:
     await _refused(bench, browser, back.replace(state, "x" * len(state)))
 
 
-@check("sign-in", "twice the same way back", "the same `state` and code again are refused (4xx)", _NOTES)
+@check("sign-in", "the same callback twice", "the same `state` and code again are refused (4xx)", _NOTES)
 async def twice(bench: Bench) -> None:
     browser = Browser(bench)
     url, _ = await _begin(bench, browser)

@@ -41,7 +41,7 @@ class Subject:
         if self.webhook_secret is not None and self.webhook_secret == self.signing_secret:
             raise ReconcilerError(
                 "the webhook secret is the signing secret",
-                help="they have to differ (platform API, 5.2 rule 3): otherwise a webhook could be replayed "
+                help="they must differ (platform API, 5.2 rule 3): otherwise a webhook could be replayed "
                 "as a request",
             )
 

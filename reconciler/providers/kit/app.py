@@ -178,7 +178,7 @@ async def _api(kit: Kit, request: Request) -> Response:
             "DELETE": lambda: kit.resources.remove(id),
         }
     if request.method not in answers:
-        raise Refusal(405, "this method is not for this path", {"allow": ", ".join(answers)})
+        raise Refusal(405, "this path does not support this method", {"allow": ", ".join(answers)})
     status, body = await answers[request.method]()
     return JSONResponse(body, status, {"cache-control": "no-store"})
 
@@ -186,7 +186,7 @@ async def _api(kit: Kit, request: Request) -> Response:
 async def _costs(kit: Kit, request: Request) -> Response:
     await kit.intake.signed(request)
     if request.method != "GET":
-        raise Refusal(405, "this method is not for this path", {"allow": "GET"})
+        raise Refusal(405, "this path does not support this method", {"allow": "GET"})
     status, body = await kit.resources.costs()
     return JSONResponse(body, status, {"cache-control": "no-store"})
 

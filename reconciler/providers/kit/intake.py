@@ -138,9 +138,9 @@ class Intake:
                         _refuse("the body is too large")
                     pieces.append(piece)
         except TimeoutError:
-            _refuse("the body did not come in time")
+            _refuse("the body did not arrive in time")
         except ClientDisconnect:
-            _refuse("the body is not complete")
+            _refuse("the body is incomplete")
         return b"".join(pieces)
 
     def _url(self, request: Request) -> str:

@@ -67,16 +67,16 @@ class OAuth:
             raise SignInFailed(f"the platform refused the code: {refusal.error}") from None
         access, lifetime = token.get("access_token"), token.get("expires_in")
         if not isinstance(access, str) or not access.isascii() or not access.isprintable():
-            raise SignInFailed("the platform's answer holds no usable token")
+            raise SignInFailed("the platform's answer has no valid token")
         answer = await self._request(
             "GET", f"{self._base}/oauth/token/info", {"authorization": f"Bearer {access}"}, None
         )
         if answer.status != 200:
-            raise SignInFailed(f"the platform does not know its own token: status {answer.status}")
+            raise SignInFailed(f"the platform does not recognise its own token: status {answer.status}")
         try:
             info = TokenInfo.model_validate(_object(answer))
         except ValidationError:
-            raise SignInFailed("the platform's answer is not what it promises") from None
+            raise SignInFailed("the platform's answer does not match the API document") from None
         if info.application is not None and info.application.uid not in (None, self._settings.client_id):
             raise SignInFailed("the token was made for another application")
         lifetimes = [each for each in (lifetime, info.expires_in) if isinstance(each, int)]

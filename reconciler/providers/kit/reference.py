@@ -60,7 +60,7 @@ class PostgresProvider:
             reason = str(failure).strip().splitlines()
             raise ReconcilerError(
                 f"the PostgreSQL server cannot be used: {reason[0] if reason else type(failure).__name__}",
-                help="check the connection string and that the server runs",
+                help="check the connection string, and that the server is running",
             ) from None
         if not found[0]:
             raise ReconcilerError(
@@ -84,7 +84,7 @@ class PostgresProvider:
                     )
                 )
             elif owner != name:
-                raise Declined("a database of this name exists, and is not ours")
+                raise Declined("a database with this name exists, but this provider did not create it")
             # Every role may connect to a new database until this is said; saying it again changes nothing.
             await connection.execute(
                 sql.SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(sql.Identifier(name))
@@ -182,7 +182,7 @@ class PostgresProvider:
                     )
                 )
             except psycopg.errors.DuplicateObject:
-                raise Declined("a role of this name exists, and is not ours") from None
+                raise Declined("a role with this name exists, but this provider did not create it") from None
             await self._put_mark(connection, resource)
             (superuser,) = await _one(
                 connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"

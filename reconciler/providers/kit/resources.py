@@ -39,7 +39,7 @@ _MAKING, _MADE, _FAILED, _REMOVING = "making", "made", "failed", "removing"
 _LOOK_AGAIN_S = 0.05  # for a lease that another worker holds
 _RESUME_EVERY_S = 2.0
 _NOT_FOUND = "there is no such resource"
-_BUSY = "another request is at work on this resource; try again"
+_BUSY = "another request is changing this resource; try again"
 
 Answer = tuple[int, dict[str, Any]]
 _log = structlog.get_logger("reconciler.provider")
@@ -207,7 +207,7 @@ class Resources:
                         *(_MAKING, PROVISIONING, order.name, now),
                     )
                 except IntegrityError:
-                    raise Refusal(409, "`id` is the id of another resource already") from None
+                    raise Refusal(409, "`id` already belongs to another resource") from None
             self._store.change(
                 "INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?)",
                 *(order.organization_id, order.user_id, order.user_email, order.user_role, now),
@@ -236,7 +236,7 @@ class Resources:
         if row["phase"] == _MAKING:
             self._record(row, made, digest)
         elif row["config_digest"] != digest:
-            raise RuntimeError("provision gave another configuration than the first time")
+            raise RuntimeError("provision returned a different configuration than the first time")
         return 201, self._provisioned(self._known(key), made)
 
     def _record(self, row: Row, made: Provisioned, digest: str) -> None:
@@ -311,12 +311,12 @@ class Resources:
             self._store.release(_lease(key))
 
     async def _answered(self, work: Callable[[], Awaitable[Answer]], later: Answer | None) -> Answer:
-        """What `work` answers, or `later` when that takes too long; the work goes on all the same.
+        """What `work` answers, or `later` when that takes too long; the work still continues.
 
         It runs in the kit's own task group: neither a client that leaves nor the end of a request stops it.
         """
         if self._tasks is None:
-            raise RuntimeError("the kit does not run: use its lifespan, see docs/providers.md")
+            raise RuntimeError("the kit is not running: use its lifespan, see docs/providers.md")
         ended, outcome = anyio.Event(), _Outcome()
 
         async def run() -> None:
@@ -336,7 +336,7 @@ class Resources:
             raise outcome.failure
         answer = outcome.answer or later
         if answer is None:
-            raise RuntimeError("the work was cut off")
+            raise RuntimeError("the work was interrupted")
         return answer
 
     def _known(self, id: str) -> Row:
@@ -393,7 +393,7 @@ def _fingerprint(written: str) -> str:
 def _difference(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     names = sorted(name for name in {*first, *now} if first.get(name) != now.get(name))
     listed = ", ".join(f"`{name}`" for name in names)
-    return f"this id was ordered before with another {listed}; use PATCH to change a resource"
+    return f"this id was already ordered with a different {listed}; to change a resource, use PATCH"
 
 
 def _check(made: Provisioned) -> None:

@@ -40,7 +40,7 @@ def bound(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
         except OSError as error:
             raise ReconcilerError(
                 f"cannot listen on {host} port {port}: {error.strerror}",
-                help="choose another with --port; 0 picks a free one",
+                help="choose another port with --port; 0 picks a free one",
             ) from error
         address, number = listener.getsockname()[:2]
         yield listener, f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
@@ -71,7 +71,7 @@ def serve(
                 wait()
                 for code in _gone(children):
                     if code > 0:
-                        raise ReconcilerError("a worker ended by itself, see above")
+                        raise ReconcilerError("a worker ended unexpectedly, see above")
                     if not ends:  # killed: another takes its place, and goes on with what it had begun
                         children.add(_fork(listener, make_app, prefix, proxies, (reading, writing)))
         finally:

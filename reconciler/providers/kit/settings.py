@@ -63,7 +63,7 @@ class ProviderSettings:
         if parts.scheme == "http" and not is_loopback(self.public_url):
             raise ReconcilerError(
                 f"`{self.public_url}` is not encrypted",
-                help="http is for loopback addresses; give the https address that the platform calls "
+                help="http is for loopback addresses; use the https address that the platform calls "
                 "(--public-url, or `public_url` in reconcile.yaml)",
             )
         if not self.signing_secrets or not all(self.signing_secrets):
@@ -72,8 +72,8 @@ class ProviderSettings:
             raise ReconcilerError("a provider that sends webhooks needs the secret to sign them with")
         if self.webhook_secret in self.signing_secrets:
             raise ReconcilerError(
-                "the secret of webhooks is the one of the platform's requests",
-                help="they have to differ, or else a webhook could be played back as a request",
+                "the secret of webhooks is the same as the secret of the platform's requests",
+                help="they must differ, otherwise a webhook could be replayed as a request",
             )
         if not self.costs_path.startswith("/") or self.costs_path.startswith("/extensions"):
             raise ReconcilerError(f"`{self.costs_path}` cannot be the path of the costs")

@@ -80,7 +80,7 @@ class SignIn:
             return pages.problem(
                 400,
                 "This sign-in is no longer valid",
-                "It was used already, took longer than ten minutes, or began in another browser. "
+                "It was already used, took longer than ten minutes, or started in another browser. "
                 "Open the resource again to start over.",
             )
         if "error" in request.query_params or not code:
@@ -107,7 +107,7 @@ class SignIn:
                 "It was removed, or belongs to an organization that the account is not in.",
             )
         if lifetime_s <= 0:
-            return pages.problem(502, "The sign-in could not be completed", "It has ended already.")
+            return pages.problem(502, "The sign-in could not be completed", "It has already ended.")
         visitor = Visitor(
             info.user_id,
             info.user_name or info.user_id,

@@ -203,7 +203,8 @@ class Store:
         except OSError as error:
             raise StoreError(
                 f"the key {file} cannot be read: {error.strerror}",
-                help="restore it from a backup: without it, what was handed out cannot be given again",
+                help="restore it from a backup: without it, the passwords that were handed out cannot "
+                "be derived again",
             ) from error
         check = hmac.digest(key, b"provider store", "sha256").hex()
         if len(key) != _KEY_BYTES or (known is not None and known["value"] != check):
@@ -217,7 +218,7 @@ def _make_folder(folder: Path) -> None:
     """Make the project's own `.reconcile`; raises StoreError for another one, which is more likely a slip."""
     needed = folder.parent if folder.name == ".reconcile" else folder
     if not needed.is_dir():
-        raise StoreError(f"the directory {needed} does not exist", help="make it, or name another file")
+        raise StoreError(f"the directory {needed} does not exist", help="create it, or name another file")
     folder.mkdir(mode=0o700, exist_ok=True)
 
 

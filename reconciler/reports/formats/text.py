@@ -207,7 +207,9 @@ def _change_lines(
     for step in steps:
         body = f" {_json(step.call.body)}" if step.call.body is not None else ""
         to = _place(step.call.service, providers)
-        often = f"  # one for each key of {step.for_each.over}: the answer tells" if step.for_each else ""
+        often = (
+            f"  # one for each key of {step.for_each.over}, known after that answer" if step.for_each else ""
+        )
         yield look.line(6, (f"{step.call.method} {step.call.path}{to}{body}{often}", Tone.FAINT))
 
 

@@ -178,7 +178,7 @@ def _attachable(world: World, app_name: str, volume_id: str, machine_id: str | N
     if volume is None or volume.app != app_name or not volume.present:
         raise Refusal(422, f"app {app_name} has no volume {volume_id}")
     if volume.attached_machine_id not in (None, machine_id):
-        raise Refusal(422, f"volume {volume_id} is held by machine {volume.attached_machine_id}")
+        raise Refusal(422, f"volume {volume_id} is attached to machine {volume.attached_machine_id}")
     return volume
 
 

@@ -51,7 +51,7 @@ def release(world: World, request: Request, app_name: str, machine_id: str) -> R
 def check(world: World, request: Request, machine: Machine) -> None:
     """Raises Refusal 409 where another holds the lease of the machine."""
     if _is_held(world, machine) and request.headers.get(NONCE) != machine.lease_nonce:
-        raise Refusal(409, f"machine {machine.id} has a lease of another", "aborted")
+        raise Refusal(409, f"machine {machine.id} has a lease of another client", "aborted")
 
 
 def _is_held(world: World, machine: Machine) -> bool:

@@ -124,7 +124,7 @@ def sign_in(world: World, request: Request) -> Response:
             raise _denied(wish)
         user = world.find(User, form.get("user", ""))
         if user is None:
-            raise _Problem("access_denied", "nobody was chosen", wish=wish)
+            raise _Problem("access_denied", "no user was chosen", wish=wish)
     except _Problem as problem:
         return _sent_back(problem, 303)
     return _signed_in(world, wish, user, 303)
@@ -215,7 +215,7 @@ def _flaw(parameters: Mapping[str, str], repeated: set[str]) -> tuple[str, str]:
         return "invalid_scope", f"scope must be {SCOPE}"
     challenge, method = parameters.get("code_challenge"), parameters.get("code_challenge_method")
     if (challenge or method) and (method != "S256" or not _CHALLENGE.fullmatch(challenge or "")):
-        return "invalid_request", "code_challenge needs the method S256, and 43 characters of base64url"
+        return "invalid_request", "code_challenge needs the method S256 and 43 base64url characters"
     return "", ""
 
 
@@ -272,9 +272,9 @@ def _redeemed_code(world: World, provider: Provider, form: Mapping[str, str]) ->
     if code.state != "valid":
         raise _Problem("invalid_grant", "the code was used already, or has expired")
     if form.get("redirect_uri") != code.redirect_uri:
-        raise _Problem("invalid_grant", "redirect_uri is not that of the authorization")
+        raise _Problem("invalid_grant", "redirect_uri differs from the one of the authorization")
     if not _proves(form.get("code_verifier"), code.challenge):
-        raise _Problem("invalid_grant", "code_verifier does not fit")
+        raise _Problem("invalid_grant", "code_verifier does not match")
     world.enter(code, "used")
     return code
 
@@ -349,7 +349,7 @@ def _form(request: Request) -> dict[str, str]:
 
 
 def _denied(wish: _Wish) -> _Problem:
-    return _Problem("access_denied", "the person said no", wish=wish)
+    return _Problem("access_denied", "the user refused", wish=wish)
 
 
 def _sent_back(problem: _Problem, status: int) -> Response:
@@ -393,7 +393,7 @@ _ROUTES = (
         "GET",
         _AUTHORIZE,
         authorize,
-        "Show the page to sign in at",
+        "Show the sign-in page",
         replies={200: None, 302: None, 400: None},
         query=_QUERY,
         required=_NEEDED,
@@ -403,7 +403,7 @@ _ROUTES = (
         "POST",
         _AUTHORIZE,
         sign_in,
-        "Sign in, or say no",
+        "Sign in, or refuse",
         body=Consent,
         replies={303: None, 400: None},
         query=_QUERY,
@@ -426,7 +426,7 @@ _ROUTES = (
         "GET",
         "/oauth/token/info",
         info,
-        "Tell whom an access token stands for",
+        "Show the user of an access token",
         replies={200: dict[str, Any]},
         errors=(401,),
         guard="access_token",

@@ -106,7 +106,7 @@ def register(world: World, body: Mapping[str, Any]) -> Provider:
     _refuse_others(body, {"name", "webhook_secret", "client_secret", *changes})
     wanted = changes["client_id"] or provider.client_id
     if any(each.client_id == wanted and each.id != name for each in world.all(Provider)):
-        raise fields.refused("client_id", "is that of another provider")
+        raise fields.refused("client_id", "belongs to another provider")
     for key, value in changes.items():
         if value is not None:
             setattr(provider, key, value)

@@ -160,7 +160,7 @@ def extend(world: World, request: Request, app_name: str, volume_id: str) -> Res
     if size_gb <= volume.size_gb:
         status = world.switches["extend_not_larger"]
         if status != 200:
-            raise Refusal(status, f"volume can only be extended, it has {volume.size_gb} GB", fields.INVALID)
+            raise Refusal(status, f"volume can only be extended; it has {volume.size_gb} GB", fields.INVALID)
         return reply({"volume": _mutated(world, volume), "needs_restart": False})
     _hold_back(world, volume)
     volume.size_gb = size_gb
@@ -330,7 +330,9 @@ def _check_region(world: World, app: App, region: str) -> None:
     """Raises Refusal 422 where the app has machines, and none in the region. Source: platform API, 4.2."""
     regions = {machine.region for machine in world.children(Machine, app.id) if machine.present}
     if regions and region not in regions:
-        raise fields.refused("region", f"must be that of a machine of the app: {', '.join(sorted(regions))}")
+        raise fields.refused(
+            "region", f"must be the region of a machine of the app: {', '.join(sorted(regions))}"
+        )
 
 
 def _check_placement(world: World, region: str) -> None:

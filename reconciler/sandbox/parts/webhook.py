@@ -103,7 +103,7 @@ _ROUTES = (
         "POST",
         PREFIX + "{provider}",
         receive,
-        "Tell of a resource of an extension provider",
+        "Report a resource of an extension provider",
         body=ExtensionWebhook,
         replies={200: WebhookTaken},
         errors=(401, 408, 413, 422),

@@ -82,11 +82,11 @@ def _missing(items: Items) -> Iterator[str]:
         alone = snapshot.app is not None and snapshot.volume_size is not None
         if snapshot.volume_id not in volumes and not alone:
             yield (
-                f"snapshots[{number}].volume_id: there is no volume {snapshot.volume_id}; a snapshot of one "
-                "that is gone has `app` and `volume_size`"
+                f"snapshots[{number}].volume_id: there is no volume {snapshot.volume_id}; a snapshot "
+                "without its volume needs `app` and `volume_size`"
             )
         elif snapshot.app not in (None, volumes.get(snapshot.volume_id, snapshot.app)):
-            yield f"snapshots[{number}].app: its volume is of app {volumes[snapshot.volume_id]}"
+            yield f"snapshots[{number}].app: its volume belongs to app {volumes[snapshot.volume_id]}"
 
 
 SEED = Seed(

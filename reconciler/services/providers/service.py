@@ -30,7 +30,7 @@ def provider_service(name: str) -> Service:
         outcome=kept.outcome,
         check_access=lambda path: f"check `signing_secret_from` of {manifest}, and this machine's clock",
         check_address=f"check `base_url` of {manifest}",
-        no_secret=f"the signing secret of {manifest} is not readable here",
+        no_secret=f"the signing secret of {manifest} cannot be read here",
     )
 
 

@@ -17,7 +17,7 @@ _FRESH_S = 0.5  # how old the answer may be that serves a check
 
 @dataclass(eq=False, slots=True)
 class Held:
-    """`tag`: of the newest beat; `ends_s`: by the monotonic clock. `lost`: for good, whatever comes later."""
+    """`tag`: of the newest beat; `ends_s`: by the monotonic clock. `lost`: it stays lost, in any case."""
 
     beat: Beat
     tag: str

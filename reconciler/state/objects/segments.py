@@ -79,7 +79,7 @@ class Files:
         return replace(head, base=self._write_base(head, folded), segments=(segment,))
 
     def delete_unnamed(self, before: Head, after: Head) -> None:
-        """What `before` named and `after`, which is in its place for good, does not."""
+        """Delete the segments that `before` names and `after`, which has replaced it, does not."""
         kept = {each.name for each in after.segments}
         unnamed = [
             self._layout.segment(before.scope, each.name) for each in before.segments if each.name not in kept

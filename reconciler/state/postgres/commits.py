@@ -2,7 +2,7 @@
 
 One transaction in two round trips, for all who wait to commit at that moment. While a connection is lost, the
 server still holds the locks of its transaction or has ended it. So the process that gets the locks
-again sees for good whether the commit has landed.
+again then sees the final result: whether the commit has landed.
 """
 
 from collections.abc import Iterable, Sequence

@@ -188,7 +188,7 @@ def verify_all(connection: sqlite3.Connection) -> checks.Checks:
         records.verify(connection, heads.count(ends))
         journal.verify(connection, current, ends)
     except (KeyError, TypeError, ValueError) as error:
-        raise Damaged("a row holds what was never written there") from error
+        raise Damaged("a row contains data that was never written there") from error
     return current
 
 

@@ -180,10 +180,10 @@ def verify_seen(checks: Checks, seen: Iterable[Seen]) -> None:
             lost = each.version - checks.version
             changes = "change is" if lost == 1 else "changes are"
             raise Damaged(
-                f"the last {lost} committed {changes} missing from the file ({each.file} knows of more)"
+                f"the last {lost} committed {changes} missing from the file ({each.file} lists more changes)"
             )
         if checks.version == each.version and checks.digest != each.digest:
-            raise Damaged(f"its newest change is not the one that was stored ({each.file} knows another)")
+            raise Damaged(f"its newest change is not the one that was stored ({each.file} lists another one)")
 
 
 def _tell_seen(place: Place, checks: Checks) -> None:

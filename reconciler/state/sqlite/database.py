@@ -129,7 +129,7 @@ def explained(path: Path, way_out: WayOut = lambda: None) -> Iterator[None]:
         raise StateMoved(path, moved.to) from moved
     except UnicodeDecodeError as error:
         # SQLite's own message, or a column, repeats what a flipped bit made of the text.
-        raise _damaged(path, "it holds what is not text", way_out()) from error
+        raise _damaged(path, "it contains bytes that are not text", way_out()) from error
     except (sqlite3.Error, OSError) as error:
         raise _explain(path, error, way_out) from error
 
@@ -144,20 +144,20 @@ def _explain(path: Path, error: sqlite3.Error | OSError, way_out: WayOut) -> Sto
     if name.startswith("SQLITE_NOTADB"):
         other = "name another with `state: sqlite:PATH`"
         text, *advice = way_out() or ("",)
-        help = f"if it should be the state: {text}; else {other}" if text else other
+        help = f"if it should be the state: {text}; otherwise {other}" if text else other
         return StoreError(f"{path} is not a database", help=help, advice=tuple(advice))
     if name.startswith("SQLITE_CORRUPT"):
         return _damaged(path, "SQLite cannot read it", way_out())
     if name.startswith("SQLITE_FULL") or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        return StoreError(f"no space left for the state {path}", help="free some and run again")
+        return StoreError(f"no space left for the state {path}", help="free some space and run again")
     if name.startswith("SQLITE_BUSY"):
         return StoreError(
-            f"another process keeps the state {path} busy for more than {_BUSY_TIMEOUT_S} s",
-            help="end it and run again",
+            f"another process has kept the state {path} busy for more than {_BUSY_TIMEOUT_S} s",
+            help="stop that process, and run again",
         )
     if isinstance(error, sqlite3.Error) and not name:
         # Raised by Python's own conversion, whose message repeats the stored text.
-        return _damaged(path, "a column holds what was never written there", way_out())
+        return _damaged(path, "a column contains data that was never written there", way_out())
     return StoreError(
         f"the state {path} cannot be read or written: {error}",
         help="check the file, its directory and their permissions",

@@ -31,14 +31,15 @@ def state_exists(path: Path) -> bool:
     wal = _beside(path, "-wal")
     if wal.exists():
         raise StoreError(
-            f"the state {path} is gone, but {wal.name} with its newest changes is there",
+            f"the state {path} is missing, but {wal.name} with its newest changes still exists",
             help=f"put {path.name} back, or remove {wal.name} to start without a state",
         )
     backups = _beside(path, ".backups")
     if any(backups.glob("*.db")):
         raise StoreError(
-            f"the state {path} is gone, but its backups in {backups.name} are there",
-            help=f"`{_RESTORE}` brings the newest good one back; to start without a state, move them away",
+            f"the state {path} is missing, but its backups in {backups.name} still exist",
+            help=f"`{_RESTORE}` restores the newest good one; to start without a state, move the backups "
+            "away",
             advice=(_RESTORE,),
         )
     return False
@@ -57,8 +58,8 @@ def refuse_beside_traces(place: Place, known: Collection[Path] = ()) -> None:
     if not traces:
         return
     raise StoreError(
-        f"there was a state {path}: {traces[0]} is still there",
-        help=f"bring it back with `{_RESTORE_FILE}`; to begin without it, move away {', '.join(traces)}",
+        f"there was a state {path}: {traces[0]} still exists",
+        help=f"restore it with `{_RESTORE_FILE}`; to start without it, move away {', '.join(traces)}",
         advice=(_RESTORE_FILE,),
     )
 
@@ -103,8 +104,8 @@ def read_key(path: Path) -> bytes | None:
         return None
     if len(key) != KEY_BYTES:
         raise StoreError(
-            f"{path} does not hold a fingerprint key of {KEY_BYTES} bytes",
-            help=f"`{_RESTORE}` brings it back from a backup",
+            f"{path} does not contain a fingerprint key of {KEY_BYTES} bytes",
+            help=f"`{_RESTORE}` restores it from a backup",
             advice=(_RESTORE,),
         )
     return key

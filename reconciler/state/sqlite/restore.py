@@ -29,16 +29,20 @@ from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, 
 
 
 def way_out(path: Path) -> tuple[str, Command]:
-    """What to do about damage: the newest good backup, and the command of the text that brings it back."""
+    """What to do about damage: the newest good backup, and the command in the text that restores it."""
     backup = backups.newest_good(path)
     if backup is None:
         bring = command("state", "restore", "FILE")
-        return f"there is no good backup beside it: keep the file, and `{bring}` with one", bring
+        return (
+            "no good backup was found beside it: keep the file; if you have a backup elsewhere, run "
+            f"`{bring}`",
+            bring,
+        )
     bring = command("state", "restore")
     made = f"{backup.at:%Y-%m-%d %H:%M:%S} UTC"
     text = (
-        f"the newest good backup is of {made}; `{bring}` brings it back,"
-        " with what the damaged file still proves"
+        f"the newest good backup is from {made}; `{bring}` restores it,"
+        " and adds everything that the damaged file still contains"
     )
     return text, bring
 
@@ -53,7 +57,7 @@ def restore(
         copy = _copy(path, Path(folder) / "damaged.db")
         damage = _damage(place, copy)
         if backup is None and damage is None:
-            raise StoreError(f"the state {path} is not damaged", help="name a backup FILE to go back to it")
+            raise StoreError(f"the state {path} is not damaged", help="to go back to a backup, name its FILE")
         if backup is None and damage == "key":
             return _restore_key(place, now, by, randomness)
         chosen = backups.newest_good(path) if backup is None else None
@@ -150,7 +154,7 @@ def _restore_from(source: Path, at: datetime, place: Place, copy: Path, now: dat
             base = backups.verify_all(connection)
             salvaged = salvage(copy, base, heads.read(connection, base))
             if salvaged.lineage not in ("", base.lineage):
-                raise StoreError(f"{source} is a backup of another state", help="name one of this state")
+                raise StoreError(f"{source} is a backup of another state", help="name a backup of this state")
             if salvaged.end_known and salvaged.end < base.rows:
                 # An older copy was put in the state's place: the backup knows all that it knows, and more.
                 salvaged = Salvage(end=base.rows, lineage=salvaged.lineage)
@@ -277,7 +281,8 @@ def _lost(salvaged: Salvage, base: Checks, seen: checks.Seen | None, at: datetim
     what = f"{len(missing)} journal rows" if missing else "perhaps the newest journal rows"
     return (
         f"{what} between {since} and {until} cannot be read: "
-        f"look on the platform for objects made since then that `{command('state', 'list')}` does not show"
+        "look on the platform for objects that were created since then and that "
+        f"`{command('state', 'list')}` does not show"
     )
 
 

@@ -302,7 +302,7 @@ class SqliteStore:
                 )
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise Damaged("a row holds what was never written there") from error
+            raise Damaged("a row contains data that was never written there") from error
 
     def _verify(self) -> None:
         connection = self._readable()
@@ -319,7 +319,7 @@ class SqliteStore:
             return
         key = files.read_key(files.key_path(self._path))
         if key is None or backups.key_digest(key) != current.key:
-            what = "missing" if key is None else "not the one that secrets were fingerprinted with"
+            what = "missing" if key is None else "not the key with which secrets were fingerprinted"
             raise Damaged(f"{files.key_path(self._path).name} is {what}")
 
     def _way_out(self) -> tuple[str, Command]:
@@ -363,7 +363,7 @@ class SqliteStore:
         if self._readable() is None:
             raise StoreError(
                 f"there is no state {self._path} to take over",
-                help="name the state of no environment by --state",
+                help="pass that state with --state",
             )
         connection = self._writable()
         if self._environment == environment:

@@ -43,7 +43,7 @@ def test_a_failure_ends_with_1_and_says_what_is_demanded() -> None:
         run = check(app.url, *SECRETS, "--only", "calls: POST*")
     assert run.returncode == 1
     assert "FAIL calls: POST provisions" in run.stdout
-    assert "demanded: a signed POST of the documented parameters" in run.stdout
+    assert "required: a signed POST of the documented parameters" in run.stdout
     assert run.stdout.endswith("0 passed, 1 failed\n")
 
 

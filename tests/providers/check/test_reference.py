@@ -38,7 +38,7 @@ DEFECTS = {
     "does not look at the time": "refusals: POST signed too early",
     "does not store nonces": "refusals: GET replayed at once",
     "remembers the last two nonces": "refusals: GET replayed after other calls",
-    "uses up the nonces of forgeries": "refusals: a refused request does not use its nonce up",
+    "uses up the nonces of forgeries": "refusals: a refused request does not use up its nonce",
     "verifies after parsing": "refusals: POST serialised again",
     "takes the webhook secret": "refusals: POST under the webhook secret",
     "takes an empty secret": "refusals: DELETE under an empty secret",
@@ -73,7 +73,7 @@ DEFECTS = {
     "keeps the session of a stranger": "sign-in: from another organization",
     "shows its page to anybody": "sign-in: the page without a session",
     "takes any way back": "sign-in: in another browser",
-    "takes the same way back twice": "sign-in: twice the same way back",
+    "takes the same way back twice": "sign-in: the same callback twice",
 }
 
 
@@ -93,7 +93,7 @@ def test_a_failure_says_what_was_sent_what_came_and_what_is_demanded_without_sec
     told = line(result)
     assert "FAIL calls: POST provisions" in told
     assert "the value of `config.DATABASE_PORT` is not text but a number" in told
-    assert "demanded: a signed POST" in told
+    assert "required: a signed POST" in told
     assert "platform API, 4.5 and 2.8" in told
     assert f"POST {app.url}/extensions" in told
     assert "X-Signature: (masked, 64 characters)" in told
@@ -146,7 +146,7 @@ def test_refusals_of_events_are_not_checked_where_a_good_event_is_refused() -> N
         report = checked(subject_of(app), "events")
     assert list(failed(report)) == ["events: a signed event is taken"]
     assert report.count("not checked") == len(report.results) - 1
-    assert "no `url`, no `nonce`, no `timestamp`" in line(report.results[0])
+    assert "without `url`, `nonce` or `timestamp`" in line(report.results[0])
 
 
 def test_with_a_wrong_secret_nothing_was_made_and_nothing_is_said_to_be_left() -> None:

@@ -243,10 +243,10 @@ def test_nothing_secret_is_logged(store: Path) -> None:
 
 
 def test_settings_that_would_weaken_signatures_are_refused(store: Path) -> None:
-    with pytest.raises(ReconcilerError, match=r"is the one of") as refused:
+    with pytest.raises(ReconcilerError, match=r"is the same as") as refused:
         ProviderSettings(
             PUBLIC_URL, store, [b"same"], webhook_url="https://platform.example.com/w", webhook_secret=b"same"
         )
-    assert "have to differ" in refused.value.help
+    assert "must differ" in refused.value.help
     with pytest.raises(ReconcilerError, match="needs the secret"):
         ProviderSettings(PUBLIC_URL, store, [b""])

@@ -263,4 +263,4 @@ async def test_what_a_refused_get_says_is_not_repeated(status: int) -> None:
     with pytest.raises(PlatformError) as refused:
         await asked.read(Read(PATH, one(Extension)))
     assert "iam-role-key" not in f"{refused.value.message} {refused.value.help}"
-    assert "the answer's words are not shown: they are not the platform's" in refused.value.message
+    assert "the answer's words are not shown: they do not come from the platform" in refused.value.message

@@ -49,7 +49,7 @@ def test_the_plan_shows_the_secrets_as_one_template_and_the_id_that_is_sent(scen
     text = scene.run("plan").out
     assert "POST /extensions at acme" in text
     assert f'POST /v1/apps/{scene.app}/secrets/${{each:key}} {{"value": "(sensitive)"}}' in text
-    assert "the answer tells" in text
+    assert "known after that answer" in text
     scene.apply()
     assert planned[0]["body"]["id"] == only(scene.provider.bodies("POST"))["id"]
 
@@ -161,7 +161,7 @@ def test_without_the_signing_secret_nothing_is_sent_at_all(scene: Scene) -> None
     scene.project.env["OWN_SECRET"] = OTHER
     assert scene.plan().json["summary"]["create"] == 1
     refused = scene.apply(code=1)
-    assert "the signing secret of ExtensionProvider/acme is not readable here" in refused.out
+    assert "the signing secret of ExtensionProvider/acme cannot be read here" in refused.out
     assert scene.sets() == []
     assert scene.provider.requests == []
 
@@ -176,7 +176,7 @@ def test_without_the_signing_secret_nothing_is_sent_at_all(scene: Scene) -> None
         ({"DATABASE_URL": URL, "MORE": {"password": KEY}}, "a value of `MORE` that is not text"),
         ({"DATABASE_URL": URL, "LD_PRELOAD": KEY}, "`LD_PRELOAD`, which changes how programs run"),
         ({"DATABASE_URL": URL, "https_proxy": KEY}, "`https_proxy`, which changes how programs run"),
-        ([URL], "holds no `config`"),
+        ([URL], "has no `config`"),
     ],
     ids=["hyphen", "empty", "line-end", "number", "object", "loader", "proxy", "list"],
 )

@@ -1,0 +1,68 @@
+"""Backups of any state in a file, which is a SQLite state, and the way back into any place."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+
+from reconciler.core.advice import command
+from reconciler.core.clock import Clock
+from reconciler.core.errors import StateMoved, StoreError
+from reconciler.state import files_of, has_files, movable_of
+from reconciler.state.contents import Contents, verify, with_entry
+from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store
+
+
+async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
+    """A complete, verified copy in `target`, which must not exist; for a state in files, also among its own.
+
+    The key is beside it. Raises StoreError.
+    """
+    if has_files(store):
+        return await files_of(store).backup(target)
+    if target is None:
+        raise StoreError("this state keeps no backups beside itself", help="name a FILE for the copy")
+    contents = await movable_of(store).export()
+    if contents.moved_to:
+        raise StateMoved(target, contents.moved_to)
+    copy = SqliteStore(target, clock, backups=False, environment=contents.environment)
+    try:
+        await copy.import_(contents)
+    finally:
+        await copy.close()
+    return target
+
+
+async def restore(store: Store, file: Path | None, environment: str, clock: Clock, by: str) -> Restored:
+    """Bring back what a backup holds; see `Files.restore`. A shared state comes to a place that holds none.
+
+    What was done after the backup is not in it, which every plan says until a person has looked. Raises
+    StoreError.
+    """
+    if has_files(store):
+        return await files_of(store).restore(file, by=by)
+    if file is None:
+        raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
+    source = SqliteStore(file, clock, backups=False, environment=environment, read_only=True)
+    try:
+        contents = await source.export()
+    finally:
+        await source.close()
+    if contents.moved_to:
+        raise StateMoved(file, contents.moved_to)
+    taken_at = datetime.fromtimestamp((await anyio.Path(file).stat()).st_mtime, UTC)
+    listed = command("state", "list")
+    lost = (
+        f"what was done between {taken_at.isoformat()} and {clock.now().isoformat()} is not in the backup: "
+        f"look on the platform for objects made since then that `{listed}` does not show"
+    )
+    note = {"restored": file.name, "by": by, "lost": lost, "unclaimed": LOST_ROWS, "because": lost}
+    await movable_of(store).import_(_noted(contents, note, clock))
+    return Restored(str(file), taken_at, "", 0, (), lost, "restored")
+
+
+def _noted(contents: Contents, note: Mapping[str, str], clock: Clock) -> Contents:
+    verify(contents)
+    return with_entry(contents, WHOLE_STATE, JournalEntry("", Event.DECIDED, clock.now(), data=note))

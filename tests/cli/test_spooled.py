@@ -1,0 +1,105 @@
+"""What the state could not take is told last, and written where the runner is told to."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.spooled import collected, told_last
+from reconciler.core.errors import StoreError
+from reconciler.state import spool_file
+from reconciler.state.spool_file import Kept
+from reconciler.state.store import Event
+from tests.state.doubles import made, spooling
+from tests.state.worlds import SimulatedClock, entry, record
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def left_over(folder: Path) -> list[Kept]:
+    """What an apply finds beside its state, when one outcome could not be stored."""
+    store = spooling(made(SimulatedClock()), SimulatedClock(), folder)
+    left: list[Kept] = []
+
+    async def run() -> None:
+        async with collected(left, store):
+            lease = await store.lease(["shop"], "me")
+            await store.commit(lease, [entry(Event.INTENT)])
+            await store.spool(lease, [entry(Event.DONE)], [record()])
+            raise StoreError("the store is gone")
+
+    with pytest.raises(StoreError, match="gone"):
+        await run()
+    return left
+
+
+async def test_it_is_written_and_printed_and_can_be_taken_in_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, file = await left_over(tmp_path), tmp_path / "kept"
+    with told_last(left, file, shared=True):
+        pass
+    (line,) = file.read_bytes().splitlines()
+    assert file.stat().st_mode & 0o777 == 0o600
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        f"1 outcome could not be stored; {file} holds them: keep these lines in a file, and run "
+        f"`reconcile state ingest {file}`",
+        line.decode(),
+    ]
+    known = made(SimulatedClock())
+    store = spooling(known, SimulatedClock(), tmp_path / "another" / "runner")
+    lease = await store.lease(["shop"], "me")
+    await store.commit(lease, [entry(Event.INTENT)])
+    await store.release(lease)
+    await store.ingest(spool_file.decode(file.read_bytes()), "me")
+    state = await store.load()
+    assert not state.open_intents
+    assert not state.spooled
+    assert [each.id for each in state.records.values()] == ["vol_data"]
+
+
+@pytest.mark.parametrize(
+    ("named", "shared", "lines"), [(False, False, 0), (False, True, 2), (True, False, 2)]
+)
+async def test_a_state_in_a_file_keeps_it_without_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], named: bool, shared: bool, lines: int
+) -> None:
+    left = await left_over(tmp_path)
+    with told_last(left, tmp_path / "kept" if named else None, shared=shared):
+        pass
+    assert len(capsys.readouterr().err.splitlines()) == lines
+    assert (tmp_path / "kept").exists() is named
+
+
+async def test_nothing_is_written_where_everything_was_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with told_last([], tmp_path / "kept", shared=True):
+        pass
+    assert not (tmp_path / "kept").exists()
+    assert capsys.readouterr().err == ""
+
+
+async def test_a_file_that_cannot_be_written_costs_no_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = await left_over(tmp_path)
+    with told_last(left, tmp_path, shared=False):
+        pass
+    first, _, line = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"error: {tmp_path} cannot be written")
+    assert spool_file.decode(line.encode()) == left
+
+
+async def test_outcomes_of_another_state_are_refused(tmp_path: Path) -> None:
+    left = await left_over(tmp_path)
+    known = made(SimulatedClock())
+    known._state.lineage = "another"
+    store = spooling(known, SimulatedClock(), tmp_path / "another")
+    with pytest.raises(StoreError, match="of another state"):
+        await store.ingest(left, "me")

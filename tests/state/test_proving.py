@@ -1,0 +1,38 @@
+"""A store that does not keep its word gets no state."""
+
+import pytest
+
+from reconciler.core.errors import StoreError
+from reconciler.pipeline.identity import create_state
+from reconciler.pipeline.migrate import migrate, side
+from reconciler.state import prove
+from reconciler.state.objects.store import ObjectStore
+from tests.state.doubles import made
+from tests.state.objects.doubles import Mixing, memory_bucket
+from tests.state.worlds import SimulatedClock
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def lying(clock: SimulatedClock) -> ObjectStore:
+    return ObjectStore(Mixing(memory_bucket()), clock)
+
+
+async def test_a_state_is_not_made_in_a_store_that_lies(lying: ObjectStore, clock: SimulatedClock) -> None:
+    with pytest.raises(StoreError, match="a state cannot be kept in"):
+        await create_state(lying, clock, "me", new=True)
+    assert (await lying.load()).lineage == ""
+
+
+async def test_nor_is_one_moved_there(lying: ObjectStore, clock: SimulatedClock) -> None:
+    here = made(clock)
+    with pytest.raises(StoreError, match="a state cannot be kept in"):
+        await migrate(side(here, "sqlite:here.db"), side(lying, "s3://b/p"), "me", timeout_s=0)
+    await here.lease(["shop"], "me")
+    assert (await lying.load()).lineage == ""
+
+
+async def test_a_store_that_keeps_its_word_is_proven_and_a_file_needs_no_proof(clock: SimulatedClock) -> None:
+    assert await prove(ObjectStore(memory_bucket(), clock))
+    assert not await prove(made(clock))
