@@ -41,7 +41,7 @@ class S3:
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[str]:
+def moto_server() -> Iterator[str]:
     if "TEST_S3" in os.environ:
         yield os.environ["TEST_S3"]
         return
@@ -55,11 +55,11 @@ def s3_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def make_s3(s3_server: str) -> Callable[[], S3]:
+def make_s3(moto_server: str) -> Callable[[], S3]:
     """Makes a new place."""
 
     def make() -> S3:
-        return S3(s3_server, f"s3://{BUCKET}/team/{uuid.uuid4().hex[:12]}")
+        return S3(moto_server, f"s3://{BUCKET}/team/{uuid.uuid4().hex[:12]}")
 
     return make
 

@@ -22,8 +22,8 @@ FAULTS: tuple[HttpFault, ...] = ("answer lost", "request lost", "503", "503 afte
 
 
 @pytest.fixture
-def proxy(s3_server: str) -> Iterator[Proxy]:
-    with proxying(s3_server) as proxy:
+def proxy(moto_server: str) -> Iterator[Proxy]:
+    with proxying(moto_server) as proxy:
         yield proxy
 
 
