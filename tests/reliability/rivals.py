@@ -1,10 +1,13 @@
-"""Processes that want one scope: `python -m tests.reliability.rivals [--races N] [--pauses N]`.
+"""Processes that want one scope: `python -m tests.reliability.rivals [--races N] [--pauses N] [--state URL]`.
 
 Races: 2 and 8 workers ask for one lease at the same moment, each round through a fresh store. One must
 get it, the others must be told its name within 2 s; some holders are killed, and the next lease must come
 within 2 s. Pauses: a holder loops over check, send (a line in a log) and commit, and is stopped at a random
 moment while a rival takes its scope by force. No stale commit may be stored, no send may follow a check
 that began after the take-over, and each send that was not committed must be reported by the holder.
+
+The state is in a file, or in a PostgreSQL database (`--state`; `postgresql:` starts a server for it). There
+the lease of a killed holder ends with its time, which is set forward and not waited for.
 """
 
 import argparse
@@ -18,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,13 +31,18 @@ import anyio
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
+from reconciler.state.postgres.line import LIMITS
+from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.sqlite import database
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
+from tests.providers.postgres import Postgres, running_postgres
+from tests.reliability.shared import NEW_SERVER, lease_over, new_database
 
 SCOPE = "shop"
 LIMIT_S = 2.0
 KILL_EVERY = 10  # rounds
+PAUSED_S = 0.3  # in a transaction, until the server ends it
 
 _processes = multiprocessing.get_context("fork")
 
@@ -51,8 +59,20 @@ class Tally:
             self.violations.append(f"{what} took {seconds:.2f} s")
 
 
-def open_store(path: Path) -> SqliteStore:
-    return SqliteStore(path, SystemClock(), backups=False)
+def open_store(place: Path | str) -> SqliteStore | PostgresStore:
+    """`place`: a file, or the URL of a database."""
+    if isinstance(place, str):
+        return PostgresStore(place, SystemClock(), lease_s=300)
+    return SqliteStore(place, SystemClock(), backups=False)
+
+
+def journal(place: Path | str) -> list[tuple[str, str, str]]:
+    """Run, event and step of each row, in the order in which they were stored."""
+    if isinstance(place, str):
+        rows = Postgres(place).rows("SELECT run, event, step FROM reconcile.journal ORDER BY row")
+        return [(run, event, step) for run, event, step in rows]
+    with closing(sqlite3.connect(place)) as connection:
+        return connection.execute("SELECT run, event, step FROM journal ORDER BY row").fetchall()
 
 
 def done(run: str, step: str) -> JournalEntry:
@@ -62,9 +82,9 @@ def done(run: str, step: str) -> JournalEntry:
 # --- races ---
 
 
-async def _race_once(path: Path, pipe: Connection, number: int) -> None:
+async def _race_once(place: Path | str, pipe: Connection, number: int) -> None:
     name = f"worker {os.getpid()}"
-    store = open_store(path)
+    store = open_store(place)
     began = time.monotonic()
     try:
         lease = await store.lease([SCOPE], name)
@@ -82,18 +102,18 @@ async def _race_once(path: Path, pipe: Connection, number: int) -> None:
     pipe.send("ready")
 
 
-def _racer(path: Path, pipe: Connection, start: Any) -> None:
+def _racer(place: Path | str, pipe: Connection, start: Any) -> None:
     """Waits for a round's number, then for all others, then asks for the lease."""
     while (number := pipe.recv()) is not None:
         start.wait()
-        anyio.run(_race_once, path, pipe, number)
+        anyio.run(_race_once, place, pipe, number)
 
 
 class Racers:
     """Worker processes that stay for all rounds; who was killed is replaced."""
 
-    def __init__(self, count: int, path: Path) -> None:
-        self._path = path
+    def __init__(self, count: int, place: Path | str) -> None:
+        self._place = place
         self._start = _processes.Barrier(count)
         self.workers: list[tuple[Any, Connection]] = []
         for _ in range(count):
@@ -101,7 +121,7 @@ class Racers:
 
     def _add(self) -> None:
         ours, theirs = _processes.Pipe()
-        process = _processes.Process(target=_racer, args=(self._path, theirs, self._start), daemon=True)
+        process = _processes.Process(target=_racer, args=(self._place, theirs, self._start), daemon=True)
         process.start()
         theirs.close()
         self.workers.append((process, ours))
@@ -124,8 +144,10 @@ class Racers:
             process, pipe = self.workers[index]
             if kill:
                 os.kill(process.pid, signal.SIGKILL)
+                if isinstance(self._place, str):
+                    lease_over(self._place)
                 began = time.monotonic()
-                anyio.run(_take_and_release, self._path)
+                anyio.run(_take_and_release, self._place)
                 tally.took("lease after a kill", time.monotonic() - began)
                 tally.counts["holders killed"] += 1
                 process.join()
@@ -151,8 +173,8 @@ class Racers:
             process.join()
 
 
-async def _take_and_release(path: Path) -> None:
-    store = open_store(path)
+async def _take_and_release(place: Path | str) -> None:
+    store = open_store(place)
     try:
         await store.create()
         await store.release(await store.lease([SCOPE], "the next", timeout_s=LIMIT_S))
@@ -160,21 +182,19 @@ async def _take_and_release(path: Path) -> None:
         await store.close()
 
 
-def races(count: int, workers: int, folder: Path, tally: Tally) -> None:
-    path = folder / f"races{workers}" / "state.db"
-    anyio.run(_take_and_release, path)
-    racers = Racers(workers, path)
+def races(count: int, workers: int, place: Path | str, tally: Tally) -> None:
+    anyio.run(_take_and_release, place)
+    racers = Racers(workers, place)
+    before = len(journal(place))
     try:
         for number in range(count):
             racers.round(number, tally, kill=number % KILL_EVERY == KILL_EVERY - 1)
         racers.close()
     finally:
         racers.end()
-    with closing(sqlite3.connect(path)) as connection:
-        (rounds,) = connection.execute("SELECT count(DISTINCT step) FROM journal").fetchone()
-        (rows,) = connection.execute("SELECT count(*) FROM journal").fetchone()
-    if (rounds, rows) != (count, count):
-        tally.violations.append(f"{rows} writes in {rounds} of {count} races")
+    steps = [step for _, _, step in journal(place)[before:]]
+    if (len(set(steps)), len(steps)) != (count, count):
+        tally.violations.append(f"{len(steps)} writes in {len(set(steps))} of {count} races")
 
 
 # --- pauses ---
@@ -187,9 +207,9 @@ def _say(log: Path, line: str) -> None:
     os.close(descriptor)
 
 
-async def _hold(path: Path, log: Path, pipe: Connection) -> None:
+async def _hold(place: Path | str, log: Path, pipe: Connection) -> None:
     """Loop over check, send and commit until one fails; then say what was sent and not recorded."""
-    store = open_store(path)
+    store = open_store(place)
     lease = await store.lease([SCOPE], f"holder {os.getpid()}", timeout_s=60)
     run, number, sent = f"epoch {lease.epochs[SCOPE]}", 0, False
     pipe.send(("holding", run))
@@ -207,14 +227,15 @@ async def _hold(path: Path, log: Path, pipe: Connection) -> None:
         await store.close()
 
 
-def _holder(path: Path, log: Path, pipe: Connection) -> None:
+def _holder(place: Path | str, log: Path, pipe: Connection) -> None:
+    LIMITS[1][-1] = f"{PAUSED_S:g}s"  # type: ignore[index]
     while pipe.recv():
-        anyio.run(_hold, path, log, pipe)
+        anyio.run(_hold, place, log, pipe)
 
 
-async def _take_by_force(path: Path, log: Path) -> bool:
+async def _take_by_force(place: Path | str, log: Path) -> bool:
     """Whether the scope could be taken: not while the holder is stopped within a transaction."""
-    store = open_store(path)
+    store = open_store(place)
     try:
         try:
             await store.unlock(SCOPE, force=True, by="the rival")
@@ -231,12 +252,11 @@ async def _take_by_force(path: Path, log: Path) -> bool:
     return True
 
 
-def pauses(count: int, seed: int, folder: Path, tally: Tally) -> None:
-    path, log = folder / "pauses" / "state.db", folder / "log"
-    anyio.run(_take_and_release, path)
+def pauses(count: int, seed: int, place: Path | str, log: Path, tally: Tally) -> None:
+    anyio.run(_take_and_release, place)
     chance = random.Random(seed)
     ours, theirs = _processes.Pipe()
-    holder = _processes.Process(target=_holder, args=(path, log, theirs), daemon=True)
+    holder = _processes.Process(target=_holder, args=(place, log, theirs), daemon=True)
     holder.start()
     assert holder.pid is not None
     patience, database._BUSY_TIMEOUT_S = database._BUSY_TIMEOUT_S, 0
@@ -244,12 +264,12 @@ def pauses(count: int, seed: int, folder: Path, tally: Tally) -> None:
         while tally.counts["pauses with a take-over"] < count:
             ours.send(True)
             _, run = ours.recv()
-            _pause_until_taken(holder.pid, path, log, chance, tally)
+            _pause_until_taken(holder.pid, place, log, chance, tally)
             if not ours.poll(LIMIT_S):
                 tally.violations.append(f"{run}: goes on after the take-over")
                 return
             _, reported = ours.recv()
-            _judge(run, reported, path, log, tally)
+            _judge(run, reported, place, log, tally)
             log.unlink()
     finally:
         database._BUSY_TIMEOUT_S = patience
@@ -257,12 +277,12 @@ def pauses(count: int, seed: int, folder: Path, tally: Tally) -> None:
         holder.join()
 
 
-def _pause_until_taken(pid: int, path: Path, log: Path, chance: random.Random, tally: Tally) -> None:
+def _pause_until_taken(pid: int, place: Path | str, log: Path, chance: random.Random, tally: Tally) -> None:
     while True:
         time.sleep(chance.random() * 0.02)
         os.kill(pid, signal.SIGSTOP)
         os.waitid(os.P_PID, pid, os.WSTOPPED)
-        taken = anyio.run(_take_by_force, path, log)
+        taken = anyio.run(_take_by_force, place, log)
         os.kill(pid, signal.SIGCONT)
         if taken:
             tally.counts["pauses with a take-over"] += 1
@@ -270,19 +290,13 @@ def _pause_until_taken(pid: int, path: Path, log: Path, chance: random.Random, t
         tally.counts["pauses inside a transaction"] += 1
 
 
-def _judge(run: str, reported: str, path: Path, log: Path, tally: Tally) -> None:
+def _judge(run: str, reported: str, place: Path | str, log: Path, tally: Tally) -> None:
     lines = log.read_text().splitlines()
     taken = lines.index("taken")
-    with closing(sqlite3.connect(path)) as connection:
-        stored = {
-            f"{run} {step}"
-            for (step,) in connection.execute("SELECT step FROM journal WHERE run = ?", (run,))
-        }
-        (stale,) = connection.execute(
-            """SELECT count(*) FROM journal WHERE run = ? AND seq >
-            (SELECT max(seq) FROM journal WHERE run = '' AND event = 'decided')""",
-            (run,),
-        ).fetchone()
+    rows = journal(place)
+    forced = max(number for number, (of, event, _) in enumerate(rows) if (of, event) == ("", Event.DECIDED))
+    stored = {f"{run} {step}" for of, _, step in rows if of == run}
+    stale = sum(of == run for of, _, _ in rows[forced:])
     if stale:
         tally.violations.append(f"{run}: {stale} commits after the take-over")
     sent = {line.removeprefix("sent ") for line in lines if line.startswith("sent ")}
@@ -296,13 +310,22 @@ def _judge(run: str, reported: str, path: Path, log: Path, tally: Tally) -> None
     tally.counts["sends reported as not recorded"] += bool(reported)
 
 
-def run(race_count: int, pause_count: int, seed: int) -> Tally:
+def run(race_count: int, pause_count: int, seed: int, server: str = "") -> Tally:
     tally = Tally()
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+    with ExitStack() as stack:
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None))
+        )
+        if server == NEW_SERVER:
+            server = stack.enter_context(running_postgres()).url
+
+        def place(name: str) -> Path | str:
+            return new_database(server) if server else folder / name / "state.db"
+
         for workers in (2, 8):
-            races(race_count, workers, Path(name), tally)
-        pauses(pause_count, seed, Path(name), tally)
+            races(race_count, workers, place(f"races{workers}"), tally)
+        pauses(pause_count, seed, place("pauses"), folder / "log", tally)
     return tally
 
 
@@ -311,8 +334,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--races", type=int, default=1000, help="of 2, and as many of 8")
     parser.add_argument("--pauses", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--state", default="", help=f"a PostgreSQL server, by its superuser; or {NEW_SERVER}")
     options = parser.parse_args(arguments)
-    tally = run(options.races, options.pauses, options.seed)
+    tally = run(options.races, options.pauses, options.seed, options.state)
     lines = [f"{what:32} {count:6}" for what, count in sorted(tally.counts.items())]
     lines += [f"slowest: {what:23} {seconds:6.2f} s" for what, seconds in sorted(tally.slowest_s.items())]
     lines += [f"{'violations':32} {len(tally.violations):6}", *tally.violations[:20]]

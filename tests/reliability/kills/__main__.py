@@ -21,12 +21,12 @@ from tests.reliability.kills.planted import DEFECTS
 from tests.reliability.kills.sample import every_case, sampled
 from tests.reliability.kills.scenario import Template, prepared
 from tests.reliability.kills.verdict import KINDS
+from tests.reliability.shared import NEW_SERVER
 
 # At this point calls of all kinds are under way: volumes, snapshots, an update, and two clusters.
 FIRST_KILL = "POST PostgresCluster/orders-copy#restore:effect@1"
 
 _PROGRESS_EVERY = 100  # cases, about a minute
-NEW_SERVER = "postgresql:"
 _FEW = 0.05  # of the cases: a loaded machine polls less often, so that some last poll is never reached
 
 

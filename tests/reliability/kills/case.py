@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.harness import Ran, Sandbox
-from tests.reliability.kills import shared, victim
+from tests.reliability import shared
+from tests.reliability.kills import victim
 from tests.reliability.kills.boundaries import struck_at, trace_of
 from tests.reliability.kills.processes import forked, sandboxed
 from tests.reliability.kills.scenario import APPLY, CLOCK, Template

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.harness import Project, Sandbox, environment, serving, volume
 from tests.providers.postgres import Postgres
-from tests.reliability.kills.shared import lease_over
+from tests.reliability.shared import lease_over
 
 pytestmark = pytest.mark.slow
 

@@ -1,5 +1,6 @@
-"""The state of a case in PostgreSQL: a database of its own, which begins with what the file holds."""
+"""States in PostgreSQL for the proofs: a database for each, which may begin with what a file holds."""
 
+import shutil
 import uuid
 from pathlib import Path
 
@@ -12,12 +13,19 @@ from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Store
 from tests.providers.postgres import Postgres
 
+NEW_SERVER = "postgresql:"  # stands for the URL of one that is started for a proof
+
+
+def new_database(server: str) -> str:
+    """The URL of an empty database on `server`, which is the URL of its superuser."""
+    name = f"case_{uuid.uuid4().hex}"
+    Postgres(server).rows(f"CREATE DATABASE {name} STRATEGY file_copy")
+    return f"{server.rpartition('/')[0]}/{name}"
+
 
 def carried_in(server: str, project: Path) -> str:
     """Give the project's state a database on `server`; its URL."""
-    name = f"case_{uuid.uuid4().hex}"
-    Postgres(server).rows(f"CREATE DATABASE {name} STRATEGY file_copy")
-    url = f"{server.rpartition('/')[0]}/{name}"
+    url = new_database(server)
     _carry(_file(project), PostgresStore(url, SystemClock()))
     return url
 
@@ -25,7 +33,7 @@ def carried_in(server: str, project: Path) -> str:
 def carried_out(url: str, project: Path) -> None:
     """Put what the database holds in the project's file."""
     for file in (project / ".reconcile").glob("state.db*"):
-        file.unlink()
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
     _carry(PostgresStore(url, SystemClock()), _file(project))
 
 
