@@ -50,8 +50,8 @@ def records_page(state: State, doubts: Sequence[Diagnostic], run: RunOptions) ->
         owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
         lines.append(f"{address}  {record.id}{'  inferred' if record.inferred else ''}{owed}")
     found = [_unclaimed(entry) for entry in state.unclaimed]
-    head = state_head(state.lineage, state.heads)
-    notices = f"State head: {head}\n" if records else "nothing is recorded yet\n"
+    head, nothing = state_head(state.lineage, state.heads), "nothing is recorded yet\n"
+    notices = f"{'' if records else nothing}State head: {head}\n"
     return Page(
         document={
             "records": [record_document(record) for record in records.values()],

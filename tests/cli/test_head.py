@@ -30,6 +30,7 @@ def test_each_commit_moves_the_head(project: Project, app: str) -> None:
     project.run("state", "forget", f"Volume/{app}/data")
     heads.append(project.json("state", "list").json["head"])
     assert len(set(heads)) == 3
+    assert HEAD.findall(project.run("state", "list").err) == heads[-1:]  # also where nothing is recorded
 
 
 def test_a_refused_apply_has_none(project: Project, app: str) -> None:

@@ -1,4 +1,4 @@
-"""A runner that tests kill or stop: `python -m tests.state.objects.child ENDPOINT BUCKET WORLD`.
+"""A runner that tests kill or stop: `python -m tests.state.objects.child ENDPOINT URL WORLD`.
 
 It commits an intent, checks its lease, sends (a line in the file WORLD, which stands for the platform), and
 commits the outcome, again and again, and says each step on stdout. A thread renews its lease. It ends when it
@@ -62,6 +62,6 @@ async def work(store: ObjectStore, world: Path) -> None:
 
 
 if __name__ == "__main__":
-    endpoint, bucket, world = sys.argv[1:]
-    store = ObjectStore(S3(endpoint, bucket).open(), SystemClock(), lease_s=LEASE_S)
+    endpoint, url, world = sys.argv[1:]
+    store = ObjectStore(S3(endpoint, url).open(), SystemClock(), lease_s=LEASE_S)
     anyio.run(work, store, Path(world))

@@ -103,7 +103,7 @@ async def test_a_store_that_stays_away_is_told(
 
 @pytest.mark.anyio
 async def test_a_missing_bucket_is_told(s3: S3, clock: SimulatedClock) -> None:
-    missing = replace(s3, bucket="no-such-bucket")
+    missing = replace(s3, url="s3://no-such-bucket/team/state")
     for attempt in ("load", "create", "fingerprint_key"):
         store = open_objects(missing.url, clock, variables=missing.variables)
         with pytest.raises(

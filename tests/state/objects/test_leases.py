@@ -9,9 +9,11 @@ import pytest
 from anyio import from_thread
 
 from reconciler.core.errors import Locked, StoreError
+from reconciler.state.contents import Movable
 from reconciler.state.objects.bucket import Bucket, Unanswered
 from reconciler.state.objects.store import ObjectStore
-from reconciler.state.store import Event, Lease
+from reconciler.state.renewing import Renewable
+from reconciler.state.store import Event, Lease, Maintenance
 from tests.state.objects.doubles import Counting, Fault, Faulty, memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
@@ -230,6 +232,12 @@ async def test_a_beat_without_an_answer_is_settled(
         faults.append(fault)
         store.beat(lease)
         await store.check(lease, for_s=50)
+
+
+def test_leases_are_of_the_kind_that_a_run_renews(opened: Open) -> None:
+    assert isinstance(opened(), Renewable)
+    assert isinstance(opened(), Movable)
+    assert isinstance(opened(), Maintenance)
 
 
 @pytest.mark.anyio

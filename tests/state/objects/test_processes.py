@@ -25,7 +25,7 @@ class Child:
     """A runner in a process of its own. `world`: what it has sent."""
 
     def __init__(self, s3: S3, world: Path) -> None:
-        command = [sys.executable, "-m", "tests.state.objects.child", s3.endpoint, s3.bucket, str(world)]
+        command = [sys.executable, "-m", "tests.state.objects.child", s3.endpoint, s3.url, str(world)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self._world = world
         world.touch()
