@@ -19,10 +19,11 @@ NAMES = [page.relative_to(ROOT).as_posix() for page in pages.pages()]
 RUN = [name for name in NAMES if pages.steps(ROOT / name)]
 LANGUAGES = {"console", "yaml", "json", "text", "python"}
 PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
+POSTGRESQL = "docs/how-to/postgresql.md"
 RUNBOOK = "docs/how-to/runbook.md"  # troubles that are played apart from each other
 
 
-@pytest.mark.parametrize("name", [name for name in RUN if name not in {*PROVIDERS, RUNBOOK}])
+@pytest.mark.parametrize("name", [name for name in RUN if name not in {*PROVIDERS, POSTGRESQL, RUNBOOK}])
 def test_the_commands_run_and_show_what_the_page_says(name: str, tmp_path: Path) -> None:
     problems = pages.run(ROOT / name, tmp_path)
     assert not problems, "\n\n".join(problems)
@@ -37,6 +38,14 @@ def test_a_trouble_of_the_runbook_shows_as_it_says_and_is_cured(trouble: str, tm
 def test_the_commands_of_the_reference_provider_run(postgres: Postgres, tmp_path: Path) -> None:
     page = ROOT / "docs/providers.md"
     assert pages.run(page, tmp_path, environment={"POSTGRES_URL": postgres.url}) == []
+
+
+def test_the_commands_about_a_state_in_postgresql_run(postgres: Postgres, tmp_path: Path) -> None:
+    server = postgres.url.rpartition("@")[2].partition("/")[0]
+    substitutes = {"db.example.com:5432": server, "pip install": "true"}
+    environment = {"ADMIN_URL": postgres.url}
+    page = ROOT / POSTGRESQL
+    assert pages.run(page, tmp_path, substitutes=substitutes, environment=environment) == []
 
 
 def test_the_commands_that_check_a_provider_run(tmp_path: Path) -> None:

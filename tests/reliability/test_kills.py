@@ -108,6 +108,13 @@ def test_a_platform_that_lists_clusters_leaves_nothing_for_a_person_to_decide() 
     assert figure(ran, "decisions by a person") == 0
 
 
+def test_with_its_state_in_postgresql_an_apply_that_is_killed_is_finished_by_the_next_ones() -> None:
+    ran = kills("--sample", "15", "--state", "postgresql:")
+    assert ran.code == 0, f"{ran.out}\n{ran.err}"
+    assert figure(ran, "cases") == 15
+    assert figure(ran, "manual unlocks") == 0
+
+
 def test_every_planted_defect_is_found() -> None:
     ran = kills("--defects")
     assert ran.code == 0, f"{ran.out}\n{ran.err}"

@@ -7,12 +7,15 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import click
 
 from tests.forking import import_everything
+from tests.providers.postgres import running_postgres
 from tests.reliability.kills.case import SIGNALS, Case, Verdict, killed, points, tried
 from tests.reliability.kills.planted import DEFECTS
 from tests.reliability.kills.sample import every_case, sampled
@@ -23,6 +26,7 @@ from tests.reliability.kills.verdict import KINDS
 FIRST_KILL = "POST PostgresCluster/orders-copy#restore:effect@1"
 
 _PROGRESS_EVERY = 100  # cases, about a minute
+NEW_SERVER = "postgresql:"
 _FEW = 0.05  # of the cases: a loaded machine polls less often, so that some last poll is never reached
 
 
@@ -40,6 +44,14 @@ _FEW = 0.05  # of the cases: a loaded machine polls less often, so that some las
     "--second", is_flag=True, help=f"Strike the run that follows a kill at `{FIRST_KILL}`, which settles."
 )
 @click.option("--extended", is_flag=True, help="On a platform with the endpoints that are not documented.")
+@click.option(
+    "--state",
+    "server",
+    default="",
+    metavar="URL",
+    help="A PostgreSQL server, by its superuser: each case has its state in a database of its own there. "
+    f"`{NEW_SERVER}`: one that is started for this.",
+)
 @click.option("--defects", is_flag=True, help="Plant defects, and see that each is found.")
 def command(
     everything: bool,
@@ -51,18 +63,23 @@ def command(
     jobs: int,
     second: bool,
     extended: bool,
+    server: str,
     defects: bool,
 ) -> None:
     """Strike real applies at their boundaries, run again, and judge. Exits with 1 when anything is wrong."""
     if everything + listing + defects + (sample is not None) + (point is not None) != 1:
         raise click.UsageError("give exactly one of --all, --sample, --point, --list and --defects")
+    if defects and server:
+        raise click.UsageError("--defects are planted in the program that keeps its state in a file")
     # Ended from outside, it ends the processes of its cases too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     import_everything()
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        root = Path(folder)
-        template = prepared(root / "template", extended=extended)
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-")))
+        if server == NEW_SERVER:
+            server = stack.enter_context(running_postgres()).url
+        template = replace(prepared(root / "template", extended=extended), server=server)
         if defects:
             sys.exit(_defects_found(template, root, jobs))
         if second:

@@ -86,6 +86,7 @@ def struck_at(trace: Sequence[str]) -> float:
 def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
     """Instrument this process, which then runs the product as it is. There is no way back."""
     _wrap_store(boundaries)
+    _wrap_line(boundaries)
     _wrap_locks(boundaries)
     _wrap_transport(boundaries, Effects(sandbox_url))
     _wrap_clock(boundaries)
@@ -96,12 +97,31 @@ def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
 
 
 def _wrap_store(boundaries: Boundaries) -> None:
+    from reconciler.state.postgres.store import PostgresStore
     from reconciler.state.spooling import Spooling
     from reconciler.state.sqlite.store import SqliteStore
 
     for name in _STORE:
-        owner = Spooling if name == "spool" else SqliteStore
-        setattr(owner, name, _around(boundaries, getattr(owner, name), name))
+        for owner in (Spooling,) if name == "spool" else (SqliteStore, PostgresStore):
+            setattr(owner, name, _around(boundaries, getattr(owner, name), name))
+
+
+def _wrap_line(boundaries: Boundaries) -> None:
+    """Each message to PostgreSQL: what begins a transaction, what ends one, and what is none."""
+    from reconciler.state.postgres.line import BEGIN, COMMIT, Line, Row, Statement
+
+    asking = Line.ask
+
+    async def ask(self: Line, *statements: Statement) -> list[list[Row]]:
+        begins, ends = BEGIN in statements, COMMIT in statements
+        what = "whole" if begins and ends else "begin" if begins else "commit" if ends else "read"
+        # Of no step: one message carries what several steps commit at that moment.
+        boundaries.reach(f"message:{what}:before")
+        answer = await asking(self, *statements)
+        boundaries.reach(f"message:{what}:after")
+        return answer
+
+    Line.ask = ask  # type: ignore[method-assign]
 
 
 def _around(

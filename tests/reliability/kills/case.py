@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.harness import Ran, Sandbox
-from tests.reliability.kills import victim
+from tests.reliability.kills import shared, victim
 from tests.reliability.kills.boundaries import struck_at, trace_of
 from tests.reliability.kills.processes import forked, sandboxed
 from tests.reliability.kills.scenario import APPLY, CLOCK, Template
@@ -72,6 +72,7 @@ class _Stage:
     sandbox: Sandbox
     template: Template
     planted: str
+    state_url: str = ""  # "" for the project's file
     _count: int = field(default=0)
 
     def run(self, arguments: Sequence[str], **more: str) -> Ran | None:
@@ -79,6 +80,8 @@ class _Stage:
         env = self.template.environment(self.sandbox) | {"XDG_STATE_HOME": str(self.root / "home")} | more
         if self.planted:
             env["KILLS_PLANTED"] = self.planted
+        if self.state_url:
+            env["RECONCILE_STATE"] = self.state_url
         name = f"{self._count}-{arguments[0]}"
         return forked(_verb(arguments), root=self.project, env=env, name=name).ended()
 
@@ -103,7 +106,14 @@ def _staged(
     try:
         with sandboxed(db, CLOCK, template.profile) as sandbox:
             move_platform(project, sandbox.url)
-            yield _Stage(root, project, sandbox, template, planted)
+            state_url = shared.carried_in(template.server, project) if template.server else ""
+            try:
+                yield _Stage(root, project, sandbox, template, planted, state_url)
+                if state_url and kept is not None:
+                    shared.carried_out(state_url, project)
+            finally:
+                if state_url:
+                    shared.dropped(state_url)
         if kept is not None:
             root.rename(kept)
     finally:
@@ -164,13 +174,16 @@ def _struck(case: Case, stage: _Stage) -> Verdict:
 
 
 def _strike(stage: _Stage, point: str, number: int, trace: Path) -> Ran | None:
-    return stage.run(
+    ran = stage.run(
         APPLY,
         KILLS_TRACE=str(trace),
         KILLS_SANDBOX=stage.sandbox.url,
         KILLS_STRIKE=point,
         KILLS_SIGNAL=str(int(number)),
     )
+    if stage.state_url and number == signal.SIGKILL:
+        shared.lease_over(stage.state_url)
+    return ran
 
 
 def _looked_at(stage: _Stage) -> list[Finding]:

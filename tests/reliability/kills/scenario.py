@@ -64,13 +64,15 @@ class Template:
 
     `extended`: the platform also has the endpoints that the API document does not show, so clusters are
     listed, and the restart that the extend asks for is carried out. `world`: what the sandbox showed
-    before anything was applied of what is judged, and `seq` the last line of its log then.
+    before anything was applied of what is judged, and `seq` the last line of its log then. `server`: of
+    PostgreSQL, where each case has its state; "" for a file.
     """
 
     root: Path
     extended: bool
     world: Mapping[str, Any]
     seq: int
+    server: str = ""
 
     @property
     def profile(self) -> str:

@@ -1,0 +1,119 @@
+"""Runners that are thrown away share one state: each in an empty folder, with nothing but the URL."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import Project, Sandbox, environment, serving, volume
+from tests.providers.postgres import Postgres
+from tests.reliability.kills.shared import lease_over
+
+pytestmark = pytest.mark.slow
+
+APPS = ("blog", "shop", "wiki")
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    with serving() as sandbox:
+        for app in APPS:
+            sandbox.app(app)
+        yield sandbox
+
+
+@pytest.fixture
+def runner(database: Postgres, sandbox: Sandbox, tmp_path: Path) -> Callable[..., Project]:
+    """Makes an empty folder with the manifests of some apps, as a fresh container has it."""
+    made: list[Project] = []
+
+    def make(*apps: str, **fields: object) -> Project:
+        project = Project(tmp_path / f"runner-{len(made)}")
+        made.append(project)
+        project.env |= environment(sandbox.url, XDG_STATE_HOME=str(project.root / "home"))
+        project.write(f"manifests: [manifests]\nstate: {database.url}\n", "reconcile.yaml")
+        spec = ", ".join(f"{name}: {value}" for name, value in ({"size_gb": 10} | fields).items())
+        for app in apps or ("shop",):
+            project.write(volume(app, spec=f"region: ams, {spec}"), f"manifests/{app}.yaml")
+        return project
+
+    return make
+
+
+def password(database: Postgres) -> str:
+    return database.url.partition("@")[0].rpartition(":")[2]
+
+
+def test_three_runners_in_empty_folders_work_on_one_volume(
+    runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
+) -> None:
+    first = runner()
+    assert "state-missing" in first.json("plan").out
+    told = [first.run("state", "init", "--new")]
+    first.apply()
+    second = runner(size_gb=20)
+    told += [second.run("plan"), second.apply()]
+    third = runner(size_gb=20)
+    for verb in (
+        ("plan", "--detailed-exitcode"),
+        ("drift",),
+        ("show", "Volume/shop/data"),
+        ("state", "list"),
+        ("history",),
+        ("state", "unlock", "shop"),
+    ):
+        told.append(third.run(*verb))
+    assert sandbox.volume("shop")["size_gb"] == 20
+    assert sandbox.mutations_of("shop")[0] == ("POST", "volumes")
+    assert len(sandbox.mutations_of("shop")) == 2
+    for ran in told:
+        assert password(database) not in ran.out + ran.err
+    for project in (first, second, third):
+        for file in project.root.rglob("*"):
+            if file.is_file() and file.name != "reconcile.yaml":
+                assert password(database).encode() not in file.read_bytes(), file
+
+
+def test_two_applies_of_different_apps_run_at_once(runner: Callable[..., Project], sandbox: Sandbox) -> None:
+    first = runner("wiki")
+    first.run("state", "init", "--new")
+    first.apply()  # the first of all records which platform the state is about, alone
+    shop, blog = runner(*APPS), runner(*APPS)
+    for app in ("blog", "shop"):
+        sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=1)
+    # Each has the whole project, and applies a part of it: the file of one app.
+    with (
+        shop.started("apply", "manifests/shop.yaml", "--auto-approve") as one,
+        blog.started("apply", "manifests/blog.yaml", "--auto-approve") as other,
+    ):
+        ended = [one.ended(), other.ended()]
+    assert [each.code for each in ended] == [0, 0], ended
+    assert len(runner().json("state", "list").json["records"]) == 3
+    assert [len(sandbox.volumes(app)) for app in APPS] == [1, 1, 1]
+
+
+def test_a_runner_that_was_killed_while_it_created_is_succeeded_without_an_unlock(
+    runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
+) -> None:
+    runner().run("state", "init", "--new")
+    sandbox.fault("POST", "/v1/apps/shop/volumes", "delay", delay_s=20)
+    with runner().started_apply() as dying:
+        dying.until(lambda: sandbox.seen("POST", "/v1/apps/shop/volumes"))
+        dying.kill()
+    sandbox.clear_faults()
+    assert "locked" in runner().apply(code=None).err
+    lease_over(database.url)
+    runner().apply()
+    assert len(sandbox.volumes("shop")) == 1
+
+
+def test_a_database_that_is_gone_sends_nothing(
+    runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
+) -> None:
+    project = runner()
+    project.run("state", "init", "--new")
+    project.write(f"manifests: [manifests]\nstate: {database.url}x\n", "reconcile.yaml")
+    ran = project.apply(code=1)
+    assert "does not exist" in ran.out + ran.err
+    assert password(database) not in ran.out + ran.err
+    assert sandbox.mutations_of("shop") == []
