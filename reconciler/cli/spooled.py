@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.options import of_this_run
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
@@ -45,7 +46,7 @@ def _tell(left: "list[Kept]", file: Path | None) -> None:
 
     lines = [encode(kept) for kept in left]
     what = f"{counted(len(lines), 'outcome')} could not be stored"
-    ingest = command("state", "ingest", file or "FILE")
+    ingest = command("state", "ingest", file or "FILE").with_options(of_this_run())
     if file is not None:
         try:
             _write(file, b"".join(lines))

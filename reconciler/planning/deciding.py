@@ -57,16 +57,25 @@ class Deciding:
                 self._builder.report(address, *warnings)
         in_flight: dict[Address, str] = {}  # about these, and what refers to them, the next plan decides
         for address, question in self._request.undecided.items():
-            if question.code == IN_FLIGHT:
-                in_flight[address] = "a call of another process is under way"
-                if subjects.in_focus(address):
-                    self._builder.report(address, question)
-                continue
-            why = "a call's outcome is unknown" if question.code == UNKNOWN_OUTCOME else question.message
+            under_way = question.code == IN_FLIGHT
+            why = "a call of another process is under way" if under_way else question.message
+            if question.code == UNKNOWN_OUTCOME:
+                why = "a call's outcome is unknown"
             if subjects.in_focus(address):
-                self._builder.refuse(address, why, question)
-            else:
-                self._unplanned[address] = why
+                self._builder.report(address, question)
+            # What a list shows for one that looks the same may be what this call made.
+            alike = [other for other in subjects.alike(address) if other not in self._request.undecided]
+            left = {address: why} | dict.fromkeys(alike, f"waits for {address}, which looks the same")
+            if under_way:
+                in_flight |= left
+                continue
+            for each, reason in left.items():
+                if not subjects.in_focus(each):
+                    self._unplanned[each] = reason
+                elif subjects.in_focus(address):
+                    self._builder.refuse(each, reason)
+                else:
+                    self._builder.refuse(each, reason, question)
         for resource in referenced_first(list(subjects.resources.values())):
             waits = next((to.address for to in resource.references if to.address in in_flight), None)
             if waits is not None and resource.address not in self._builder.changes:

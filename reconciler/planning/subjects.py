@@ -1,6 +1,6 @@
 """The subjects of a plan: what manifests and records say of each address, worked out once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
 from typing import Any
@@ -60,6 +60,18 @@ class Subjects:
     def in_focus(self, address: Address) -> bool:
         return self.request.focus is None or address in self.request.focus
 
+    def alike(self, address: Address) -> Iterator[Address]:
+        """Those without a record whose object a list cannot tell from that of `address`."""
+        match = self._match(address)
+        if match is None:
+            return
+        for other in self.resources:
+            if other == address or (other.kind, other.app) != (address.kind, address.app):
+                continue
+            its = self._match(other) if other not in self.request.records else None
+            if its is not None and all(match[name] == its[name] for name in match.keys() & its.keys()):
+                yield other
+
     def kind(self, address: Address) -> Kind:
         return self.request.kinds[address.kind]
 
@@ -97,6 +109,12 @@ class Subjects:
             others_s=self._took_s(address.kind),
             referred={to: records[to].id for to in targets if to in records},
         )
+
+    def _match(self, address: Address) -> Mapping[str, Any] | None:
+        resource = self.resources.get(address)
+        if resource is None or resource.adopt_id is not None:
+            return None
+        return self.kind(address).match(resource.spec, address)
 
     def _owned(self) -> Mapping[str, Address]:
         kinds = self.request.kinds

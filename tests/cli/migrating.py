@@ -1,16 +1,18 @@
 """A `reconcile state migrate` that is killed: `python -m tests.cli.migrating NUMBER URL`.
 
-It dies at the NUMBERth step: before or after what it does to either state, and to the files of the new one.
+It dies at the NUMBERth step: before or after what it does to either state, and to the files of a new one.
 """
 
 import os
 import signal
 import sys
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from itertools import count
 from typing import Any
 
 from reconciler.cli.main import run
+from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.sqlite import files
 from reconciler.state.sqlite.store import SqliteStore
 
@@ -30,7 +32,13 @@ def deadly(owner: Any, name: str, last: int) -> None:
         step()
         return done
 
-    setattr(owner, name, call)
+    async def await_call(*arguments: Any, **more: Any) -> Any:
+        step()
+        done = await real(*arguments, **more)
+        step()
+        return done
+
+    setattr(owner, name, await_call if iscoroutinefunction(real) else call)
 
 
 if __name__ == "__main__":
@@ -42,6 +50,9 @@ if __name__ == "__main__":
         (SqliteStore, "_revive"),
         (SqliteStore, "_release"),
         (files, "_create"),
+        (PostgresStore, "export"),
+        (PostgresStore, "import_"),
+        (PostgresStore, "revive"),
     ]:
         deadly(owner, name, int(sys.argv[1]))
     sys.exit(run(["state", "migrate", sys.argv[2]]))

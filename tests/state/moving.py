@@ -79,6 +79,7 @@ class MovableContract:
             assert await opened.fingerprint_key() == here.key
         before, after = await movable(here.store).export(), await movable(there).export()
         assert same(before, after)
+        assert before.hashes == here.state.heads
         assert before.rows == after.rows
         assert {scope: head.epoch for scope, head in before.heads.items()} == {
             scope: head.epoch for scope, head in after.heads.items()

@@ -83,7 +83,7 @@ class TestTheFile:
         for name in ("other.db.spool", "other.db.key"):
             trace = tmp_path / name
             trace.write_bytes(b"k" * 32)
-            with pytest.raises(StoreError, match=f"{name} is still there"):
+            with pytest.raises(StoreError, match=f"{name} still exists"):
                 await SqliteStore(tmp_path / "other.db", clock).import_(contents)
             trace.unlink()
         (tmp_path / "other.db.key").write_bytes(contents.key)  # an attempt that was killed

@@ -7,7 +7,7 @@ those of the process by itself, and then for credentials of the machine (an IAM 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import obstore
@@ -29,6 +29,9 @@ _CONNECT, _ANSWER = timedelta(seconds=5), timedelta(seconds=20)
 _READ_AGAIN = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 # obstore would send a conditional write again after a lost answer, and then find its own write in its way.
 _WRITE_ONCE = {"max_retries": 0}
+
+if TYPE_CHECKING:
+    from obstore import UpdateVersion
 
 AnyStore = S3Store | GCSStore | AzureStore | MemoryStore
 
@@ -60,8 +63,7 @@ class ObstoreBucket:
 
     def replace(self, key: str, body: bytes, tag: str) -> str:
         def work() -> str:
-            # A version of None is a TypeError, so it is left out.
-            return _tag(obstore.put(self._writes, key, body, mode={"e_tag": tag}, use_multipart=False))
+            return _tag(obstore.put(self._writes, key, body, mode=_mode(tag), use_multipart=False))
 
         return writing(self._place, work)
 
@@ -141,11 +143,18 @@ def _local(endpoint: str) -> bool:
     return endpoint.startswith("http:") and urlsplit(endpoint).hostname in ("127.0.0.1", "localhost", "::1")
 
 
+def _mode(tag: str) -> "UpdateVersion":
+    """Replace what has this tag. A version of None is a TypeError, so it is left out where there is none."""
+    e_tag, _, version = tag.partition("\n")
+    return {"e_tag": e_tag, "version": version} if version else {"e_tag": e_tag}
+
+
 def _tag(meta: Any) -> str:
+    """The ETag, and the version where there is one: Google compares that, and lists do not give it."""
     tag = meta["e_tag"]
     if not tag:
         raise StoreError(
             "the object store gives no tags (ETag), so that nobody can write to it conditionally",
             help="name another store",
         )
-    return str(tag)
+    return f"{tag}\n{version}" if (version := meta.get("version")) else str(tag)

@@ -119,5 +119,5 @@ class Scopes:
 
 
 def plain(tag: str) -> str:
-    """Lists of some stores give tags without the quotes that they have elsewhere."""
-    return tag.strip('"')
+    """Lists give tags without the versions, and sometimes without the quotes, that they have elsewhere."""
+    return tag.partition("\n")[0].strip('"')

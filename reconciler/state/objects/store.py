@@ -161,7 +161,7 @@ class ObjectStore:
                 break
             await self._wait(found, self._clock.monotonic())
         had = await self._in_thread(lambda: opened.taking.unlock(scope, by))
-        if had is not None and had.rest_s != 0:
+        if had is not None and (had.rest_s is None or had.rest_s > 0):
             return (
                 f"lock taken from {had.locked.holder}, which can no longer write; "
                 "stop that process before you apply"

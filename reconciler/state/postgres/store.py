@@ -13,6 +13,7 @@ from typing import TypeVar
 import anyio
 from psycopg import errors
 
+from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address, StateRecord
@@ -254,10 +255,12 @@ class PostgresStore:
 
     async def _migrate(self, version: int) -> None:
         if self._read_only:
+            apply = command("apply")
             raise StoreError(
                 f"the state {self._place.shown} was written by an older reconciler"
                 f" (its version is {version}, this one's {schema.VERSION})",
-                help="the next `reconcile plan` or `apply` by a role that owns the schema migrates it",
+                help=f"the next `{apply}` by a role that owns the schema migrates it",
+                advice=(apply,),
             )
         if await schema.migrate(self._line) < schema.VERSION:
             self._tell(

@@ -43,6 +43,7 @@ class Proxy(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 65_536  # head and body in one packet
     server: Proxy
 
     def relay(self) -> None:

@@ -164,7 +164,10 @@ async def test_an_unlock_of_a_dead_holder_needs_no_force(
 ) -> None:
     await store.lease(["shop"], "anna")
     clock.elapsed_s += 2 * LEASE_S
-    assert await opened().unlock("shop", force=False) == "free: no process holds it"
+    watcher = opened()
+    await watcher.holders(["shop"])
+    clock.elapsed_s += LEASE_S
+    assert await watcher.unlock("shop", force=False) == "free: no process holds it"
     with pytest.raises(StoreError, match="no run has ever locked the scope `blog`"):
         await opened().unlock("blog", force=True)
 

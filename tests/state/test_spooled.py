@@ -15,11 +15,6 @@ from tests.state.worlds import SimulatedClock, entry, record
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def left_over(folder: Path) -> list[Kept]:
     """What an apply finds beside its state, when one outcome could not be stored."""
     store = spooling(made(SimulatedClock()), SimulatedClock(), folder)
@@ -94,6 +89,15 @@ async def test_a_file_that_cannot_be_written_costs_no_line(
     first, _, line = capsys.readouterr().err.splitlines()
     assert first.startswith(f"error: {tmp_path} cannot be written")
     assert spool_file.decode(line.encode()) == left
+
+
+def test_lines_that_were_changed_are_not_taken() -> None:
+    with pytest.raises(ValueError, match="line 2 is not"):
+        spool_file.decode(b"\nnothing of ours\n")
+
+
+async def test_where_the_state_was_never_reached_nothing_is_left(tmp_path: Path) -> None:
+    assert await spooling(made(SimulatedClock()), SimulatedClock(), tmp_path).spooled() == []
 
 
 async def test_outcomes_of_another_state_are_refused(tmp_path: Path) -> None:
