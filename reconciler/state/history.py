@@ -1,16 +1,9 @@
-"""What of a journal is asked for, and in which order: for backends that read it scope by scope. Pure."""
+"""Which part of a journal is asked for. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from heapq import merge
 
 from reconciler.state.store import JournalEntry
-
-
-def merged(journals: Mapping[str, Sequence[JournalEntry]]) -> list[tuple[str, JournalEntry]]:
-    """The entries of all scopes with their scope: each scope's in its order, and otherwise by their time."""
-    chains = [[(scope, entry) for entry in entries] for scope, entries in sorted(journals.items())]
-    return list(merge(*chains, key=lambda item: item[1].at))
 
 
 def of_runs_since(

@@ -243,8 +243,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a deletion that is answered 404 counts as done",
         SENDING,
-        "        if says_gone(step, outcome):\n            # Also",
-        "        if False:\n            # Also",
+        "        if says_gone(step, outcome):\n            # A token",
+        "        if False:\n            # A token",
     ),
     _mutant(
         "the baseline is not looked at",
