@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Sequence
 
 import pytest
 from rich.console import Console
@@ -9,7 +10,11 @@ from rich.console import Console
 from reconciler.cli.progress import LiveReporter, PlainReporter
 from reconciler.core.errors import Locked
 from reconciler.core.model import Address
+from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Call, Step
+from reconciler.execution.leasing import leased
+from reconciler.state.passing import Passing
+from reconciler.state.store import Lease, Store
 from tests.execution.stage import Stage, cluster, volume
 from tests.state.doubles import made, spooling
 
@@ -121,6 +126,34 @@ async def test_who_does_not_wait_for_a_lock_is_told_only_the_error(
     with pytest.raises(Locked):
         await lines_of(stage, capsys, volume())
     assert "waiting" not in capsys.readouterr().err
+
+
+class HeldInTurn(Passing):
+    """Another scope is found held each time that somebody asks."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.asked_s: list[float] = []
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        self.asked_s.append(timeout_s)
+        if len(self.asked_s) <= len(scopes):
+            raise Locked(scopes[len(self.asked_s) - 1], "ada on laptop", 40)
+        return await super().lease(scopes, holder, timeout_s=timeout_s)
+
+
+async def test_each_scope_that_is_waited_for_is_named_until_it_is_free(stage: Stage) -> None:
+    told: list[tuple[str, float]] = []
+
+    class Listening(Reporter):
+        def waiting_for_lock(self, held: Locked, left_s: float) -> None:
+            told.append((held.scope, left_s))
+
+    store = HeldInTurn(stage.store)
+    async with leased(store, {"shop", "blog"}, "ben", timeout_s=100, reporter=Listening()):
+        assert store.asked_s == [0.0, 30, 30]
+        assert list(await store.journal()) == []
+    assert told == [("blog", 100), ("blog", 0), ("shop", 70), ("shop", 0)]
 
 
 def test_reading_is_told_about_each_30_s(capsys: pytest.CaptureFixture[str]) -> None:

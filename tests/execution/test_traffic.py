@@ -8,14 +8,15 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from reconciler.core.errors import Lost, Refused
 from reconciler.core.model import Action, Observation
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Plan, Read, Step
+from reconciler.core.steps import Call, Plan, Read, Step
 from reconciler.core.wire import many
 from reconciler.drift.find import find_drift
-from reconciler.execution.traffic import Traffic
+from reconciler.execution.traffic import Traffic, Unsent
 from reconciler.pipeline.apply import Applied, PlanRefused
 from reconciler.pipeline.project import Desired
 from reconciler.secrets.sensitive import Sensitive
@@ -337,6 +338,24 @@ async def test_what_is_not_sent_says_how_many_creates_are_unknown_whatever_else_
     skipped = {result.error for result in found.results if result.outcome == "skipped"}
     (told,) = skipped
     assert told.startswith("not sent: the outcomes of 3 creates are unknown, so nothing new is created")
+
+
+async def test_calls_that_create_nothing_stop_creates_too_and_are_counted_as_calls(shared: Stage) -> None:
+    Far(shared, rate_limit=None)
+    assert shared.platform is not None
+    traffic = Traffic(8, shared.time)
+    for _ in range(3):
+        traffic.answered(shared.platform, Outcome(Verdict.UNKNOWN))
+    with pytest.raises(Unsent, match="the outcomes of the last 3 calls are unknown, so nothing new is"):
+        async with traffic.turn(
+            shared.platform,
+            Call("POST", "/v1/postgres"),
+            creates=True,
+            again=False,
+            prepare=checkpoint,
+            tell=lambda left_s: None,
+        ):
+            raise AssertionError("it was sent")
 
 
 async def test_a_create_that_is_answered_opens_the_way_for_the_others(shared: Stage) -> None:

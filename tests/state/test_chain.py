@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.state.chain import row_hash
+from reconciler.state.chain import row_hash, state_head
 
 ROW = ("run-1", "step.done", "2026-01-01T00:00:00+00:00", "Volume/app/data#1", "s1", 1)
 
@@ -16,3 +16,10 @@ ROW = ("run-1", "step.done", "2026-01-01T00:00:00+00:00", "Volume/app/data#1", "
 )
 def test_a_row_is_hashed_as_ever(scope: str, expected: str) -> None:
     assert row_hash("before", 7, ROW, b'{"a":1}', scope) == expected
+
+
+def test_a_state_has_a_head_of_its_own_and_no_state_has_none() -> None:
+    heads = {"shop": "a", "blog": "b"}
+    assert state_head("", {}) == ""
+    assert state_head("one", heads) == state_head("one", dict(reversed(heads.items())))
+    assert len({state_head("one", heads), state_head("two", heads), state_head("one", {"shop": "a"})}) == 3
