@@ -22,7 +22,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.doctor import examine
 from reconciler.doctor.examine import Examination
-from reconciler.drift.find import Drift, look_for_drift
+from reconciler.drift.find import Drift, find_drift
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline import identity, saved
 from reconciler.pipeline import open as opening
@@ -224,7 +224,7 @@ async def drift(project: OpenProject, *, targets: Collection[str] = ()) -> Drift
     `targets`: as in `plan`.
     """
     _refuse_untrusted(project)
-    return await look_for_drift(project.project, _about(project, targets))
+    return await find_drift(project.project, _about(project, targets))
 
 
 async def doctor(

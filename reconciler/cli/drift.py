@@ -108,13 +108,13 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
 def _look(
     config: ProjectSettings, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None
 ) -> "Drift":
-    from reconciler.drift.find import Drift, look_for_drift
+    from reconciler.drift.find import Drift, find_drift
     from reconciler.pipeline.open import Options, open_project
 
     async def work() -> Drift:
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(config, chosen, reporter, desired.resources, desired.policies) as project:
-            return await look_for_drift(project, desired)
+            return await find_drift(project, desired)
 
     return run(work)
 

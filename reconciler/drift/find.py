@@ -55,13 +55,8 @@ class Drift:
     unmanaged: Sequence[Change] = ()
 
 
-async def find_drift(project: Project, desired: Desired) -> Plan:
-    """A plan without steps: what differs between the records and the platform. Sends nothing but GET."""
-    return (await look_for_drift(project, desired)).plan
-
-
-async def look_for_drift(project: Project, desired: Desired) -> Drift:
-    """As `find_drift`, with what it found."""
+async def find_drift(project: Project, desired: Desired) -> Drift:
+    """What differs between the records and the platform. Sends nothing but GET."""
     project.sources.runs_programs = False
     state = await project.store.load()
     kinds = find_kinds()

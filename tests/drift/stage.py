@@ -14,7 +14,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.drift.accept import accept
 from reconciler.drift.acceptance import Acceptance
-from reconciler.drift.find import Drift, look_for_drift
+from reconciler.drift.find import Drift, find_drift
 from reconciler.drift.sharing import Environments
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
@@ -62,7 +62,7 @@ class Stage:
         return Desired(loaded.resources, loaded.diagnostics, policies=loaded.policies)
 
     def drift(self) -> Drift:
-        return anyio.run(look_for_drift, self.project(), self.desired())
+        return anyio.run(find_drift, self.project(), self.desired())
 
     def plan(self) -> Plan:
         return anyio.run(make_plan, self.project(), self.desired())

@@ -72,5 +72,5 @@ def test_a_mutation_planted_in_drift_is_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(drifting, "read_all", planted)
     with pytest.raises(Refused, match="DELETE /v1/apps/shop/volumes/vol_1 is not sent"):
-        anyio.run(drifting.look_for_drift, project, stage.desired())
+        anyio.run(drifting.find_drift, project, stage.desired())
     assert [sent.method for sent in script.sent] == ["GET"]

@@ -193,7 +193,7 @@ async def test_after_a_decision_the_same_order_is_posted_again(stage: Stage) -> 
 async def test_drift_names_an_answer_with_an_id_that_no_path_may_hold(stage: Stage) -> None:
     acme = Acme(stage.time, ids=["res 1"])
     await applied_with(stage, acme)
-    found = await find_drift(project_with(stage, acme), Desired(loaded(stage, MANIFESTS)))
+    found = (await find_drift(project_with(stage, acme), Desired(loaded(stage, MANIFESTS)))).plan
     assert [problem.code for problem in found.diagnostics] == ["bad-id"]
 
 

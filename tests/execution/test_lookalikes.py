@@ -23,7 +23,7 @@ async def named(stage: Stage, manifests: str = "") -> Sequence[str]:
     manifests = manifests or volume()
     planned = await plan(stage, manifests)
     assert planned.steps == ()
-    drifted = await find_drift(stage.project(), Desired(loaded(stage, manifests)))
+    drifted = (await find_drift(stage.project(), Desired(loaded(stage, manifests)))).plan
     told = [
         [each.message for each in found.diagnostics if each.code == "lookalike"]
         for found in (planned, drifted)
@@ -174,7 +174,7 @@ async def test_the_list_of_an_organization_is_read_once_however_many_clusters_it
     targeted = Desired(loaded(stage, manifests), targets=(Address.parse("PostgresCluster/c7"),))
     for diagnostics in (
         (await make_plan(stage.project(), targeted)).diagnostics,
-        (await find_drift(stage.project(), targeted)).diagnostics,
+        (await find_drift(stage.project(), targeted)).plan.diagnostics,
     ):
         assert [each.message for each in diagnostics] == [told]
     elsewhere = Desired(loaded(stage, manifests), targets=(Address.parse("PostgresCluster/c8"),))
@@ -197,7 +197,7 @@ async def test_a_list_that_cannot_be_read_is_told_and_stops_nothing(stage: Stage
     await stage.apply(many_clusters(2))
     stage.fault(method="GET", path=LIST, action="status", status=403, times=2)
     planned = await plan(stage, many_clusters(2))
-    drifted = await find_drift(stage.project(), Desired(loaded(stage, many_clusters(2))))
+    drifted = (await find_drift(stage.project(), Desired(loaded(stage, many_clusters(2))))).plan
     for found in (planned, drifted):
         (told,) = found.diagnostics
         assert (told.code, told.severity.value) == ("unreadable", "warning")

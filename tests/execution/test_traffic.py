@@ -525,7 +525,7 @@ async def test_drift_names_all_that_one_failing_read_is_about(stage: Stage) -> N
         headers={"retry-after": "90"},
         times=None,
     )
-    (problem,) = (await find_drift(stage.project(), Desired(loaded(stage, manifests)))).diagnostics
+    (problem,) = (await find_drift(stage.project(), Desired(loaded(stage, manifests)))).plan.diagnostics
     assert problem.message == "the platform answers 503 to 1 of 2 reads: 3 objects cannot be read"
     assert problem.addresses == tuple(f"Volume/app0/data{of}" for of in range(3))
 

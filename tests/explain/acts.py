@@ -228,7 +228,7 @@ def of_drift_without_a_state(manifest: str, folder: Path) -> Sequence[Diagnostic
     project = project_of({}, folder, (), LivePlatform({}, datetime.fromisoformat(NOW)))
     store = read_only(State("", {}, (), frozenset()), project.clock, folder)
     project = replace(project, store=store, state_url=DEFAULT_URL)
-    return anyio.run(find_drift, project, Desired(loaded.resources)).diagnostics
+    return anyio.run(find_drift, project, Desired(loaded.resources)).plan.diagnostics
 
 
 async def _plan(project: Project, desired: Desired) -> Plan:

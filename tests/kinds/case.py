@@ -40,7 +40,7 @@ from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.model import Address, Change, Deletion, Lifecycle, Obligation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
-from reconciler.drift.find import look_for_drift
+from reconciler.drift.find import find_drift
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
@@ -183,7 +183,7 @@ def play(case: Mapping[str, Any], folder: Path) -> Played:
     )
     desired = with_targets(desired, [Address.parse(each) for each in case.get("targets", ())])
     if case.get("verb") == "drift":
-        drift = anyio.run(look_for_drift, project, desired)
+        drift = anyio.run(find_drift, project, desired)
         return Played(drift.plan, drift.plan.diagnostics, platform, drift.unmanaged)
     plan = anyio.run(make_plan, project, desired)
     return Played(plan, plan.diagnostics, platform)

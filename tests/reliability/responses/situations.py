@@ -89,7 +89,7 @@ async def _plan_changes(scene: Scene, rng: Random) -> str:
 
 
 async def _drift(scene: Scene, rng: Random) -> str:
-    plan = await find_drift(scene.project, scene.desired(FIRST))
+    plan = (await find_drift(scene.project, scene.desired(FIRST))).plan
     return render_drift(plan) + _json(drift_document(plan)) + _told(plan.diagnostics)
 
 

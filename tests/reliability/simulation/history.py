@@ -273,7 +273,7 @@ class History:
             case "plan":
                 return _Ended(plan=await make_plan(project, desired))
             case "drift":
-                return _Ended(plan=await find_drift(project, desired))
+                return _Ended(plan=(await find_drift(project, desired)).plan)
             case "save":
                 plan = await make_plan(project, desired)
                 self._saved = (dump_plan(plan, PLAN_KEY), desired, self._timeline.time())
