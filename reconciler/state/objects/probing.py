@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from reconciler.core.errors import StoreError
 from reconciler.state.objects import writes
-from reconciler.state.objects.bucket import Bucket, Taken, Unanswered
+from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
 
 _WRITERS = 4
 _TIMES = 20
@@ -50,33 +50,44 @@ def _write_once(bucket: Bucket, key: str, nonce: Callable[[], str]) -> None:
 
 def _count(bucket: Bucket, key: str, nonce: Callable[[], str]) -> None:
     """Several writers count together, and each counts how often it was told that it did."""
-    if isinstance(writes.create(bucket, key, _body(0, nonce)), writes.Beaten):
+    if isinstance(writes.create(bucket, key, _body([0] * _WRITERS, nonce)), writes.Beaten):
         raise _refused(bucket, "it holds what was never written")
     with ThreadPoolExecutor(_WRITERS) as threads:
-        told = sum(threads.map(lambda _: _increments(bucket, key, nonce), range(_WRITERS)))
-    found = bucket.get(key)
-    kept = json.loads(found.body)["count"] if found is not None else 0
+        told = sum(threads.map(lambda writer: _increments(bucket, key, writer, nonce), range(_WRITERS)))
+    kept = sum(_counts(bucket, bucket.get(key)))
     if kept != told:
         raise _refused(bucket, f"it lost {told - kept} of {told} changes that were made at the same time")
 
 
-def _increments(bucket: Bucket, key: str, nonce: Callable[[], str]) -> int:
+def _increments(bucket: Bucket, key: str, writer: int, nonce: Callable[[], str]) -> int:
     for _ in range(_TIMES):
-        if not any(_increment(bucket, key, nonce) for _ in range(_TRIES)):
+        if not any(_increment(bucket, key, writer, nonce) for _ in range(_TRIES)):
             raise _refused(bucket, f"it refused a change {_TRIES} times, although others got theirs")
     return _TIMES
 
 
-def _increment(bucket: Bucket, key: str, nonce: Callable[[], str]) -> bool:
+def _increment(bucket: Bucket, key: str, writer: int, nonce: Callable[[], str]) -> bool:
+    """Whether it landed. Each writer has a number of its own, which nobody else raises.
+
+    So it also shows a change whose answer was lost and that another writer has written over since.
+    """
     found = bucket.get(key)
+    counts = _counts(bucket, found)
+    before = counts[writer]
+    counts[writer] += 1
+    outcome = writes.replace(bucket, key, _body(counts, nonce), found.tag if found else "")
+    return isinstance(outcome, writes.Landed) or _counts(bucket, outcome.found)[writer] > before
+
+
+def _counts(bucket: Bucket, found: Found | None) -> list[int]:
     if found is None:
         raise _refused(bucket, "an object was not there that had been written")
-    body = _body(json.loads(found.body)["count"] + 1, nonce)
-    return isinstance(writes.replace(bucket, key, body, found.tag), writes.Landed)
+    counts: list[int] = json.loads(found.body)["counts"]
+    return counts
 
 
-def _body(count: int, nonce: Callable[[], str]) -> bytes:
-    return json.dumps({"count": count, "nonce": nonce()}).encode()
+def _body(counts: list[int], nonce: Callable[[], str]) -> bytes:
+    return json.dumps({"counts": counts, "nonce": nonce()}).encode()
 
 
 def _refused(bucket: Bucket, what: str) -> StoreError:

@@ -1,11 +1,16 @@
 """The proof of a store, before a state is trusted to it."""
 
+import json
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
 
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.bucket import Bucket, Taken, Unanswered
 from reconciler.state.objects.probing import probe
 from reconciler.state.objects.store import ObjectStore
 from tests.state.objects.conftest import S3
@@ -39,9 +44,28 @@ async def test_a_state_of_an_object_store_can_be_asked_to_prove_it(clock: Simula
 
 
 def test_a_store_that_loses_answers_now_and_then_passes() -> None:
-    count = iter(range(10_000))
-    bucket = Faulty(memory_bucket(), lambda key: "answer lost" if next(count) % 7 == 3 else "")
+    writes = count()
+    bucket = Faulty(memory_bucket(), lambda key: "answer lost" if next(writes) % 7 == 3 else "")
     probe(bucket, "probe/", nonce)
+
+
+@dataclass
+class Overtaken(Wrapped):
+    """Loses the answer of some writes, and each of these is written over before anybody looks."""
+
+    writes: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def replace(self, key: str, body: bytes, tag: str) -> str:
+        tag = self.inner.replace(key, body, tag)
+        if next(self.writes) % 7:
+            return tag
+        with suppress(Taken):
+            self.inner.replace(key, json.dumps(json.loads(body) | {"nonce": nonce()}).encode(), tag)
+        raise Unanswered("the connection to the store broke")
+
+
+def test_a_change_whose_answer_was_lost_and_that_was_written_over_still_counts() -> None:
+    probe(Overtaken(memory_bucket()), "probe/", nonce)
 
 
 class Forgetful(Wrapped):
