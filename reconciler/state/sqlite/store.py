@@ -27,6 +27,7 @@ from reconciler.state.codec import EntryColumns, encode_entry, encode_record
 from reconciler.state.contents import Contents
 from reconciler.state.durable import make_private
 from reconciler.state.sqlite import (
+    archive,
     backups,
     checks,
     files,
@@ -64,6 +65,8 @@ from reconciler.state.store import (
 _POLL_S = 0.2  # how often a held lease is asked for again
 # Whoever has just locked a scope writes its name a moment later, over that of one that died.
 _NAMED_S, _UNNAMED_S = 0.05, 1.0
+# How many rows of earlier runs a release packs at most beside as many as it wrote: a moment's work.
+_PACKED_BESIDE = 5_000
 
 T = TypeVar("T")
 
@@ -84,9 +87,9 @@ class SqliteStore:
     """A `store.Store` over the file `path`. Close it to free its leases.
 
     `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` hears of what went
-    wrong beside the work that was asked for. `backups`: whether `release` makes one after commits.
-    `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make none.
-    `marks`: see `checks.Place`.
+    wrong beside the work that was asked for. `backups`: whether `release` makes one after commits, and packs
+    old rows. `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make
+    none. `marks`: see `checks.Place`.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class SqliteStore:
         self._environment = environment
         self._read_only = read_only
         self._heir = ""  # the environment that is to take over a state of none
-        self._committed = False  # since the newest backup
+        self._committed = 0  # how many changes since the newest backup
         self._connection: sqlite3.Connection | None = None
         self._lineage = ""
         self._inode = (0, 0)
@@ -265,7 +268,10 @@ class SqliteStore:
         if any(address.kind == kind for address in self._load().records):
             return True
         connection = self._readable()
-        return connection is not None and journal.knows(connection, kind)
+        if connection is None:
+            return False
+        with transaction(connection, "DEFERRED"):
+            return journal.knows(connection, checks.read(connection), kind)
 
     def _journal(self, since: datetime | None) -> Sequence[tuple[str, JournalEntry]]:
         connection = self._readable()
@@ -382,11 +388,12 @@ class SqliteStore:
             return ""
         try:
             with explained(self._path, self._way_out):
+                archive.extend(self._writable(), self._place, self._committed + _PACKED_BESIDE)
                 backups.make(self._writable(), self._path, self._clock.now())
                 backups.prune(self._path)
         except StoreError as failure:
             return f"no backup of the state was made: {failure.message}"
-        self._committed = False
+        self._committed = 0
         return ""
 
     def _backup(self, target: Path | None) -> Path:
@@ -489,7 +496,7 @@ class SqliteStore:
                 connection = self._writable()
                 with checks.writing(connection, self._place, _tables(batch)) as current:
                     outcomes = [self._store(connection, current, request) for request in batch]
-                self._committed = True
+                self._committed += sum(1 + len(request.entries) for request in batch)
         except StoreError as error:
             if len(batch) == 1:
                 batch[0].outcome = error
