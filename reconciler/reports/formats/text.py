@@ -311,7 +311,7 @@ def _render_apply(report: ApplyReport) -> str:
 def _render_validation(report: ValidationReport) -> str:
     if has_errors(report.diagnostics):
         return ""
-    resources, files = counted(report.resources, "resource"), counted(report.files, "file")
+    resources, files = counted(report.resources, "resource"), counted(len(report.files), "file")
     of = f", in {', '.join(report.environments)}" if report.environments else ""
     lines = [f"Valid: {resources} in {files}{of}."]
     lines += [f"  changed: {address}" for address in report.changed or ()]

@@ -23,6 +23,7 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import contents as contents_module
 from reconciler.state import environments, rules
+from reconciler.state.batching import Batching, in_thread
 from reconciler.state.codec import EntryColumns, encode_entry, encode_record
 from reconciler.state.contents import Contents
 from reconciler.state.durable import make_private
@@ -118,8 +119,8 @@ class SqliteStore:
         self._held: dict[str, tuple[int, int]] = {}  # scope → epoch, byte in the lock file
         self._loaded: State | None = None
         self._checked: tuple[Lease, int] | None = None  # found current at this version of the file
-        self._waiting: list[_Request] = []
         self._busy = anyio.Lock()
+        self._commits = Batching(in_thread(self._flush), turn=self._busy)
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return (await self._in_thread(self._load)).of(scopes)
@@ -188,13 +189,7 @@ class SqliteStore:
             remove,
             StoreError(f"nothing was written to the state {self._path}"),
         )
-        with anyio.CancelScope(shield=True):
-            self._waiting.append(request)
-            async with self._busy:
-                # Whoever comes first writes for all who wait; the others find themselves served.
-                if request in self._waiting:
-                    batch, self._waiting = self._waiting, []
-                    await to_thread.run_sync(self._flush, batch)
+        await self._commits.ask(request)
         if isinstance(request.outcome, StoreError):
             raise request.outcome
         return request.outcome
