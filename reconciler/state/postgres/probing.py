@@ -40,8 +40,8 @@ class _Writer:
 async def probe(lines: Sequence[Line], nonce: Callable[[], str], *, with_schema: bool) -> None:
     """Raises StoreError that says which promise was broken. Leaves nothing behind.
 
-    `lines`: one for each writer. `with_schema`: there is the schema of states, and what is changed is a row of
-    no state in its table of leases; else it stands in a schema that is made for it.
+    `lines`: one for each writer. `with_schema`: there is the schema of states, and what is changed is a row
+    of no state in its table of leases; else it stands in a schema that is made for it.
     """
     first, name = lines[0], f"reconcile_probe_{nonce()}"
     counter = _Counter("reconcile" if with_schema else name, name)
