@@ -21,7 +21,7 @@ from reconciler.state import history
 from reconciler.state.batching import Batching
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.contents import Contents, verify
-from reconciler.state.postgres import commits, leases, moving, reading, schema, upkeep
+from reconciler.state.postgres import commits, leases, moving, probing, reading, schema, upkeep
 from reconciler.state.postgres.commits import Request, Sent
 from reconciler.state.postgres.line import SERVER_TIME, Line
 from reconciler.state.postgres.moving import Sending
@@ -225,6 +225,16 @@ class PostgresStore:
 
     async def revive(self) -> None:
         await self._run(lambda: moving.revive(self._line, self._environment))
+
+    async def probe(self) -> None:
+        """Prove that the database keeps its word. Raises StoreError that says what it did instead."""
+        version = (await self._run(self._known, shield=False)).version
+        lines = [Line(self._place, self._clock, self._line.now) for _ in range(probing.WRITERS)]
+        try:
+            await probing.probe(lines, lambda: self._randomness(8).hex(), with_schema=version > 0)
+        finally:
+            for line in lines:
+                await line.close()
 
     async def close(self) -> None:
         self._loaded = None
