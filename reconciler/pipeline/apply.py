@@ -180,9 +180,6 @@ def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[D
     if isinstance(approved_deletes, str):
         raise TypeError("`approved_deletes` must be a collection of addresses, not one text")
     planned = {change.address: change for change in plan.changes}
-    deleting = [change.address for change in plan.changes if change.action is Action.DELETE]
-    # What a call does decides, not what its change says.
-    deleting += [each.address for each in plan.steps if each.call.method == "DELETE" or each.effect.removes]
     return [
         error(
             "delete-not-approved",
@@ -191,7 +188,7 @@ def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[D
             else f"`{address}` would be deleted",
             help=f"if this is intended, pass --approve-delete {address.quoted}",
         )
-        for address in dict.fromkeys(deleting)
+        for address in plan.deletes
         if str(address) not in approved_deletes
     ]
 

@@ -26,7 +26,9 @@ from tests.reliability.shared import SERVERS, server
 FIRST_KILL = "POST PostgresCluster/orders-copy#restore:effect@1"
 
 _PROGRESS_EVERY = 100  # cases, about a minute
-_FEW = 0.05  # of the cases: a loaded machine polls less often, so that some last poll is never reached
+# A loaded machine polls less often, so that some last polls are never reached: this share of the cases, or
+# in a small sample this many.
+_FEW, _FEW_CASES = 0.05, 2
 
 
 @click.command()
@@ -99,7 +101,7 @@ def command(
     click.echo(_table(len(reached), verdicts, time.monotonic() - started))
     missed = sum(not verdict.struck for verdict in verdicts)
     wrong = any(verdict.findings for verdict in verdicts)
-    sys.exit(1 if wrong or missed > _FEW * len(verdicts) else 0)
+    sys.exit(1 if wrong or missed > max(_FEW_CASES, _FEW * len(verdicts)) else 0)
 
 
 def _verdicts(cases: Sequence[Case], template: Template, root: Path, jobs: int) -> Iterator[Verdict]:
