@@ -6,6 +6,7 @@ Blocking work runs in worker threads. What the files of this folder do is said i
 import os
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TypeVar
 
@@ -64,6 +65,7 @@ class ObjectStore:
         self._lease_s = lease_s
         self._layout = Layout(environment)
         self._opened: Opened | None = None
+        self._key = b""  # never another one, in one state
         self._new_key = b""
         self._loaded: State | None = None
 
@@ -226,11 +228,11 @@ class ObjectStore:
     # --- in a worker thread ---
 
     def _load(self) -> State:
-        found = self._root()
+        found, listed = self._root_and_heads()
         if found is None:
             return State("", {}, (), frozenset())
         opened = self._open(found)
-        reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes)
+        reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes, listed)
         state = reading.state_of(opened.scopes, found.lineage, found.scopes, found.trunk)
         if self._loaded is None or self._loaded.version != state.version:
             self._loaded = state
@@ -263,6 +265,8 @@ class ObjectStore:
         return isinstance(made, writes.Landed)
 
     def _fingerprint_key(self) -> bytes:
+        if self._opened is not None:
+            return self._key
         found = self._root()
         if found is not None:
             return found.key
@@ -304,6 +308,16 @@ class ObjectStore:
         root.require_here(self._bucket, found[0])
         return found[0]
 
+    def _root_and_heads(self) -> tuple[Root | None, Mapping[str, str] | None]:
+        """The root, and a list of the heads, asked for at the same time once it is known where they are."""
+        if self._opened is None:
+            return self._root(), None
+        heads = self._opened.layout.heads
+        with ThreadPoolExecutor(1) as thread:
+            listed = thread.submit(self._bucket.list, heads)
+            found = self._root()
+        return found, listed.result()
+
     def _require_state(self) -> Opened:
         found = self._root()
         if found is None:
@@ -320,6 +334,7 @@ class ObjectStore:
                 lease_s=self._lease_s,
                 nonce=self._nonce,
             )
+            self._key = found.key
         elif self._opened.layout.folder != Layout(self._environment, found.generation).folder:
             raise StoreError(
                 f"the state {self._bucket.place} was replaced by another one during this run",
