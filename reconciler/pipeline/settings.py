@@ -25,7 +25,7 @@ from reconciler.core.errors import ManifestError, Misused, ReconcilerError
 from reconciler.core.model import unpack_span
 from reconciler.core.nearest import did_you_mean
 from reconciler.core.plural import in_a_row
-from reconciler.core.state_url import DEFAULT_URL, OBJECTS, beside, scheme_of
+from reconciler.core.state_url import DEFAULT_URL, OBJECTS, beside, is_shared, scheme_of
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
 from reconciler.kinds.source import (
@@ -40,6 +40,7 @@ from reconciler.manifests.files import lies_in, veiled
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.naming import named
 from reconciler.manifests.validation.problems import EXPECTED, Place, describe, field_names, locate
+from reconciler.secrets.age import parse_recipients
 
 if TYPE_CHECKING:
     from reconciler.manifests.revisions.revision import Revision
@@ -184,6 +185,17 @@ class ProviderSection(_Section):
     costs_path: str | None = Field(None, pattern="^/")
 
 
+RECIPIENT = "broken_recipient"
+
+
+def _whole_recipient(text: str) -> str:
+    try:
+        parse_recipients([text])
+    except ReconcilerError:
+        raise PydanticCustomError(RECIPIENT, "this is not a whole recipient") from None
+    return text
+
+
 class StateSection(_Section):
     """Where the state is, and which one: `state: URL` gives the first alone."""
 
@@ -196,11 +208,23 @@ class StateSection(_Section):
         pattern=_LINEAGE,
         description="Lineage of the only state that is accepted; `state init` prints it.",
     )
+    encrypt_to: list[Annotated[str, Field(pattern=_RECIPIENT), AfterValidator(_whole_recipient)]] = Field(
+        [], description="Recipients of age that a shared state is encrypted to; all who use it."
+    )
+    identity_from: IdentitySource | None = Field(
+        None, description="Where the identity comes from that opens an encrypted state."
+    )
 
     @model_validator(mode="after")
     def _used(self) -> "StateSection":
+        if self.encrypt_to and self.identity_from is None:
+            raise ValueError("`encrypt_to` needs `identity_from`: each user of the state has to read it")
         if self.endpoint is not None and self.url is not None and scheme_of(self.url) not in OBJECTS:
             raise ValueError("`endpoint` means nothing for this `url`: it is that of an object store")
+        if self.encrypt_to and self.url is not None and not is_shared(self.url):
+            raise ValueError(
+                "`encrypt_to` is for a shared state: one in a file of this machine is not encrypted"
+            )
         return self
 
 
@@ -409,11 +433,12 @@ def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, w
 
 
 def _credentials(settings: Settings) -> frozenset[str]:
-    """Variables with a token of any environment, or with the identity that decrypts."""
+    """Variables with a token of any environment, or with an identity that decrypts."""
     platforms = [settings.platform, *(each.platform for each in settings.environments.values())]
-    identity = settings.secrets.age_identity_from
-    named = (identity.env if identity is not None else None, *(each.token_from.env for each in platforms))
-    return frozenset(filter(None, named))
+    states = [settings.state, *(each.state for each in settings.environments.values())]
+    identities = [settings.secrets.age_identity_from, *(each.identity_from for each in states)]
+    named = (each.env for each in identities if each is not None)
+    return frozenset(filter(None, (*named, *(each.token_from.env for each in platforms))))
 
 
 def _secret_variables(settings: Settings) -> frozenset[str]:
@@ -442,10 +467,14 @@ def _of_environment(settings: Settings, name: str) -> Settings:
 
 
 def _state_of(settings: Settings, own: StateSection, name: str) -> StateSection:
-    if own.url:
-        return own
-    endpoint = own.endpoint or settings.state.endpoint
-    return own.model_copy(update={"url": beside(settings.state_url, name), "endpoint": endpoint})
+    """Encrypted as that of no environment, unless its section says otherwise or it is in another place."""
+    base, changed = settings.state, dict[str, Any]()
+    if own.url is None or is_shared(own.url):
+        inherited = {"encrypt_to", "identity_from"} - own.model_fields_set
+        changed = {each: getattr(base, each) for each in inherited}
+    if not own.url:
+        changed |= {"url": beside(settings.state_url, name), "endpoint": own.endpoint or base.endpoint}
+    return own.model_copy(update=changed)
 
 
 def _overridden(base: Section, own: Section) -> Section:
@@ -518,6 +547,9 @@ def _explain(problem: Any, place: Place) -> Diagnostic:
         message = f"this is not allowed for `{setting}`"
         choices = re.findall("'([^']*)'", problem["ctx"]["expected"])
         help = did_you_mean(str(problem["input"]), choices) or f"one of {', '.join(choices)}"
+    elif kind == RECIPIENT:
+        message = f"`{setting}`: this is not a whole public recipient"
+        help = "copy it again: age1… (62 characters), ssh-ed25519 … or ssh-rsa …"
     elif kind == "string_pattern_mismatch" and problem["ctx"]["pattern"] in _ALLOWED:
         message = f"`{setting}`: expected {_ALLOWED[problem['ctx']['pattern']]}"
     else:

@@ -86,7 +86,7 @@ class SqliteStore:
     `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` hears of what went
     wrong beside the work that was asked for. `backups`: whether `release` makes one after commits.
     `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make none.
-    `marks`: see `checks.Place`.
+    `marks`: see `checks.Place`. `sealed`: it may be a copy of an encrypted state, which is only to be copied.
     """
 
     def __init__(
@@ -100,8 +100,10 @@ class SqliteStore:
         environment: str = "",
         read_only: bool = False,
         marks: Path | None = None,
+        sealed: bool = False,
     ) -> None:
         self._path = path
+        self._sealed = sealed
         self._place = Place(path, marks)
         self._clock = clock
         self._randomness = randomness
@@ -317,7 +319,7 @@ class SqliteStore:
     def _verify_key(self, current: Checks) -> None:
         if current.key is None:
             return
-        key = files.read_key(files.key_path(self._path))
+        key = self._key()
         if key is None or backups.key_digest(key) != current.key:
             what = "missing" if key is None else "not the key with which secrets were fingerprinted"
             raise Damaged(f"{files.key_path(self._path).name} is {what}")
@@ -411,7 +413,7 @@ class SqliteStore:
             yield connection
 
     def _key(self) -> bytes | None:
-        return files.read_key(files.key_path(self._path))
+        return files.read_key(files.key_path(self._path), sealed=self._sealed)
 
     def _export(self) -> Contents:
         with self._whole() as connection, transaction(connection, "DEFERRED"):
