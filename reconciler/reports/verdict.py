@@ -15,7 +15,7 @@ from reconciler.reports.sections import touches
 
 Piece = tuple[str, Action | None]  # text, and the action that it counts
 
-_VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused"}
+_WORDS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
 
 
 def of_plan(plan: Plan) -> str:
@@ -39,7 +39,7 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
         yield "Plan:", None
         for action in actions:
             yield " " if action is actions[0] else ", ", None
-            yield f"{counts[action]} {_VERBS.get(action, f'to {action.value}')}", action
+            yield f"{counts[action]} {_WORDS.get(action, f'to {action.value}')}", action
         yield f"; {rest}." if rest else ".", None
     elif has_errors(plan.diagnostics):
         yield "Plan incomplete: see the errors.", None
@@ -108,6 +108,11 @@ def of_impact(changes: Sequence[Change]) -> str:
     if not graver:
         return "Impact: none, all of it is done online." if counts else ""
     return f"Impact: {', '.join(f'{spoken(each)} {counts[each]}' for each in graver)}."
+
+
+def word(action: Action) -> str:
+    """What a change does, in a word."""
+    return _WORDS.get(action, action.value)
 
 
 def spoken(word: StrEnum) -> str:

@@ -105,6 +105,7 @@ async def test_a_file_that_is_no_database_any_more_leaves_the_backup(
     before = await another().load()
     known = await go_on(another(), clock)
     path.write_bytes(b"x" * 5000)
+    path.with_name("state.db-wal").write_bytes(b"x" * 5000)
     restored = await another().restore()
     state = await another().load()
     assert replace(state, unclaimed=()) == before
@@ -215,7 +216,7 @@ async def test_only_the_key_is_brought_back_when_only_the_key_is_lost(
     key.write_bytes(b"k" * 32)
     restored = await another().restore()
     assert (restored.key, key.read_bytes()) == ("restored", sound)
-    assert Path(restored.aside + ".key").read_bytes() == b"k" * 32
+    assert Path(restored.aside).read_bytes() == b"k" * 32
     await another().load()
 
 

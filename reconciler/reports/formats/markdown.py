@@ -144,9 +144,13 @@ def _changes(report: Report, changes: Sequence[Change], unmanaged: frozenset[Add
     is_drift = isinstance(report, DriftReport)
     rows = []
     for each in changes:
-        cells = [_resource(report, each), "<br>".join(map(_field, each.fields)), code(each.reason)]
+        cells = [
+            _resource(report, each),
+            "<br>".join(_field(field, shows_effect=not is_drift) for field in each.fields),
+            code(each.reason),
+        ]
         if not is_drift:
-            cells[1:1] = [" and ".join(action.value for action in each.actions), verdict.spoken(each.impact)]
+            cells[1:1] = [" and ".join(map(verdict.word, each.actions)), verdict.spoken(each.impact)]
         elif each.address in unmanaged:
             cells[2] = f"not managed: {cells[2]}"
         rows.append(cells)
@@ -166,8 +170,9 @@ def _linked(written: str, url: str) -> str:
     return f'<a href="{html.escape(url)}">{written}</a>'
 
 
-def _field(field: FieldChange) -> str:
-    effect = f" ({verdict.spoken(field.effect)})" if field.effect is not Effect.IN_PLACE else ""
+def _field(field: FieldChange, *, shows_effect: bool) -> str:
+    shown = shows_effect and field.effect is not Effect.IN_PLACE
+    effect = f" ({verdict.spoken(field.effect)})" if shown else ""
     return f"{code(field.path)} {code(_json(field.before))} → {code(_json(field.after))}{effect}"
 
 
