@@ -59,7 +59,7 @@ def _explain(problem: Any, place: Place) -> Diagnostic:
     kind, help, span = problem["type"], "", place.key(path) if names_key else place.value(path)
     if kind == RESERVED:
         message = f"an environment cannot be called `{BASE}`: that is the manifests without an overlay"
-        return error(RESERVED, message, span, help="give it another name")
+        return error("reserved-environment", message, span, help="give it another name")
     if kind == "extra_forbidden":
         span = place.key(path)
         message = f"there is no setting `{named(path)}`"

@@ -16,7 +16,6 @@ from reconciler.pipeline.settings import file
 from reconciler.pipeline.settings.sections import (
     ENVIRONMENT,
     FILE_NAME,
-    RESERVED,
     EnvironmentSection,
     Section,
     Settings,
@@ -179,7 +178,7 @@ def _refuse_reserved(config: ProjectSettings) -> None:
     if BASE in config.environments():
         folder = f"{config.settings.overlays}/{BASE}"
         problem = error(
-            RESERVED,
+            "reserved-environment",
             f"an environment cannot be called `{BASE}`: that is the manifests without an overlay",
             Span(folder, 1, 1, 1),
             help="give the folder another name",

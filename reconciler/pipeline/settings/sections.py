@@ -27,7 +27,7 @@ FILE_NAME = "reconcile.yaml"
 EXTENDED = "extended"  # stands for all capabilities
 
 ENVIRONMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-RESERVED = "reserved-environment"
+RESERVED = "reserved_environment"  # type of the error that pydantic gives
 _LINEAGE = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 URL = r"^https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?$"
 _RECIPIENT = "^(age1|ssh-)"
