@@ -31,6 +31,7 @@ from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import batching, spooling
 from reconciler.state.sqlite import store as sqlite_store
+from reconciler.state.sqlite.database import connect, use_wal
 from reconciler.state.sqlite.store import SqliteStore
 from tests.planning.plans import PLAN_KEY
 from tests.reliability.simulation import invariants, people, wishes
@@ -49,6 +50,8 @@ RUNS_TO_REST = 3
 LAG_S = 30.0  # so long may reads show the platform as it was, and lost calls take effect
 DECISIONS = 6  # so often may a person be asked before nothing is left to ask
 REST_S = 3 * 3600.0  # hourly figures change meanwhile
+
+_NEW_STATE: dict[str, bytes] = {}  # its files, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,7 @@ class History:
 
     def report(self) -> Report:
         ghost = self.ghost
+        self._open.close()
         self.sandbox.close()
         return Report(
             ghost.violation, ghost.hash, ghost.events, ghost.tally, self._timeline.time(), ghost.trace
@@ -169,9 +173,18 @@ class History:
             self._search_for_secrets()
 
     async def _make_the_state(self) -> None:
-        store = SqliteStore(self._root / "state.db", SystemClock(), random.Random("the state").randbytes)
-        await create_state(store, SystemClock(), "the state", new=True)
-        await store.close()
+        """The state of a new project: made once in a process, and copied for each history."""
+        if not _NEW_STATE:
+            randomness = random.Random("the state").randbytes
+            store = SqliteStore(self._root / "state.db", SystemClock(), randomness, backups=False)
+            await create_state(store, SystemClock(), "the state", new=True)
+            await store.close()
+            _NEW_STATE.update({file.name: file.read_bytes() for file in self._root.iterdir()})
+        for name, content in _NEW_STATE.items():
+            (self._root / name).write_bytes(content)
+        # As long as somebody has the file open, SQLite does not fold the WAL in with each process that ends.
+        self._open = connect(self._root / "state.db")
+        use_wal(self._open)
 
     # --- rounds ---
 
@@ -354,10 +367,11 @@ class History:
             ghost.violate("exit-0-only-if-converged", difference)
 
     async def _look_at_the_state(self) -> None:
-        """Another process reads the state: it loads, and holds what was stored."""
+        """Another process reads the state: it is sound as a whole, and holds what was stored."""
         observer = self._process("observer", Run(verb="plan"))
         try:
             state = await observer.store.load()
+            await observer.store.inner.verify()
         except ReconcilerError as failure:
             self.ghost.violate("state-loads", failure.message)
         else:
