@@ -93,7 +93,7 @@ def _blocks(report: Report) -> Iterator[str]:
                 yield from _rehearsal(report.rehearsal)
             yield _lines(report.note.splitlines()) if isinstance(report, DriftReport) else ""
         case ValidationReport():
-            yield f"**{verdict.of_validation(report)}**"
+            yield f"**{verdict.of_report(report)}**"
             yield _list("Changed", map(code, report.changed or ()))
             yield _list("Depends on what changed", map(code, report.dependants))
         case Failure():
@@ -109,14 +109,7 @@ def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
     """The verdict in one line, and in another what the report is about."""
     about, *rest = (text if isinstance(text, str) else text[0] for text in context_line(report.plan.context))
     parts = [code(about.rstrip(":"))]
-    match report:
-        case DriftReport():
-            summary = verdict.of_drift(report.plan, only_new=report.only_new, unmanaged=report.unmanaged)
-            parts.append(f"**{summary}**")
-        case ApplyReport():
-            parts.append(f"**{verdict.of_apply(report)}**")
-        case _:
-            parts.append(f"**{verdict.of_plan(report.plan)}**")
+    parts.append(f"**{verdict.of_report(report)}**")
     if not isinstance(report, DriftReport) and not (isinstance(report, ApplyReport) and report.results):
         parts.append(verdict.of_impact(report.plan.changes))
         needed = verdict.approvals(report.plan)
