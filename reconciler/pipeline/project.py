@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.context import UNKNOWN_ORIGIN, Context, Origin
-from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic, Span
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import PLATFORM, ManifestSet, Read
+from reconciler.core.steps import PLATFORM, ManifestSet, Plan, Read
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.context import make_context
 from reconciler.planning.siblings import Siblings
@@ -32,6 +32,7 @@ class Project:
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for the base.
     `address`, `state_url`: of the platform and the state, as reports name them. `siblings`: reads what the
     project's other environments have recorded. `trusted`: the revision of `providers`, with --untrusted.
+    `seen`: gets each answer that a plan is made from.
     """
 
     store: Spooling
@@ -51,6 +52,7 @@ class Project:
     state_url: str = ""
     trusted: str = ""
     siblings: Callable[[], Awaitable[Siblings]] = _no_siblings
+    seen: Callable[[Read, Observation], None] = lambda read, observation: None
 
     @property
     def services(self) -> Services:
@@ -100,6 +102,15 @@ class Desired:
     def by_address(self) -> Mapping[Address, Resource]:
         return {resource.address: resource for resource in self.resources}
 
+    def declared_at(self, plan: Plan) -> Mapping[Address, Span]:
+        """Where the names of resources that `plan` changes stand."""
+        resources = self.by_address
+        found = {each.address: resources.get(each.address) for each in plan.changes}
+        spans = {
+            address: each.span("metadata", "name") for address, each in found.items() if each is not None
+        }
+        return {address: span for address, span in spans.items() if span is not None}
+
     @property
     def providers(self) -> Sequence[Resource]:
         """The policies that calls may go to."""
@@ -113,6 +124,9 @@ async def read_all(
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
 ) -> None:
     """See `observe`."""
-    await observe(
-        project.services, reads, on_answer, clock=project.clock, reporter=project.reporter, about=about
-    )
+
+    def take(read: Read, observation: Observation) -> None:
+        project.seen(read, observation)
+        on_answer(read, observation)
+
+    await observe(project.services, reads, take, clock=project.clock, reporter=project.reporter, about=about)

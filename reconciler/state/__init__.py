@@ -6,7 +6,7 @@ from pathlib import Path
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.extras import require_extra
-from reconciler.core.state_url import DATABASES, DEFAULT_URL, OBJECTS, is_shared
+from reconciler.core.state_url import DATABASES, DEFAULT_URL, LEASE_S, OBJECTS, is_shared
 from reconciler.state.contents import Movable, Provable
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.passing import Passing
@@ -26,7 +26,7 @@ def open_store(
     read_only: bool = False,
     marks: Path | None = None,
     endpoint: str = "",
-    lease_s: float = 60.0,
+    lease_s: float = LEASE_S,
     variables: Mapping[str, str] = {},
     encryption: Encryption = NO_ENCRYPTION,
 ) -> Spooling:

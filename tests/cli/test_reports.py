@@ -1,10 +1,12 @@
 """-o and --report: one run, several reports, each written whole or not at all."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from reconciler.reports.formats import find_formats
 from tests.inprocess import Command, volume
 
 
@@ -52,15 +54,16 @@ def test_manifests_with_errors_are_not_called_valid(reconcile: Command) -> None:
     ("line", "message"),
     [
         ("state list -o markdown", "`markdown` is not a format of this report: it has text, json"),
-        ("validate -o markdown", "`markdown` is not a format of this report: it has text, json"),
-        ("plan -o html", "it has text, json, markdown"),
-        ("plan --report html=a.html", "it has text, json, markdown"),
+        ("state list --output=sarif", "`sarif` is not a format of this report: it has text, json"),
+        ("plan -o pdf", "`pdf` is not a format of this report: it has text, "),
+        ("plan --report pdf=a.pdf", "`pdf` is not a format of this report: it has text, "),
         ("plan --report json", "is not FORMAT=FILE"),
         ("plan --report json=", "is not FORMAT=FILE"),
         ("plan --report json=-", "is not FORMAT=FILE"),
         ("plan --report json=nowhere/a.json", "there is no directory `nowhere`"),
         ("plan --report json=manifests", "`manifests` is not a regular file"),
         ("plan --report json=a --report text=a", "two reports cannot be written to one file"),
+        ("plan --report json=a --report text=./manifests/../a", "two reports cannot be written to one file"),
         ("plan --out a --report text=a", "a is written by another option, too"),
     ],
 )
@@ -99,3 +102,68 @@ def test_an_existing_report_is_replaced_with_an_ordinary_mode(reconcile: Command
     assert json.loads(old.read_text())["diagnostics"] == []
     fresh = reconcile.write("fresh", "")
     assert old.stat().st_mode == fresh.stat().st_mode
+
+
+def test_a_file_that_standard_output_goes_to_is_no_report(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report would take the place of the file, and what is printed would be lost."""
+    file = reconcile.write("a.json", "")
+    real = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda number: file.stat() if number == 1 else real(number))
+    assert "standard output is written to" in reconcile("validate -o json --report json=a.json", code=64).err
+    assert file.read_text() == ""
+
+
+def test_a_folder_that_cannot_be_written_is_told_at_once(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "nothing can be written to the directory" in reconcile("plan --report json=a.json", code=64).err
+
+
+def test_places_of_problems_are_links_in_a_job_of_ci(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://git.example")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "team/infra")
+    monkeypatch.setenv("GITHUB_SHA", "3f2a9c1d")
+    (reconcile.root / ".git").mkdir()
+    reconcile.write("deep/reconcile.yaml", "manifests: [more]\n")
+    reconcile.write("deep/more/data.yaml", volume(size_gb=0))
+    shown = reconcile("validate -o markdown", code=1, cwd="deep").out
+    assert '<a href="https://git.example/team/infra/blob/3f2a9c1d/deep/more/data.yaml#L5">' in shown
+
+
+def test_one_run_writes_every_format(reconcile: Command) -> None:
+    reconcile.write("manifests/data.yaml", volume(size_gb=0))
+    names = sorted(find_formats())
+    options = " ".join(f"--report {name}=report.{name}" for name in names)
+    for verb in ("validate", "plan"):
+        reconcile(f"{verb} {options}", code=1)
+        for name in names:
+            text = (reconcile.root / f"report.{name}").read_text()
+            assert "out-of-range" in text, name
+            assert text.endswith("\n"), name
+
+
+def test_github_gets_annotations_and_the_summary_of_the_step(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconcile.write("manifests/data.yaml", volume(size_gb=0))
+    summary = reconcile.write("summary.md", "# said before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    shown = reconcile("validate -o github", code=1).out
+    assert "\n::error file=manifests/data.yaml,line=5," in shown
+    before, _, added = summary.read_text().partition("\n")
+    assert before == "# said before"
+    assert added == reconcile("validate -o markdown", code=1).out
+
+
+def test_a_summary_that_cannot_be_written_fails_the_run(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(reconcile.root / "nowhere" / "summary.md"))
+    ended = reconcile("validate -o github", code=1)
+    assert ended.out == "Valid: 1 resource in 1 file.\n"
+    assert "cannot write the summary of the step to " in ended.err

@@ -36,7 +36,7 @@ async def written(clock: SimulatedClock) -> tuple[MemoryState, Store]:
         ]
         await store.commit(lease.of("shop"), [entry(Event.INTENT, run=run)])
         await store.commit(lease.of("shop"), [entry(Event.DONE, run=run)], put)
-        await store.commit(lease.of("blog"), [entry(Event.INTENT, run=run)])
+        await store.commit(lease.of("blog"), [entry(Event.INTENT, "s2", run=run)])
         await store.release(lease)
     return known, store
 
