@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from reconciler.reports import rehearsal
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import (
     apply_document,
@@ -35,7 +36,10 @@ def render(report: Report) -> str:
 def document(report: Report) -> dict[str, Any]:
     match report:
         case PlanReport():
-            return plan_document(report.plan, diagnostics=report.diagnostics)
+            plan = plan_document(report.plan, diagnostics=report.diagnostics)
+            if report.rehearsal is None:
+                return plan
+            return plan | {"rehearsal": rehearsal.document(report.rehearsal)}
         case DriftReport():
             document = drift_document(report.plan, report.unmanaged, diagnostics=report.diagnostics)
             return document | dict(report.more)
