@@ -1,7 +1,7 @@
 """What a journal entry does to open intents, plans run and other lists and facts: said here alone. Pure."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -14,7 +14,7 @@ IntentKey = tuple[str, str, int]  # run, step, attempt
 # PENDING closes too: the call succeeded, and only its wait is not over.
 CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
 
-_DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform", "new")
+DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform", "new")
 
 Ref = TypeVar("Ref")
 
@@ -86,32 +86,6 @@ def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
     return view
 
 
-class Folding(Generic[Ref]):
-    """The entries of a journal, taken in one by one. `kinds`: those that any of them is about.
-
-    Plans are a set that grows: `after` would copy all of them for each run.
-    """
-
-    def __init__(self, view: View[Ref] | None = None, kinds: Iterable[str] = ()) -> None:
-        self._view: View[Ref] = view or View()
-        self._plans = set(self._view.plans_run)
-        self.kinds = set(kinds)
-
-    def take(self, columns: EntryColumns | RowColumns, entry: Ref) -> None:
-        """Raises StoreError for an intent that is open, and ValueError for data that is not JSON."""
-        effect = effect_of_row(columns)
-        if effect.plan:
-            self._plans.add(effect.plan)
-        else:
-            self._view = after(self._view, effect, entry)
-        if columns[3]:
-            self.kinds.add(columns[3].partition("/")[0])
-
-    @property
-    def view(self) -> View[Ref]:
-        return replace(self._view, plans_run=frozenset(self._plans))
-
-
 def as_moved(state: State) -> State:
     """`state` without the records that have moved to another scope, and still stand at their source."""
     if not state.half_moved:
@@ -153,7 +127,7 @@ def _effect(key: IntentKey, event: str, data: Callable[[], Mapping[str, Any]]) -
         return Effect(plan=data().get("plan") or "")
     if event == Event.DECIDED:
         decided = data()
-        return Effect(**{name: decided[name] for name in _DECISIONS if decided.get(name)})
+        return Effect(**{name: decided[name] for name in DECISIONS if decided.get(name)})
     return Effect()
 
 

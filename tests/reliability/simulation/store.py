@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.rehearsal.timeline import TICK_S
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.files import spool_path
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY
-from tests.reliability.simulation.timeline import TICK_S
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
