@@ -65,7 +65,6 @@ class ObjectStore:
         self._lease_s = lease_s
         self._layout = Layout(environment)
         self._opened: Opened | None = None
-        self._key = b""  # never another one, in one state
         self._new_key = b""
         self._loaded: State | None = None
 
@@ -265,8 +264,6 @@ class ObjectStore:
         return isinstance(made, writes.Landed)
 
     def _fingerprint_key(self) -> bytes:
-        if self._opened is not None:
-            return self._key
         found = self._root()
         if found is not None:
             return found.key
@@ -334,7 +331,6 @@ class ObjectStore:
                 lease_s=self._lease_s,
                 nonce=self._nonce,
             )
-            self._key = found.key
         elif self._opened.layout.folder != Layout(self._environment, found.generation).folder:
             raise StoreError(
                 f"the state {self._bucket.place} was replaced by another one during this run",
