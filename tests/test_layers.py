@@ -58,7 +58,7 @@ HOMES = {
     "authlib": {KIT},
     "cloudevents": {KIT, SANDBOX},
     "junitparser": {CHECK},
-    "jinja2": {KIT, SANDBOX},
+    "jinja2": {KIT, SANDBOX, "reports"},
 }
 PRINTS = {"cli"}
 # What belongs to the process, not to a run, comes into the other layers as a value: runs share a process.

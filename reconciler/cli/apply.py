@@ -159,12 +159,12 @@ def command(
         try:
             applied = run_watched(work, watch)
         except PlanRefused as refused:
-            return watch.code(_report_refused(refused, unchanged_of(refused.plan)))
+            return watch.code(_report_refused(refused, unchanged_of(refused.plan), desired))
         except Interrupted as interrupted:
             return report_interrupted(interrupted, "interrupted; nothing was changed")
         except ReconcilerError as failure:
             return watch.code(report_failure(failure))
-        _report(applied, unchanged_of(applied.plan))
+        _report(applied, unchanged_of(applied.plan), desired)
         return watch.code(exit_code(applied))
 
 
@@ -209,19 +209,26 @@ def _confirmed() -> bool:
         return False
 
 
-def _report_refused(refused: "PlanRefused", unchanged: Sequence[Address] | None) -> int:
+def _report_refused(
+    refused: "PlanRefused", unchanged: Sequence[Address] | None, desired: "Desired | None"
+) -> int:
     from reconciler.reports.report import ApplyReport
 
     plan = replace(refused.plan, diagnostics=refused.diagnostics)
     report = ApplyReport(
-        plan=plan, unchanged=unchanged, owed=plan.owed, ended="refused", diagnostics=plan.diagnostics
+        plan=plan,
+        unchanged=unchanged,
+        owed=plan.owed,
+        ended="refused",
+        diagnostics=plan.diagnostics,
+        declared=desired.declared_at(plan) if desired is not None else {},
     )
     emit(report)
     echo_error(refused)
     return code_of(refused.diagnostics, FAILED)
 
 
-def _report(applied: "Applied", unchanged: Sequence[Address] | None) -> None:
+def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "Desired | None") -> None:
     from reconciler.reports.report import ApplyReport
 
     whole = ApplyReport(
@@ -232,5 +239,6 @@ def _report(applied: "Applied", unchanged: Sequence[Address] | None) -> None:
         head=applied.head,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),
+        declared=desired.declared_at(applied.plan) if desired is not None else {},
     )
     emit(whole, unseen=replace(whole, plan_shown=True, diagnostics=applied.notices))

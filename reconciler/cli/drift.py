@@ -133,6 +133,7 @@ def _report(
         note=note,
         more=more or {},
         diagnostics=plan.diagnostics,
+        declared=drift.declared,
     )
     emit(report, paged=True)
     failed = FAILED if has_errors(plan.diagnostics) else DONE

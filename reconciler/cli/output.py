@@ -1,5 +1,6 @@
 """Where reports go: to standard output in the format of -o, and to the files of --report."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -49,9 +50,11 @@ def reports(kind: str) -> Callable[[Function], Function]:
     """`-o`, and `--report` for further formats of the same report."""
 
     def remember(context: click.Context, option: click.Parameter, value: Sequence[ReportFile]) -> None:
-        paths = [file.path for file in value]
+        paths = [os.path.realpath(file.path) for file in value]
         if len(set(paths)) < len(paths):
             raise click.UsageError("--report: two reports cannot be written to one file")
+        for path in filter(_is_standard_output, paths):
+            raise click.UsageError(f"--report: standard output is written to {path} already")
         context.meta[FILES] = value
 
     def add(function: Function) -> Function:
@@ -67,6 +70,13 @@ def reports(kind: str) -> Callable[[Function], Function]:
         return output(kind)(function)
 
     return add
+
+
+def _is_standard_output(path: str) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(1))  # noqa: PTH116 - beside a descriptor
+    except OSError:  # there is no such file yet
+        return False
 
 
 class _FormatName(click.ParamType["Format"]):
@@ -119,6 +129,8 @@ class _FileName(click.ParamType[ReportFile]):
         path = Path(file)
         if not path.parent.is_dir():
             self.fail(f"there is no directory `{path.parent}`")
+        if not os.access(path.parent, os.W_OK):
+            self.fail(f"nothing can be written to the directory `{path.parent}`")
         if why := why_not_written(path):
             self.fail(f"`{file}` {why}")
         return ReportFile(self._format.convert(name, param, ctx), path)
@@ -134,7 +146,7 @@ class _FileName(click.ParamType[ReportFile]):
 def refuse_report_to(path: Path) -> None:
     """Raises UsageError when --report names the file that the verb itself writes."""
     files: Sequence[ReportFile] = click.get_current_context().meta.get(FILES, ())
-    if any(file.path.absolute() == path.absolute() for file in files):
+    if any(os.path.realpath(file.path) == os.path.realpath(path) for file in files):
         raise click.UsageError(f"--report: {path} is written by another option, too")
 
 
@@ -156,9 +168,12 @@ def emit(report: "Report", *, unseen: "Report | None" = None, paged: bool = Fals
 
     `unseen`: what of it a person who watches has not been shown as a part. `paged`: where it is long.
     """
+    from reconciler.cli.sources import places_here, texts_here
+
     run = of_this_run()
-    _print((unseen if unseen is not None and in_parts() else report).advised(run), paged=paged)
-    _write_files(report.advised(run))
+    whole = replace(report.advised(run), read_line=texts_here().line, places=places_here())
+    _print(unseen.advised(run) if unseen is not None and in_parts() else whole, paged=paged)
+    _write_files(whole)
 
 
 def emit_part(report: "Report") -> None:
@@ -209,14 +224,13 @@ def echo_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
 
 
 def _write_files(report: "Report") -> None:
-    from reconciler.cli.sources import texts_here
     from reconciler.core.errors import ReconcilerError
     from reconciler.pipeline.files import write_output
 
     context = click.get_current_context(silent=True)
     files: Sequence[ReportFile] = context.meta.get(FILES, ()) if context is not None else ()
     for file in files:
-        text = file.format.render(replace(report, read_line=texts_here().line))
+        text = file.format.render(report)
         try:
             write_output(file.path, text.encode("utf-8", "backslashreplace"))
         except ReconcilerError as failure:

@@ -89,7 +89,13 @@ def command(
     if out is not None and savable:
         write_output(out, text, mode=0o600)
     unchanged = unchanged_in(plan, desired) if show_all else None
-    emit(PlanReport(plan=plan, unchanged=unchanged, diagnostics=plan.diagnostics), paged=True)
+    report = PlanReport(
+        plan=plan,
+        unchanged=unchanged,
+        diagnostics=plan.diagnostics,
+        declared=desired.declared_at(plan),
+    )
+    emit(report, paged=True)
     if out is not None:
         run_it = advice.command("apply", "--plan", out).with_options(options.of_this_run())
         click.echo(

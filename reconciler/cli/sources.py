@@ -4,7 +4,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,7 @@ from reconciler.manifests.reading.text import MOST_BYTES
 if TYPE_CHECKING:  # models take long to import, and `--help` and completion need none
     from reconciler.pipeline.settings import ProjectSettings
     from reconciler.pipeline.source_texts import SourceTexts
+    from reconciler.reports.places import Places
 
 
 def settings_here(
@@ -65,19 +66,37 @@ def _environments(config: "ProjectSettings", ref: str | None) -> list[str]:
 
 def texts_here() -> "SourceTexts":
     """The texts of this command line: its verb reads them, and the messages about them show their lines."""
-    from reconciler.pipeline.settings import project_root
     from reconciler.pipeline.source_texts import SourceTexts
 
-    context = click.get_current_context(silent=True)
-    meta = context.meta if context is not None else {}
+    meta = _meta()
     if TEXTS not in meta:
-        try:
-            root = meta.get(ROOT) or project_root(Path.cwd())
-        except (OSError, ReconcilerError):  # then no file of it can be read, either
-            root = Path()
-        meta[TEXTS] = SourceTexts(root, _read_stdin)
+        meta[TEXTS] = SourceTexts(_root_here() or Path(), _read_stdin)
     texts: SourceTexts = meta[TEXTS]
     return texts
+
+
+def places_here() -> "Places":
+    """Where the project's files are in their repository, as far as anything says."""
+    from reconciler.reports.places import NOWHERE, places_of
+
+    root = _root_here()
+    return places_of(root.absolute(), os.environ) if root is not None else NOWHERE
+
+
+def _meta() -> dict[str, Any]:
+    context = click.get_current_context(silent=True)
+    return context.meta if context is not None else {}
+
+
+def _root_here() -> Path | None:
+    """The project's; None where no file of it can be read."""
+    from reconciler.pipeline.settings import project_root
+
+    try:
+        root: Path = _meta().get(ROOT) or project_root(Path.cwd())
+    except (OSError, ReconcilerError):
+        return None
+    return root
 
 
 def _read_stdin() -> bytes:

@@ -416,7 +416,7 @@ def restore(
             raise click.UsageError("cannot ask on standard input: pass --auto-approve")
         chosen = str(file) if file is not None else "the newest good backup"
         place = _place(which)
-        question = f"Keep the files of {place} as *.damaged-TIME, and replace them by {chosen}?"
+        question = f"Put the state of {chosen} at {place}? Files that are there are kept as *.damaged-TIME."
         if is_shared(state_url or config.settings.state_url):
             question = f"Put the state of {chosen} at {place}, where there must be none?"
         with blocking():

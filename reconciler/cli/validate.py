@@ -44,7 +44,7 @@ def command(
     emit(
         ValidationReport(
             resources=len(found.addresses),
-            files=len(found.files),
+            files=tuple(sorted(found.files)),
             environments=tuple(names) if len(names) > 1 else (),
             changed=tuple(sorted(map(str, found.differ))) if differs else None,
             dependants=tuple(sorted(map(str, found.dependants))),

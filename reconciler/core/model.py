@@ -21,6 +21,7 @@ Path = tuple[str | int, ...]  # keys and list indices from the document's root: 
 SENSITIVE = "(sensitive)"  # stands for every secret value, everywhere
 READY_AFTER = "ready_after_s"  # the field of a record: how many seconds its object took to be ready
 DISMISSED = "dismissed"  # the field of a record with ids of equal objects that a person confirmed as intended
+TO_APPROVE = "needs approval: "  # begins the reason of a create that nothing shows to be new
 BAD_ANSWER = (
     "answered bad id"  # the field of a record: the object was created, but the answer has an invalid id
 )

@@ -6,6 +6,7 @@ from pathlib import PurePath
 DEFAULT_URL = "sqlite:.reconcile/state.db"
 DATABASES = frozenset({"postgresql", "postgres"})
 OBJECTS = frozenset({"s3", "gs", "az"})
+LEASE_S = 60.0  # how long a lease lasts in a shared store, unless it is renewed
 
 # Host names with or without a port, as an authority that holds no credentials.
 _HOST = r"(?:[\w.~-]*|\[[\da-fA-F:.]+\])(?::\d*)?"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import SENSITIVE, Address, Change, Lifecycle, Owed
+from reconciler.core.model import SENSITIVE, Action, Address, Change, Lifecycle, Owed
 from reconciler.core.wire import Shape
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -424,6 +424,13 @@ class Plan:
     moves: tuple[Move, ...] = ()
     manifests: ManifestSet = field(default_factory=ManifestSet)
 
+    @property
+    def deletes(self) -> tuple[Address, ...]:
+        """What it would delete. What a call does decides, not only what its change says."""
+        said = [change.address for change in self.changes if change.action is Action.DELETE]
+        sent = [each.address for each in self.steps if each.call.method == "DELETE" or each.effect.removes]
+        return tuple(dict.fromkeys((*said, *sent)))
+
 
 OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]
 
@@ -432,7 +439,8 @@ OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]
 class Result:
     """The outcome of one step. `error` is one sentence, also for a skipped step: why.
 
-    `note`: what else a person should know.
+    `note`: what else a person should know. `undecided`: what the platform shows does not tell what became
+    of its call.
     """
 
     address: Address
@@ -441,3 +449,4 @@ class Result:
     id: str | None = None
     error: str = ""
     note: str = ""
+    undecided: bool = False

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, Severity, error
+from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, Severity, Span, error
 from reconciler.core.model import (
     Action,
     Address,
@@ -53,6 +53,12 @@ class Drift:
     plan: Plan
     drifted: Mapping[Address, Drifted]
     unmanaged: Sequence[Change] = ()
+
+    @property
+    def declared(self) -> Mapping[Address, Span]:
+        """Where the names of resources that drifted stand."""
+        spans = {address: each.resource.span("metadata", "name") for address, each in self.drifted.items()}
+        return {address: span for address, span in spans.items() if span is not None}
 
 
 async def find_drift(project: Project, desired: Desired) -> Drift:

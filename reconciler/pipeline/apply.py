@@ -14,6 +14,7 @@ from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
 from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
+from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
 from reconciler.execution.outputs import Outputs
@@ -179,9 +180,6 @@ def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[D
     if isinstance(approved_deletes, str):
         raise TypeError("`approved_deletes` must be a collection of addresses, not one text")
     planned = {change.address: change for change in plan.changes}
-    deleting = [change.address for change in plan.changes if change.action is Action.DELETE]
-    # What a call does decides, not what its change says.
-    deleting += [each.address for each in plan.steps if each.call.method == "DELETE" or each.effect.removes]
     return [
         error(
             "delete-not-approved",
@@ -190,7 +188,7 @@ def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[D
             else f"`{address}` would be deleted",
             help=f"if this is intended, pass --approve-delete {address.quoted}",
         )
-        for address in dict.fromkeys(deleting)
+        for address in plan.deletes
         if str(address) not in approved_deletes
     ]
 
@@ -334,15 +332,21 @@ async def _run_under(
 
 async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagnostic, ...]:
     """One per call that no later run will settle, repeat or find out about by itself."""
-    unknown = {result.address: result.error for result in results if result.outcome == "unknown"}
+    unknown = {result.address: result for result in results if result.outcome == "unknown"}
     if not unknown:
         return ()
-    opened = [entry for entry in (await project.store.load()).open_intents if entry.address in unknown]
     return tuple(
-        describe(entry, intent, unknown[entry.address])
-        for entry in opened
-        if entry.address is not None and (intent := parse_intent(entry)).if_unknown != "repeat"
+        describe(entry, intent, unknown[entry.address].error)
+        for entry in (await project.store.load()).open_intents
+        if entry.address is not None
+        and entry.address in unknown
+        and _must_be_asked(intent := parse_intent(entry), unknown[entry.address])
     )
+
+
+def _must_be_asked(intent: Intent, result: Result) -> bool:
+    """Not about what the next run repeats, nor about what it looks for and this one did not."""
+    return intent.if_unknown == "ask" or (intent.if_unknown == "find" and result.undecided)
 
 
 def _secrets_of(plan: Plan) -> list[SecretRef]:

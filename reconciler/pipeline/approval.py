@@ -10,7 +10,7 @@ from dataclasses import replace
 from reconciler.core.advice import command
 from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error, warning
-from reconciler.core.model import Action, Address, Change, Resource
+from reconciler.core.model import TO_APPROVE, Action, Address, Change, Resource
 from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import listed
@@ -61,7 +61,7 @@ def with_reasons(plan: Plan, creates: Collection[Address]) -> Plan:
 
 
 def _named(change: Change) -> Change:
-    why = f"needs approval: no list shows a {change.address.kind}, and none was ever recorded"
+    why = f"{TO_APPROVE}no list shows a {change.address.kind}, and none was ever recorded"
     return replace(change, reason=f"{why}; {change.reason}" if change.reason else why)
 
 

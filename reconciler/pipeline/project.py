@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.context import UNKNOWN_ORIGIN, Context, Origin
-from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic, Span
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import PLATFORM, ManifestSet, Read
+from reconciler.core.steps import PLATFORM, ManifestSet, Plan, Read
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.context import make_context
 from reconciler.planning.siblings import Siblings
@@ -99,6 +99,15 @@ class Desired:
     @property
     def by_address(self) -> Mapping[Address, Resource]:
         return {resource.address: resource for resource in self.resources}
+
+    def declared_at(self, plan: Plan) -> Mapping[Address, Span]:
+        """Where the names of resources that `plan` changes stand."""
+        resources = self.by_address
+        found = {each.address: resources.get(each.address) for each in plan.changes}
+        spans = {
+            address: each.span("metadata", "name") for address, each in found.items() if each is not None
+        }
+        return {address: span for address, span in spans.items() if span is not None}
 
     @property
     def providers(self) -> Sequence[Resource]:

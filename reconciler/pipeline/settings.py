@@ -25,7 +25,7 @@ from reconciler.core.errors import ManifestError, Misused, ReconcilerError
 from reconciler.core.model import unpack_span
 from reconciler.core.nearest import did_you_mean
 from reconciler.core.plural import in_a_row
-from reconciler.core.state_url import DEFAULT_URL, OBJECTS, beside, scheme_of
+from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, beside, scheme_of
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
 from reconciler.kinds.source import (
@@ -108,7 +108,7 @@ class PlatformSettings(_Section):
 class ExecutionSettings(_Section):
     concurrency: int = Field(8, ge=1, le=256)
     lease_s: float = Field(
-        60.0,
+        LEASE_S,
         gt=0,
         strict=False,
         description="How long a dead run keeps its apps locked in a shared state; longer than `deadline_s`.",

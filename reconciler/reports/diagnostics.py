@@ -11,7 +11,7 @@ from reconciler.reports.visible import visible
 
 _WIDEST = 100  # columns of a source line
 _BEFORE_CARET = 40  # columns kept before the caret of a clipped line
-_NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "remark"}
+NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "remark"}
 _HIDDEN = "(not shown: it may hold a secret)"
 
 
@@ -27,7 +27,7 @@ def render(diagnostics: Iterable[Diagnostic], read_line: Callable[[str, int], st
 def pointer(diagnostics: Sequence[Diagnostic]) -> str:
     """Where more about the gravest of `diagnostics` is to be read: one line."""
     gravest = min(diagnostics, key=lambda item: list(Severity).index(item.severity))
-    return f"more about this {_NOUNS[gravest.severity]}: {command('explain', gravest.code)}\n"
+    return f"more about this {NOUNS[gravest.severity]}: {command('explain', gravest.code)}\n"
 
 
 def diagnostic_documents(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:

@@ -152,7 +152,7 @@ def restored_page(done: Restored, run: RunOptions) -> Page:
     lines = [f"restored from {done.backup}{made}"] if done.backup else []
     if done.aside:
         lines += [
-            f"the damaged files are kept as {done.aside}",
+            f"the files that it replaced are kept as {done.aside}",
             f"salvaged: {done.salvaged} newer journal rows",
         ]
     lines += [

@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Literal, Self
 
 from reconciler.core.advice import Command, RunOptions, spell
 from reconciler.core.context import Context
-from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Address, Change, Owed
 from reconciler.core.steps import Plan, Result
 from reconciler.reports.advice import advise, advise_owed, advise_plan
 from reconciler.reports.look import PLAIN, Look
+from reconciler.reports.places import NOWHERE, Places
 
 ReadLine = Callable[[str, int], str | None]
 
@@ -26,18 +27,31 @@ def no_line(file: str, line: int) -> str | None:
 class Report:
     """`kind`: what formats say that they can show. `read_line`: see `reports.diagnostics.render`.
 
-    `look`: of the text, for the one who reads it.
+    `look`: of the text, for the one who reads it. `places`: of the files in their repository. `declared`:
+    where the manifests of resources stand, as far as they are known.
     """
 
     kind: ClassVar[str]
     diagnostics: tuple[Diagnostic, ...] = ()
     read_line: ReadLine = no_line
     look: Look = PLAIN
+    places: Places = NOWHERE
+    declared: Mapping[Address, Span] = field(default_factory=dict)
 
     @property
     def about(self) -> Context | None:
         """What every format shows first; None where nobody knows."""
         return None
+
+    @property
+    def problems(self) -> tuple[Diagnostic, ...]:
+        """What formats for programs list as problems."""
+        return self.diagnostics
+
+    def url(self, span: Span | None) -> str:
+        """Of the line at the git host; "" where none is known."""
+        revision = self.about.revision if self.about is not None else None
+        return self.places.url(span, revision or "") if span is not None else ""
 
     def advised(self, run: RunOptions) -> Self:
         """With the run's options in all commands that its texts advise."""
@@ -110,14 +124,14 @@ class ApplyReport(Report):
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationReport(Report):
-    """How many resources and files there are; with a revision to compare with, which addresses differ.
+    """How many resources there are, in which files; with a revision to compare with, which addresses differ.
 
     `environments`: all that were checked, where those are several.
     """
 
     kind = "validate"
     resources: int
-    files: int
+    files: tuple[str, ...]
     environments: tuple[str, ...] = ()
     changed: tuple[str, ...] | None = None
     dependants: tuple[str, ...] = ()

@@ -2,16 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 
-from reconciler.core.diagnostics import Severity, has_errors
-from reconciler.core.model import Action, Change
+from reconciler.core.diagnostics import Diagnostic, Severity, has_errors
+from reconciler.core.model import TO_APPROVE, Action, Change, Impact
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
+from reconciler.reports.diagnostics import NOUNS
 from reconciler.reports.documents import summarise
+from reconciler.reports.report import ApplyReport, ValidationReport
+from reconciler.reports.sections import touches
 
 Piece = tuple[str, Action | None]  # text, and the action that it counts
 
-_VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused"}
+_WORDS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
 
 
 def of_plan(plan: Plan) -> str:
@@ -35,7 +39,7 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
         yield "Plan:", None
         for action in actions:
             yield " " if action is actions[0] else ", ", None
-            yield f"{counts[action]} {_VERBS.get(action, f'to {action.value}')}", action
+            yield f"{counts[action]} {_WORDS.get(action, f'to {action.value}')}", action
         yield f"; {rest}." if rest else ".", None
     elif has_errors(plan.diagnostics):
         yield "Plan incomplete: see the errors.", None
@@ -72,6 +76,55 @@ def of_results(results: Sequence[Result]) -> str:
     found = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     verdict = "Applied" if set(counts) <= {"done"} else "Not converged"
     return f"{verdict}: {found or 'no calls were needed; records updated'}."
+
+
+def of_validation(report: ValidationReport) -> str:
+    """How much is valid, or how many problems there are."""
+    resources, files = counted(report.resources, "resource"), counted(len(report.files), "file")
+    if not has_errors(report.diagnostics):
+        return f"Valid: {resources} in {files}."
+    return f"Not valid: {_problems(report.diagnostics)} in {files}."
+
+
+def _problems(diagnostics: Sequence[Diagnostic]) -> str:
+    counts = Counter(item.severity for item in diagnostics)
+    return ", ".join(counted(counts[each], NOUNS[each]) for each in Severity if counts[each])
+
+
+def of_apply(report: ApplyReport) -> str:
+    """How it ended; where nothing was sent, what the plan says."""
+    plan = of_plan(report.plan)
+    if report.ended == "refused":
+        return f"Refused; nothing was changed. {plan}"
+    if report.ended == "declined":
+        return f"Not applied; nothing was changed. {plan}"
+    return of_results(report.results) if report.results else plan
+
+
+def of_impact(changes: Sequence[Change]) -> str:
+    """How many changes have which impact, the gravest first; "" without changes."""
+    counts = Counter(each.impact for each in changes if touches(each))
+    graver = [each for each in reversed(Impact) if counts[each] and each is not Impact.ONLINE]
+    if not graver:
+        return "Impact: none, all of it is done online." if counts else ""
+    return f"Impact: {', '.join(f'{spoken(each)} {counts[each]}' for each in graver)}."
+
+
+def word(action: Action) -> str:
+    """What a change does, in a word."""
+    return _WORDS.get(action, action.value)
+
+
+def spoken(word: StrEnum) -> str:
+    return word.value.replace("_", " ")
+
+
+def approvals(plan: Plan) -> list[str]:
+    """The options that an apply of `plan` must be given, one for each approval."""
+    creates = [each.address for each in plan.changes if each.reason.startswith(TO_APPROVE)]
+    return [f"--approve-delete {each.quoted}" for each in plan.deletes] + [
+        f"--approve-create {each.quoted}" for each in creates
+    ]
 
 
 def _are(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.extras import require_extra
-from reconciler.core.state_url import DATABASES, DEFAULT_URL, OBJECTS, is_shared
+from reconciler.core.state_url import DATABASES, DEFAULT_URL, LEASE_S, OBJECTS, is_shared
 from reconciler.state.contents import Movable, Provable
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Files, Maintenance, Store
@@ -22,7 +22,7 @@ def open_store(
     read_only: bool = False,
     marks: Path | None = None,
     endpoint: str = "",
-    lease_s: float = 60.0,
+    lease_s: float = LEASE_S,
     variables: Mapping[str, str] = {},
 ) -> Spooling:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.

@@ -208,7 +208,8 @@ def _about(scopes: Collection[str], entries: Iterable[JournalEntry]) -> tuple[Jo
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did. `backup`: the file it began from, made at `taken_at`; `aside`: the damaged file.
+    """What a restore did. `backup`: the file it began from, made at `taken_at`; `aside`: what the file is
+    called now that it replaced, "" where there was none.
 
     `salvaged`: journal rows, newer than the backup, that were read from the damaged file. `reopened`:
     addresses whose newest calls have no readable record, so that evidence or a person settles them again.

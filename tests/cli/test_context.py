@@ -44,7 +44,9 @@ def test_every_report_begins_with_its_context(repository: Project, sandbox: Sand
     line = f"base: {sandbox.url}, sqlite:.reconcile/state.db, {head[:8]}"
     proposed = repository.run("plan", "--out", "saved.plan", "--report", "markdown=plan.md")
     assert proposed.out.splitlines()[0] == line
-    assert (repository.root / "plan.md").read_text().splitlines()[0].startswith("<code>base&#58; http")
+    about = (repository.root / "plan.md").read_text().splitlines()
+    assert about[0].startswith("<code>base</code> **Plan: ")
+    assert about[2].startswith("<code>http&#58;")
     assert repository.run("apply", "--auto-approve").out.count(line) == 1
     address = f"Volume/{app}/data"
     for words in (["plan"], ["apply", "--auto-approve"], ["drift"], ["show", address], ["state", "list"]):

@@ -1,6 +1,7 @@
 """-o and --report: one run, several reports, each written whole or not at all."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -52,15 +53,16 @@ def test_manifests_with_errors_are_not_called_valid(reconcile: Command) -> None:
     ("line", "message"),
     [
         ("state list -o markdown", "`markdown` is not a format of this report: it has text, json"),
-        ("validate -o markdown", "`markdown` is not a format of this report: it has text, json"),
-        ("plan -o html", "it has text, json, markdown"),
-        ("plan --report html=a.html", "it has text, json, markdown"),
+        ("state list --output=sarif", "`sarif` is not a format of this report: it has text, json"),
+        ("plan -o pdf", "`pdf` is not a format of this report: it has text, "),
+        ("plan --report pdf=a.pdf", "`pdf` is not a format of this report: it has text, "),
         ("plan --report json", "is not FORMAT=FILE"),
         ("plan --report json=", "is not FORMAT=FILE"),
         ("plan --report json=-", "is not FORMAT=FILE"),
         ("plan --report json=nowhere/a.json", "there is no directory `nowhere`"),
         ("plan --report json=manifests", "`manifests` is not a regular file"),
         ("plan --report json=a --report text=a", "two reports cannot be written to one file"),
+        ("plan --report json=a --report text=./manifests/../a", "two reports cannot be written to one file"),
         ("plan --out a --report text=a", "a is written by another option, too"),
     ],
 )
@@ -99,3 +101,34 @@ def test_an_existing_report_is_replaced_with_an_ordinary_mode(reconcile: Command
     assert json.loads(old.read_text())["diagnostics"] == []
     fresh = reconcile.write("fresh", "")
     assert old.stat().st_mode == fresh.stat().st_mode
+
+
+def test_a_file_that_standard_output_goes_to_is_no_report(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report would take the place of the file, and what is printed would be lost."""
+    file = reconcile.write("a.json", "")
+    real = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda number: file.stat() if number == 1 else real(number))
+    assert "standard output is written to" in reconcile("validate -o json --report json=a.json", code=64).err
+    assert file.read_text() == ""
+
+
+def test_a_folder_that_cannot_be_written_is_told_at_once(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "nothing can be written to the directory" in reconcile("plan --report json=a.json", code=64).err
+
+
+def test_places_of_problems_are_links_in_a_job_of_ci(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://git.example")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "team/infra")
+    monkeypatch.setenv("GITHUB_SHA", "3f2a9c1d")
+    (reconcile.root / ".git").mkdir()
+    reconcile.write("deep/reconcile.yaml", "manifests: [more]\n")
+    reconcile.write("deep/more/data.yaml", volume(size_gb=0))
+    shown = reconcile("validate -o markdown", code=1, cwd="deep").out
+    assert '<a href="https://git.example/team/infra/blob/3f2a9c1d/deep/more/data.yaml#L5">' in shown

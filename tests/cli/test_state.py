@@ -203,6 +203,7 @@ def test_a_lost_key_is_brought_back_from_a_backup(applied: Project) -> None:
     assert "state.db.key is missing" in applied.run("plan", code=1).err
     told = applied.run("state", "restore", "--auto-approve").out
     assert "fingerprint key: restored" in told
+    assert "kept as" not in told
     assert key.read_bytes() == sound
 
 
@@ -211,6 +212,28 @@ def test_a_new_key_is_told_with_what_follows(applied: Project) -> None:
     state_file(applied).with_name("state.db.key").unlink()
     told = applied.run("state", "restore", "--auto-approve").out
     assert "every secret is set again by the next apply" in told
+
+
+def test_a_restore_into_an_empty_folder_speaks_of_no_other_files(
+    applied: Project, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    known = applied.json("state", "list").json["records"]
+    applied.run("state", "backup", "mine.db")
+    empty = Project(tmp_path_factory.mktemp("empty"))
+    told = empty.run("state", "restore", str(applied.root / "mine.db"), "--auto-approve").out
+    assert "kept as" not in told
+    assert "damaged" not in told
+    assert "salvaged" not in told
+    assert "lost: perhaps the newest journal rows" in told
+    assert empty.json("state", "list").json["records"] == known
+    assert not list(empty.root.rglob("*.damaged-*"))
+
+
+def test_a_sound_state_that_gives_way_to_a_backup_is_not_called_damaged(applied: Project) -> None:
+    applied.run("state", "backup", "mine.db")
+    told = applied.run("state", "restore", "mine.db", "--auto-approve").out
+    assert "the files that it replaced are kept as" in told
+    assert "the damaged" not in told
 
 
 def test_a_sound_state_is_left_alone(applied: Project) -> None:
@@ -222,7 +245,8 @@ def test_a_terminal_is_asked_before_a_restore(applied: Project, typed: bytes, co
     damage(applied, "DELETE FROM meta WHERE key = 'digest'")
     ended, shown = on_a_terminal(applied, "state", "restore", typed=typed)
     assert ended == code
-    assert "as *.damaged-TIME, and replace them" in shown
+    assert "Put the state of the newest good backup at sqlite:.reconcile/state.db?" in shown
+    assert "Files that are there are kept as *.damaged-TIME." in shown
     applied.run("state", "list", code=code)
 
 

@@ -37,6 +37,11 @@ class Postgres:
             cursor = connection.execute(query.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
+    def at(self, port: int) -> str:
+        """The URL with another port of this machine."""
+        before, _, rest = self.url.rpartition("@")
+        return f"{before}@127.0.0.1:{port}/{rest.partition('/')[2]}"
+
     def databases(self) -> set[str]:
         return {name for (name,) in self.rows("SELECT datname FROM pg_database WHERE datname LIKE 'ext%'")}
 
@@ -60,7 +65,7 @@ def running_postgres() -> Iterator[Postgres]:
         pytest.skip("PostgreSQL is not installed")
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))  # pytest's own folders are closed to other users
     try:
-        user = _owner(folder)
+        user = owner_of_servers(folder)
         password = secrets.token_urlsafe(16)
         _initialize(binaries, folder, user, password)
         with _process(binaries, folder, user) as port:
@@ -69,21 +74,52 @@ def running_postgres() -> Iterator[Postgres]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _binaries() -> Path | None:
-    """The folder of `initdb` and `postgres`: Debian keeps them out of the path, by version."""
-    versions = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda file: float(file.parts[-3]))
-    found = str(versions[-1]) if versions else shutil.which("initdb")
-    return Path(found).resolve().parent if found else None
+@contextmanager
+def running_standby(server: Postgres) -> Iterator[Postgres]:
+    """A standby of `server` for the block: it follows all changes, and takes none itself."""
+    binaries = _binaries()
+    assert binaries is not None, "the server runs"
+    folder = Path(tempfile.mkdtemp(prefix="standby-"))
+    try:
+        user = owner_of_servers(folder)
+        subprocess.run(
+            [
+                *(binaries / "pg_basebackup", "-d", server.url, "-D", folder / "data"),
+                *("--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
+            ],
+            user=user,
+            cwd=folder,
+            env=_environment(),
+            check=True,
+            capture_output=True,
+        )
+        with _process(binaries, folder, user) as port:
+            yield Postgres(server.at(port))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _owner(folder: Path) -> str | None:
-    """PostgreSQL refuses to run as root: another user's name then, who gets `folder`; else None."""
+def owner_of_servers(folder: Path) -> str | None:
+    """PostgreSQL's programs refuse to run as root: another user's name then, who gets `folder`; else None."""
     if os.geteuid() != 0:
         return None
     known = {each.pw_name for each in pwd.getpwall()}
     user = next(name for name in ("postgres", "nobody") if name in known)
     shutil.chown(folder, user)
     return user
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _binaries() -> Path | None:
+    """The folder of `initdb` and `postgres`: Debian keeps them out of the path, by version."""
+    versions = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda file: float(file.parts[-3]))
+    found = str(versions[-1]) if versions else shutil.which("initdb")
+    return Path(found).resolve().parent if found else None
 
 
 def _initialize(binaries: Path, folder: Path, user: str | None, password: str) -> None:
@@ -107,8 +143,7 @@ def _initialize(binaries: Path, folder: Path, user: str | None, password: str) -
 @contextmanager
 def _process(binaries: Path, folder: Path, user: str | None) -> Iterator[int]:
     """The port of a server process that accepts connections."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     options = [option for setting in _SETTINGS for option in ("-c", setting)]
     with subprocess.Popen(
         [
@@ -134,7 +169,7 @@ def _process(binaries: Path, folder: Path, user: str | None) -> Iterator[int]:
         told = []
         for line in process.stderr:
             told.append(line)
-            if "ready to accept connections" in line:
+            if "ready to accept" in line:
                 break
         else:
             pytest.fail("PostgreSQL did not start:\n" + "".join(told))

@@ -123,9 +123,9 @@ async def history(folder: Path) -> list[tuple[Image, Image, Acknowledged]]:
             await store.commit(lease, *done)
         wrote(Acknowledged(known.intents, known.outcomes | {step}))
         if number % 8 == 7:
-            assert inner._connection is not None
+            assert inner._file.connection is not None
             # The WAL's frames go to the database, and stay; the next commit begins to overwrite them.
-            inner._connection.execute("PRAGMA wal_checkpoint(FULL)")
+            inner._file.connection.execute("PRAGMA wal_checkpoint(FULL)")
             wrote(known)
     await store.close()
     return pairs

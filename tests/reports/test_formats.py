@@ -29,7 +29,7 @@ REPORTS: dict[str, Report] = {
     "plan": PlanReport(plan=PLAN, diagnostics=DIAGNOSTICS),
     "drift": DriftReport(plan=DRIFT, note="Left out: 1 known.\n", more={"baseline": {"known": 1}}),
     "apply": ApplyReport(plan=PLAN, results=RESULTS, owed=OWED, diagnostics=DIAGNOSTICS),
-    "validate": ValidationReport(resources=3, files=2, changed=("Volume/shop/data",)),
+    "validate": ValidationReport(resources=3, files=("a.yaml", "b.yaml"), changed=("Volume/shop/data",)),
     "page": Page(document={"state": "here"}, text="here\n"),
     "failure": Failure(message="it broke", help=f"run `{RETRY}`", advice=(RETRY,)),
 }
@@ -55,12 +55,12 @@ def test_a_format_shows_what_it_says_and_nothing_else(name: str, kind: str) -> N
     assert not text.endswith("\n\n")
 
 
-def test_every_kind_of_report_has_text_and_json_and_only_some_have_markdown() -> None:
+def test_every_kind_of_report_has_text_and_json_and_pages_have_nothing_else() -> None:
     for kind in REPORTS:
         assert {"text", "json"} <= set(formats_for(kind))
-    assert {kind for kind in REPORTS if "markdown" in formats_for(kind)} == {
-        *("plan", "drift", "apply", "failure")
-    }
+    assert formats_for("page") == ["text", "json"]
+    for kind in ("plan", "drift", "apply", "validate", "failure"):
+        assert set(formats_for(kind)) == set(find_formats())
 
 
 @pytest.mark.parametrize("kind", list(REPORTS))
@@ -89,10 +89,10 @@ def test_a_text_for_a_file_holds_the_plan_the_results_and_the_diagnostics() -> N
 
 def test_markdown_says_first_that_nothing_was_changed() -> None:
     render = find_formats()["markdown"].render
-    refused = render(ApplyReport(plan=PLAN, ended="refused")).splitlines()[2]
-    assert refused.startswith("**Refused; nothing was changed.")
-    declined = render(ApplyReport(plan=PLAN, ended="declined")).splitlines()[2]
-    assert declined.startswith("**Not applied; nothing was changed.")
+    refused = render(ApplyReport(plan=PLAN, ended="refused"))
+    assert refused.startswith("<code>prod</code> **Refused; nothing was changed.")
+    declined = render(ApplyReport(plan=PLAN, ended="declined"))
+    assert declined.startswith("<code>prod</code> **Not applied; nothing was changed.")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -146,4 +146,4 @@ def test_one_object_is_counted_in_the_singular() -> None:
 @pytest.mark.parametrize("plan", [NOTHING_RETAINED, EMPTY, replace(EMPTY, steps=PLAN.steps)])
 def test_markdown_begins_with_the_verdict_of_the_text(plan: Plan) -> None:
     verdict_line = render_plan(plan).splitlines()[0]
-    assert markdown.render(PlanReport(plan=plan)).splitlines()[2] == f"**{verdict_line}**"
+    assert markdown.render(PlanReport(plan=plan)).startswith(f"<code>prod</code> **{verdict_line}**")

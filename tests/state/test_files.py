@@ -82,15 +82,16 @@ async def test_a_full_disk_fails_the_commit_and_only_that(store: SqliteStore) ->
     lease = await store.lease(["shop"], "anna")
     await store.commit(lease, [], [record()])
     before = await store.load()
-    assert store._connection is not None
-    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    connection = store._file.connection
+    assert connection is not None
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
     big = entry(Event.INTENT, "s9", text="x" * 100_000)
     with pytest.raises(StoreError, match="no space left") as full:
         await store.commit(lease, [big], remove=[DATA])
     assert full.value.help
     assert await store.load() == before
-    store._connection.execute("PRAGMA max_page_count = 100000")
+    connection.execute("PRAGMA max_page_count = 100000")
     await store.commit(lease, [big])
     assert (await store.load()).open_intents == (big,)
 

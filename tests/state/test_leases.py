@@ -66,13 +66,13 @@ async def test_a_holder_whose_lock_was_lost_can_no_longer_write(
     """As on a file system that forgets locks, or when somebody removes the lock file."""
     stale = await store.lease(["shop"], "anna")
     await store.check(stale)
-    (number,) = [number for _, number in store._held.values()]
+    (number,) = [number for _, number in store._holding.held.values()]
     locks.unlock(path.with_name("state.db.lock"), number)
     await another().lease(["shop"], "ben")
     with pytest.raises(StoreError, match="no longer ours"):
         await store.commit(stale, [entry(Event.INTENT)])
     assert (await store.load()).open_intents == ()
-    store._held.clear()
+    store._holding.held.clear()
 
 
 async def test_a_thousand_scopes_need_one_descriptor(store: SqliteStore) -> None:

@@ -215,7 +215,7 @@ async def test_only_the_key_is_brought_back_when_only_the_key_is_lost(
     key.write_bytes(b"k" * 32)
     restored = await another().restore()
     assert (restored.key, key.read_bytes()) == ("restored", sound)
-    assert Path(restored.aside + ".key").read_bytes() == b"k" * 32
+    assert Path(restored.aside).read_bytes() == b"k" * 32
     await another().load()
 
 

@@ -310,8 +310,8 @@ async def test_a_torn_line_stands_in_the_journal(
     reader = another()
     await reader.load()
     assert isinstance(reader.inner, SqliteStore)
-    assert reader.inner._connection is not None
-    (data,) = reader.inner._connection.execute(
+    assert reader.inner._file.connection is not None
+    (data,) = reader.inner._file.connection.execute(
         "SELECT data FROM journal ORDER BY seq DESC LIMIT 1"
     ).fetchone()
     assert "half-written" in data

@@ -32,17 +32,19 @@ async def test_reading_a_state_that_does_not_exist_creates_nothing(opened: Sqlit
 
 
 async def test_concurrent_commits_share_a_transaction(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    another: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = await store.lease(["shop"], "me")
     sizes: list[int] = []
-    flush = store._flush
+    flush = SqliteStore._flush
 
-    def count(batch: Sequence[Any]) -> None:
+    def count(store: SqliteStore, batch: Sequence[Any]) -> None:
         sizes.append(len(batch))
-        flush(batch)
+        flush(store, batch)
 
-    monkeypatch.setattr(store, "_flush", count)
+    monkeypatch.setattr(SqliteStore, "_flush", count)
+    store = another()
+    await store.create()
+    lease = await store.lease(["shop"], "me")
     async with anyio.create_task_group() as tasks:
         for number in range(8):
             tasks.start_soon(store.commit, lease, [entry(Event.DONE, f"s{number}")])

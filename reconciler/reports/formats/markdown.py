@@ -5,124 +5,181 @@ and characters that mean something to Markdown or to its host are written as num
 makes no mention, link or issue number of what stands in `<code>`.
 """
 
+import html
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import Change, Effect, Owed
+from reconciler.core.model import Address, Change, Effect, FieldChange, Owed
+from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.reports import verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.documents import shown
 from reconciler.reports.formats import Format
-from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report
+from reconciler.reports.graph import NO_APP
+from reconciler.reports.report import (
+    ApplyReport,
+    DriftReport,
+    Failure,
+    PlanReport,
+    Report,
+    ValidationReport,
+)
+from reconciler.reports.sections import Sections, sections_of
 from reconciler.reports.visible import visible
 
+MOST_OPEN = 20  # so many changes are shown unfolded
+_ROWS = 50  # of one table: what is too long for its place is cut between tables
+_LONGEST_LINK = 2_000
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -/,=()")
+_NUMBERS = {at: f"&#{at};" for at in range(128) if chr(at) not in _PLAIN}
 
 
 def render(report: Report) -> str:
-    """What it is about, the verdict, what changes, what became of it, what is owed, and the diagnostics."""
-    blocks = [block for block in _blocks(report) if block]
+    """The verdict, what it is about, what changes, what became of it, what is owed, and the diagnostics."""
+    return _joined(blocks_of(report))
+
+
+def render_within(report: Report, most: int) -> str:
+    """The same in at most `most` bytes of UTF-8: whole blocks of it, and how many were left out.
+
+    What is folded is left out first. The first block, the verdict, is always there.
+    """
+    blocks = list(blocks_of(report))
+    in_order_of_weight = sorted(range(1, len(blocks)), key=lambda at: blocks[at].startswith("<details"))
+    room = most - len(_joined([blocks[0], _left_out(len(blocks))]).encode())
+    kept = {0}
+    for at in in_order_of_weight:
+        size = len(blocks[at].encode()) + len("\n\n")
+        if size <= room:
+            kept.add(at)
+            room -= size
+    left = len(blocks) - len(kept)
+    return _joined([*(blocks[at] for at in sorted(kept)), *([_left_out(left)] if left else [])])
+
+
+def _left_out(parts: int) -> str:
+    return f"*{counted(parts, 'part')} of this report left out: too long for this place.*"
+
+
+def _joined(blocks: Iterable[str]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
 def code(text: str) -> str:
     """`text` as it is, in one line of inline code that nothing in it can end."""
-    inert = "".join(map(_inert, visible(text)))
+    inert = visible(text).translate(_NUMBERS)
     return f"<code>{inert}</code>" if inert.strip() else ""
-
-
-def _inert(character: str) -> str:
-    return character if character in _PLAIN or not character.isascii() else _number(character)
 
 
 def _number(character: str) -> str:
     return f"&#{ord(character)};"
 
 
+def blocks_of(report: Report) -> Iterator[str]:
+    """None is empty, and none can be mistaken for a part of another."""
+    yield from filter(None, _blocks(report))
+
+
 def _blocks(report: Report) -> Iterator[str]:
-    if report.about is not None:
-        yield code("".join(text if isinstance(text, str) else text[0] for text in context_line(report.about)))
     match report:
-        case PlanReport():
-            yield f"**{verdict.of_plan(report.plan)}**"
-            yield _changes(report.plan.changes)
-            yield _fields(report.plan.changes)
-            yield _calls(report.plan.steps)
-            yield _owed(report.plan.owed)
-        case DriftReport():
-            summary = verdict.of_drift(report.plan, only_new=report.only_new, unmanaged=report.unmanaged)
-            yield f"**{summary}**"
-            changes = (*report.plan.changes, *report.unmanaged)
-            yield _changes(changes)
-            yield _fields(changes)
-            yield _owed(report.plan.owed)
-            yield _lines(report.note.splitlines())
-        case ApplyReport():
-            yield f"**{_verdict(report)}**"
-            yield _changes(report.plan.changes)
-            yield _fields(report.plan.changes)
-            yield _results(report.results)
-            yield _owed(report.owed)
-            yield f"State head: {code(report.head)}" if report.head else ""
+        case PlanReport() | DriftReport() | ApplyReport():
+            yield from _verdict(report)
+            yield from _sections(report, sections_of(report))
+            yield _lines(report.note.splitlines()) if isinstance(report, DriftReport) else ""
+        case ValidationReport():
+            yield f"**{verdict.of_validation(report)}**"
+            yield _list("Changed", map(code, report.changed or ()))
+            yield _list("Depends on what changed", map(code, report.dependants))
         case Failure():
             yield f"**Failed:** {code(report.message)}"
             yield _lines([f"help: {line}" for line in report.help.splitlines()])
         case _:
             raise TypeError(f"Markdown shows no {report.kind}")
-    yield _diagnostics(report.diagnostics)
+    for each in report.diagnostics:
+        yield _diagnostic(report, each)
 
 
-def _verdict(report: ApplyReport) -> str:
-    plan = verdict.of_plan(report.plan)
-    if report.ended == "refused":
-        return f"Refused; nothing was changed. {plan}"
-    if report.ended == "declined":
-        return f"Not applied; nothing was changed. {plan}"
-    return verdict.of_results(report.results) if report.results else plan
+def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
+    """The verdict in one line, and in another what the report is about."""
+    about, *rest = (text if isinstance(text, str) else text[0] for text in context_line(report.plan.context))
+    parts = [code(about.rstrip(":"))]
+    match report:
+        case DriftReport():
+            summary = verdict.of_drift(report.plan, only_new=report.only_new, unmanaged=report.unmanaged)
+            parts.append(f"**{summary}**")
+        case ApplyReport():
+            parts.append(f"**{verdict.of_apply(report)}**")
+        case _:
+            parts.append(f"**{verdict.of_plan(report.plan)}**")
+    if not isinstance(report, DriftReport) and not (isinstance(report, ApplyReport) and report.results):
+        parts.append(verdict.of_impact(report.plan.changes))
+        needed = verdict.approvals(report.plan)
+        parts.append(f"**Needs approval:** {', '.join(map(code, needed))}" if needed else "")
+    yield " ".join(filter(None, parts))
+    yield code("".join(rest).strip())
 
 
-def _changes(changes: Sequence[Change]) -> str:
-    rows = (
-        (
-            code(str(each.address)),
-            each.action.value,
-            each.impact.value,
-            code(each.id or ""),
+def _sections(report: PlanReport | DriftReport | ApplyReport, sections: Sections) -> Iterator[str]:
+    is_drift = isinstance(report, DriftReport)
+    yield _results(sections.results)
+    title = "Not there any more" if is_drift else "Destroys, interrupts or restarts"
+    for at in range(0, len(sections.first), _ROWS):
+        table = _changes(report, sections.first[at : at + _ROWS], sections.unmanaged)
+        yield f"**{title}{', continued' if at else ''}**\n\n{table}"
+    for app, changes in sections.apps.items():
+        title = f"{code(app) if app else NO_APP}: {counted(len(changes), 'change')}"
+        table = _changes(report, changes, sections.unmanaged)
+        yield _folded(title, table, is_open=sections.size <= MOST_OPEN)
+    if sections.steps:
+        yield _folded(counted(len(sections.steps), "call"), "\n".join(map(_call, sections.steps)))
+    yield _owed(sections.owed)
+    if isinstance(report, ApplyReport) and report.head:
+        yield f"State head: {code(report.head)}"
+
+
+def _changes(report: Report, changes: Sequence[Change], unmanaged: frozenset[Address]) -> str:
+    is_drift = isinstance(report, DriftReport)
+    rows = []
+    for each in changes:
+        cells = [
+            _resource(report, each),
+            "<br>".join(_field(field, shows_effect=not is_drift) for field in each.fields),
             code(each.reason),
-        )
-        for each in changes
-    )
-    return _table(("resource", "action", "impact", "id", "why"), rows)
+        ]
+        if not is_drift:
+            cells[1:1] = [" and ".join(map(verdict.word, each.actions)), verdict.spoken(each.impact)]
+        elif each.address in unmanaged:
+            cells[2] = f"not managed: {cells[2]}"
+        rows.append(cells)
+    head = ("resource", "fields", "why") if is_drift else ("resource", "action", "impact", "fields", "why")
+    return _table(head, rows)
 
 
-def _fields(changes: Sequence[Change]) -> str:
-    rows = (
-        (
-            code(str(change.address)),
-            code(field.path),
-            code(_json(field.before)),
-            code(_json(field.after)),
-            "" if field.effect is Effect.IN_PLACE else field.effect.value,
-        )
-        for change in changes
-        for field in change.fields
-    )
-    return _table(("resource", "field", "before", "after", "effect"), rows)
+def _resource(report: Report, change: Change) -> str:
+    name = _linked(code(str(change.address)), report.url(report.declared.get(change.address)))
+    return f"{name}<br>{code(change.id)}" if change.id else name
 
 
-def _calls(steps: Sequence[Step]) -> str:
-    if not steps:
-        return ""
-    calls = [
-        f"- {code(f'{step.call.method} {step.call.path}')}"
-        + (f" at {code(step.call.service)}" if step.call.service != PLATFORM else "")
-        + (f" {code(_json(step.call.body))}" if step.call.body is not None else "")
-        for step in steps
-    ]
-    return "\n".join(["Calls:", "", *calls])
+def _linked(written: str, url: str) -> str:
+    """`written` as a link to `url`, whose characters are all harmless where it stands."""
+    if not url or len(url) > _LONGEST_LINK:
+        return written
+    return f'<a href="{html.escape(url)}">{written}</a>'
+
+
+def _field(field: FieldChange, *, shows_effect: bool) -> str:
+    shown = shows_effect and field.effect is not Effect.IN_PLACE
+    effect = f" ({verdict.spoken(field.effect)})" if shown else ""
+    return f"{code(field.path)} {code(_json(field.before))} → {code(_json(field.after))}{effect}"
+
+
+def _call(step: Step) -> str:
+    service = f" at {code(step.call.service)}" if step.call.service != PLATFORM else ""
+    body = f" {code(_json(step.call.body))}" if step.call.body is not None else ""
+    return f"- {code(f'{step.call.method} {step.call.path}')}{service}{body}"
 
 
 def _results(results: Sequence[Result]) -> str:
@@ -148,12 +205,8 @@ def _owed(owed: Sequence[Owed]) -> str:
     return _table(("owed by", "work", "certainty", "because", "once done"), rows)
 
 
-def _diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
-    return "\n".join(_diagnostic(each) for each in diagnostics)
-
-
-def _diagnostic(item: Diagnostic) -> str:
-    place = f" at {code(item.span.place)}" if item.span is not None else ""
+def _diagnostic(report: Report, item: Diagnostic) -> str:
+    place = f" at {_linked(code(item.span.place), report.url(item.span))}" if item.span is not None else ""
     texts = [*item.notes, *([f"help: {item.help}"] if item.help else [])]
     first = f"- **{item.severity}** {code(item.code)}{place}: {code(item.message)}"
     return "<br>".join([first, *(code(line) for text in texts for line in text.splitlines())])
@@ -161,6 +214,16 @@ def _diagnostic(item: Diagnostic) -> str:
 
 def _lines(texts: Iterable[str]) -> str:
     return "<br>".join(filter(None, map(code, texts)))
+
+
+def _list(title: str, items: Iterable[str]) -> str:
+    lines = [f"- {each}" for each in items if each]
+    return "\n".join([f"{title}:", "", *lines]) if lines else ""
+
+
+def _folded(title: str, text: str, *, is_open: bool = False) -> str:
+    """Markdown inside needs the empty lines."""
+    return f"<details{' open' if is_open else ''}><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -173,4 +236,4 @@ def _json(value: Any) -> str:
     return json.dumps(shown(value), ensure_ascii=False, default=str)
 
 
-FORMAT = Format("markdown", frozenset({"plan", "drift", "apply"}), render, escape=_number)
+FORMAT = Format("markdown", frozenset({"plan", "drift", "apply", "validate"}), render, escape=_number)

@@ -73,7 +73,6 @@ _IMPACT_TONES = {
 }
 _EFFECT_TONES = {Effect.RESTART: Tone.PAUSE, Effect.REFUSED: Tone.REFUSED}
 _OUTCOME_TONES = {"failed": Tone.LOSS, "unknown": Tone.REFUSED, "pending": Tone.PAUSE, "skipped": Tone.PAUSE}
-_VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
 # What touches an object that somebody may be using: its impact is always said.
 _TOUCHING = (
     Action.DELETE,
@@ -198,7 +197,7 @@ def _change_lines(
     head: list[Part] = [(_MARKS.get(change.action, "~"), tone), " ", (str(change.address), Tone.STRONG)]
     if change.id and change.id != change.address.name:
         head.append(f" ({change.id})")
-    head += [": ", (_VERBS.get(change.action, change.action.value), tone)]
+    head += [": ", (verdict.word(change.action), tone)]
     if _touches(change):
         head += [", ", (f"impact: {change.impact.value}", _IMPACT_TONES.get(change.impact, Tone.PLAIN))]
     yield from _with_reason(look, head, change.reason, "  # ", Tone.PLAIN)
@@ -311,7 +310,7 @@ def _render_apply(report: ApplyReport) -> str:
 def _render_validation(report: ValidationReport) -> str:
     if has_errors(report.diagnostics):
         return ""
-    resources, files = counted(report.resources, "resource"), counted(report.files, "file")
+    resources, files = counted(report.resources, "resource"), counted(len(report.files), "file")
     of = f", in {', '.join(report.environments)}" if report.environments else ""
     lines = [f"Valid: {resources} in {files}{of}."]
     lines += [f"  changed: {address}" for address in report.changed or ()]

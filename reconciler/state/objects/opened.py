@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
+from reconciler.state.batching import Batching, in_thread
 from reconciler.state.objects.advancing import Heads
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.committing import Committing, Request
@@ -16,7 +17,6 @@ from reconciler.state.objects.root import Root
 from reconciler.state.objects.scopes import Scopes
 from reconciler.state.objects.segments import Files
 from reconciler.state.objects.taking import Taking
-from reconciler.state.objects.together import Together
 from reconciler.state.store import Lease
 
 
@@ -50,11 +50,11 @@ class Opened:
             bucket, layout, clock, self.scopes, heads, environment=root.environment, lease_s=lease_s
         )
         self._committing = Committing(bucket.place, self.scopes, heads, files, self.keeping)
-        self._commits: dict[str, Together[Request]] = {}
-        self.checks = Together(self._check)
+        self._commits: dict[str, Batching[Request]] = {}
+        self.checks = Batching(in_thread(self._check))
 
-    def commits_to(self, scope: str) -> Together[Request]:
-        return self._commits.setdefault(scope, Together(self._committing.commit))
+    def commits_to(self, scope: str) -> Batching[Request]:
+        return self._commits.setdefault(scope, Batching(in_thread(self._committing.commit)))
 
     def _check(self, batch: Sequence[Check]) -> None:
         try:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from reconciler.core.clock import Clock
 from reconciler.core.extras import require_extra
-from reconciler.state.objects.store import LEASE_S, ObjectStore
+from reconciler.core.state_url import LEASE_S
+from reconciler.state.objects.store import ObjectStore
 
 SCHEMES = ("s3", "gs", "az")
 

@@ -16,6 +16,7 @@ from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.core.state_url import LEASE_S
 from reconciler.state import history
 from reconciler.state.codec import decode_entry, encode_entry, encode_record
 from reconciler.state.contents import Contents
@@ -31,7 +32,6 @@ from reconciler.state.objects.root import Root
 from reconciler.state.objects.taking import Obstacle, Raced
 from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
 
-LEASE_S = 60.0
 _POLL_S = 1.0  # how often a held lease is asked for again
 _KEY_BYTES = 32
 _RACES = 20  # how often somebody else may be faster before we say so

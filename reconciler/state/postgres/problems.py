@@ -26,6 +26,8 @@ _RIGHTS = (
     "UPDATE and DELETE; to make or migrate the state, it must own the schema, or have CREATE on the database"
 )
 
+_WITHOUT_TRANSACTIONS = "statement pooling"  # PgBouncer's words: their code is that of any broken protocol
+
 
 class Damaged(Exception):
     """Says which row is not what was written; `explained` adds the place and the way out."""
@@ -35,6 +37,8 @@ def is_lost(error: Exception) -> bool:
     """Whether a new connection may do better."""
     if isinstance(error, _LOST):
         return True
+    if _WITHOUT_TRANSACTIONS in str(error):
+        return False
     if not isinstance(error, psycopg.OperationalError):
         return False
     return error.sqlstate is None or error.sqlstate.startswith("08")
@@ -45,10 +49,16 @@ def explain(error: psycopg.Error | TimeoutError, place: Place) -> StoreError:
     match error:
         case errors.InsufficientPrivilege():
             return StoreError(f"the role may not do this with {state}: {_said(error, place)}", help=_RIGHTS)
-        case errors.ReadOnlySqlTransaction():
+        # The second is what a standby says to a transaction that is to write.
+        case errors.ReadOnlySqlTransaction() | errors.FeatureNotSupported():
             return StoreError(
                 f"{state} takes no changes: {_said(error, place)}",
                 help="name the primary server, not a standby, and a role whose transactions may write",
+            )
+        case _ if _WITHOUT_TRANSACTIONS in str(error):
+            return StoreError(
+                f"{state} takes no changes: {_said(error, place)}",
+                help="set the pooler's pool_mode to transaction, or name the server itself",
             )
         case errors.DiskFull():
             return StoreError(f"no space left for {state}", help="free some on the server and run again")

@@ -1,11 +1,10 @@
 """The whole state, or that of some scopes, as of one moment, and checked as far as it is read."""
 
-import gc
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import replace
 
 from reconciler.state import rules
+from reconciler.state.garbage import collector_paused
 from reconciler.state.postgres import heads, journal, lists, records, schema
 from reconciler.state.postgres.line import BEGIN_READING, COMMIT, LIMITS, Line, Statement
 from reconciler.state.postgres.problems import Damaged, decoding
@@ -38,7 +37,7 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
     schema.refuse_replaced(known, identity, line.place)
     for (scope,) in broken:
         raise Damaged(f"the journal of `{scope}` does not end where it should")
-    with decoding(), _garbage_collector_paused():
+    with decoding(), collector_paused():
         found = heads.read(ends)
         state = lists.read(listed, found, identity.lineage)
         tracked = [records.read(row) for row in rows]
@@ -66,16 +65,3 @@ async def entries(line: Line, identity: Identity) -> list[tuple[str, JournalEntr
     )
     with decoding():
         return journal.entries(identity, rows, heads.read(ends))
-
-
-@contextmanager
-def _garbage_collector_paused() -> Iterator[None]:
-    """A hundred thousand new objects, none of them garbage, would be scanned again and again."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -10,17 +10,18 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-import anyio
 from psycopg import errors
 
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.core.state_url import LEASE_S
 from reconciler.state import history
+from reconciler.state.batching import Batching
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.contents import Contents, verify
-from reconciler.state.postgres import commits, leases, moving, reading, schema, upkeep
+from reconciler.state.postgres import commits, leases, moving, probing, reading, schema, upkeep
 from reconciler.state.postgres.commits import Request, Sent
 from reconciler.state.postgres.line import SERVER_TIME, Line
 from reconciler.state.postgres.moving import Sending
@@ -29,7 +30,6 @@ from reconciler.state.postgres.problems import explained
 from reconciler.state.postgres.schema import Identity, Known
 from reconciler.state.store import JournalEntry, Lease, State, no_state
 
-LEASE_S = 60
 _KEY_BYTES = 32
 _POLL_S = 0.2  # how often a held lease is asked for again
 _KNOWS = "SELECT EXISTS (SELECT FROM reconcile.journal WHERE state = %s AND starts_with(address, %s))"
@@ -70,8 +70,7 @@ class PostgresStore:
         self._new_key = b""
         self._identity: Identity | None = None
         self._loaded: tuple[frozenset[str] | None, State] | None = None  # which scopes (None: all)
-        self._waiting: list[Request] = []
-        self._writing = anyio.Lock()
+        self._commits = Batching(self._store)
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return (await self._run(lambda: self._load(scopes), shield=False)).of(scopes)
@@ -184,13 +183,7 @@ class PostgresStore:
             [(record, encode_record(record)) for record in put],
             remove,
         )
-        with anyio.CancelScope(shield=True):
-            self._waiting.append(request)
-            async with self._writing:
-                # The first one writes for all that wait; the others find their outcomes.
-                if request in self._waiting:
-                    batch, self._waiting = self._waiting, []
-                    await self._flush(batch)
+        await self._commits.ask(request)
         if isinstance(request.outcome, StoreError):
             raise request.outcome
         assert request.outcome is not None
@@ -232,6 +225,16 @@ class PostgresStore:
 
     async def revive(self) -> None:
         await self._run(lambda: moving.revive(self._line, self._environment))
+
+    async def probe(self) -> None:
+        """Prove that the database keeps its word. Raises StoreError that says what it did instead."""
+        version = (await self._run(self._known, shield=False)).version
+        lines = [Line(self._place, self._clock, self._line.now) for _ in range(probing.WRITERS)]
+        try:
+            await probing.probe(lines, lambda: self._randomness(8).hex(), with_schema=version > 0)
+        finally:
+            for line in lines:
+                await line.close()
 
     async def close(self) -> None:
         self._loaded = None
@@ -288,7 +291,7 @@ class PostgresStore:
         self._loaded = (None if scopes is None else frozenset(scopes)), state
         return state
 
-    async def _flush(self, batch: Sequence[Request]) -> None:
+    async def _store(self, batch: Sequence[Request]) -> None:
         """Store all requests of `batch` in one transaction."""
         sent = Sent()
 

@@ -7,10 +7,20 @@ from pathlib import Path
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import environments, rules
+from reconciler.state import rules
 from reconciler.state.codec import decode_record
 from reconciler.state.contents import Body, Contents, Head, Row, has_changed, is_there, same
-from reconciler.state.sqlite import backups, checks, heads, journal, leases, records, schema, signed
+from reconciler.state.sqlite import (
+    backups,
+    checks,
+    environments,
+    heads,
+    journal,
+    leases,
+    records,
+    schema,
+    signed,
+)
 from reconciler.state.sqlite.checks import MOVED_TO, Checks, Place
 from reconciler.state.sqlite.database import connect, transaction
 

@@ -1,15 +1,14 @@
 """The records in SQLite: one row each, replaced only by who knows its serial, and checked when read."""
 
-import gc
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import decode_record
+from reconciler.state.garbage import collector_paused
 from reconciler.state.sqlite import heads
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
@@ -22,7 +21,7 @@ SELECT = "SELECT kind, name, app, ordinal, serial, CAST(body AS BLOB), digest FR
 
 def load(connection: sqlite3.Connection, count: int) -> dict[Address, StateRecord]:
     """All `count` records. Raises Damaged at the first whose digest does not fit, and when one is missing."""
-    with _garbage_collector_paused():
+    with collector_paused():
         found = dict(_read_all(connection))
     if len(found) != count:
         raise Damaged(f"there are {len(found)} records, and not {count}")
@@ -121,16 +120,3 @@ def _key(address: Address) -> tuple[str, str, str, int]:
 def _digest(address: Address, serial: int, body: bytes) -> str:
     kind, name, app, ordinal = address
     return hashlib.sha256(f"{kind}\n{app}\n{name}\n{ordinal}\n{serial}\n".encode() + body).hexdigest()
-
-
-@contextmanager
-def _garbage_collector_paused() -> Iterator[None]:
-    """A hundred thousand new objects, none of them garbage, would be scanned again and again."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -134,12 +134,12 @@ def _restore_key(place: Place, now: datetime, by: str, randomness: Callable[[int
             if _key_digest(backup.path) == wanted:
                 key = files.key_path(backup.path).read_bytes()
                 files.create_key(files.key_path(path), key)
-                return Restored(str(backup.path), backup.at, str(aside), 0, (), "", "restored")
+                return Restored(str(backup.path), backup.at, _kept_as(aside), 0, (), "", "restored")
         key = files.create_key(files.key_path(path), randomness(files.KEY_BYTES))
         with checks.writing(connection, place) as current:
             current.key = backups.key_digest(key)
             _note(connection, current, now, {"new_key": True, "by": by})
-        return Restored("", None, str(aside), 0, (), "", "new")
+        return Restored("", None, _kept_as(aside), 0, (), "", "new")
 
 
 def _restore_from(source: Path, at: datetime, place: Place, copy: Path, now: datetime, by: str) -> Restored:
@@ -170,7 +170,7 @@ def _restore_from(source: Path, at: datetime, place: Place, copy: Path, now: dat
         _move(files.key_path(path), files.key_path(aside))
         files.create_key(files.key_path(path), files.key_path(source).read_bytes())
     checks.tell_seen_anew(place, current)
-    return Restored(str(source), at, str(aside), len(salvaged.rows), reopened, lost, key)
+    return Restored(str(source), at, _kept_as(aside), len(salvaged.rows), reopened, lost, key)
 
 
 def _key_for(path: Path, source: Path, current: Checks) -> Literal["kept", "restored"]:
@@ -287,7 +287,7 @@ def _lost(salvaged: Salvage, base: Checks, seen: checks.Seen | None, at: datetim
 
 
 def _swap(path: Path, new: Path, now: datetime) -> Path:
-    """`new` takes the place of the damaged files, which stay under the name that comes back."""
+    """`new` takes the place of the files that are there, which stay under the name that comes back."""
     aside = _aside(path, now)
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
@@ -311,6 +311,14 @@ def _aside(path: Path, now: datetime) -> Path:
         number += 1
         aside = _beside(base, f"-{number}")
     return aside
+
+
+def _kept_as(aside: Path) -> str:
+    """The name of what was replaced: the state and what is beside it, or its key alone; "" for nothing."""
+    if any(_beside(aside, suffix).exists() for suffix in ("", "-wal", "-shm")):
+        return str(aside)
+    key = files.key_path(aside)
+    return str(key) if key.exists() else ""
 
 
 def _move(source: Path, target: Path) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
-from reconciler.state import environments
-from reconciler.state.sqlite import checks, earlier
+from reconciler.state.sqlite import checks, earlier, environments
 from reconciler.state.sqlite.database import transaction, use_wal
 
 APPLICATION_ID = 0x52636E63  # "Rcnc": tells our file from any other SQLite database

@@ -30,7 +30,7 @@ from reconciler.pipeline.resolve import claim, forget, resolve_unknown, settle_r
 from reconciler.pipeline.saved import run_saved
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.sandbox.core import Sandbox
-from reconciler.state import spooling
+from reconciler.state import batching, spooling
 from reconciler.state.sqlite import store as sqlite_store
 from reconciler.state.sqlite.store import SqliteStore
 from tests.planning.plans import PLAN_KEY
@@ -92,7 +92,7 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
     """Carry `scenario` out, on a loop, a platform and a state of its own."""
     root = Path(tempfile.mkdtemp(prefix="history-", dir=SHELF))
     timeline = Timeline()
-    threaded = [cast("Any", module) for module in (sqlite_store, spooling)]
+    threaded = [cast("Any", module) for module in (batching, sqlite_store, spooling)]
     for module in threaded:
         module.to_thread = Inline
     try:

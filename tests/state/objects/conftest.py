@@ -15,8 +15,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from reconciler.state.objects.driver import ObstoreBucket, open_bucket
-
-BUCKET = "states"
+from tests.state.objects import servers
+from tests.state.objects.servers import BUCKET
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,7 @@ class S3:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-        }
+        return servers.variables(self.endpoint)
 
     def open(self) -> ObstoreBucket:
         return open_bucket(self.url, self.variables)

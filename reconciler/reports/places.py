@@ -1,0 +1,77 @@
+"""Where the files of a report are in their git repository, for hosts that link to lines."""
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from reconciler.core.diagnostics import Span
+from reconciler.manifests.files import STDIN
+
+# How each kind of host names a line of a file. Gitea and Forgejo set GitHub's variables, too.
+_GITHUB = "{server}/{repository}/blob/{revision}/{path}#L{line}"
+_GITEA = "{server}/{repository}/src/commit/{revision}/{path}#L{line}"
+_GITLAB = "{project}/-/blob/{revision}/{path}#L{line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """`folder`: the project's, from the root of the checkout; "" for that root itself.
+
+    `link`: of a line at the host, with `{revision}`, `{path}` and `{line}`; "" where no host is known.
+    `revision`: the commit, for a report that does not know its own.
+    """
+
+    folder: str = ""
+    link: str = ""
+    revision: str = ""
+
+    def path(self, file: str) -> str:
+        """`file` from the root of the checkout; "" for one that is not in it, such as standard input."""
+        if file == STDIN or file.startswith("/"):
+            return ""
+        path = posixpath.normpath(posixpath.join(self.folder, file))
+        return "" if path.startswith("../") else path
+
+    def url(self, span: Span, revision: str = "") -> str:
+        """Of the line that `span` begins in, at `revision`; "" where there is none."""
+        path, commit = self.path(span.file), revision or self.revision
+        if not (self.link and path and commit):
+            return ""
+        return self.link.format(revision=quote(commit, safe=""), path=quote(path), line=span.line)
+
+
+NOWHERE = Places()
+
+
+def places_of(root: Path, variables: Mapping[str, str]) -> Places:
+    """Of the project at `root`, by what the job of a CI system says of itself.
+
+    The checkout begins at the nearest folder above with `.git` in it.
+    """
+    checkout = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
+    folder = root.relative_to(checkout).as_posix()
+    link, revision = _host(variables)
+    return Places("" if folder == "." else folder, link, revision)
+
+
+def _host(variables: Mapping[str, str]) -> tuple[str, str]:
+    """The form of its links, and the commit of the job."""
+    gitlab, server, repository = map(
+        variables.get, ("CI_PROJECT_URL", "GITHUB_SERVER_URL", "GITHUB_REPOSITORY")
+    )
+    if server and repository:
+        gitea = variables.get("GITEA_ACTIONS") or variables.get("FORGEJO_ACTIONS")
+        form = (_GITEA if gitea else _GITHUB).replace("{server}", _base(server))
+        form, revision = form.replace("{repository}", quote(repository)), variables.get("GITHUB_SHA", "")
+    elif gitlab:
+        form, revision = _GITLAB.replace("{project}", _base(gitlab)), variables.get("CI_COMMIT_SHA", "")
+    else:
+        return "", ""
+    return (form, revision) if form.startswith(("https://", "http://")) else ("", "")
+
+
+def _base(url: str) -> str:
+    """A base of links that no character of can end the link, nor be taken for a field of the form."""
+    return quote(url.rstrip("/"), safe=":/.-_~")

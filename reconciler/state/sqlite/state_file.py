@@ -1,0 +1,151 @@
+"""One state's file, opened when it is first needed: whose it is, its key, and whether it is still there."""
+
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from reconciler.core.advice import Command
+from reconciler.core.clock import Clock
+from reconciler.core.errors import StoreError
+from reconciler.state.sqlite import backups, checks, environments, files, restore, schema
+from reconciler.state.sqlite.checks import Checks, Place
+from reconciler.state.sqlite.database import Damaged, connect, use_wal
+from reconciler.state.store import no_state
+
+
+class StateFile:
+    """The parameters are those of `SqliteStore`. All of it blocks."""
+
+    def __init__(
+        self,
+        place: Place,
+        clock: Clock,
+        randomness: Callable[[int], bytes],
+        tell: Callable[[str], None],
+        *,
+        environment: str,
+        read_only: bool,
+    ) -> None:
+        self.path = place.path
+        self.place = place
+        self.clock = clock
+        self.randomness = randomness
+        self.environment = environment
+        self.heir = ""  # the environment that is to take over a state of none
+        self.lineage = ""
+        self.connection: sqlite3.Connection | None = None
+        self._tell = tell
+        self._read_only = read_only
+        self._inode = (0, 0)
+        self._new_key: bytes | None = None
+
+    def create(self) -> bool:
+        """Make the state and its key, where they are missing; False where the state was there."""
+        lineage = ""
+        if not files.state_exists(self.path):
+            files.refuse_beside_traces(self.place)
+            lineage = str(uuid.UUID(bytes=self.randomness(16), version=4))
+            files.create_state(self.path, lambda new: schema.initialise(new, lineage, self.environment))
+        self.keyed()
+        return self.lineage == lineage  # another process may have been faster
+
+    def readable(self) -> sqlite3.Connection | None:
+        """The connection; None when there is no state yet. Creates nothing."""
+        if self.connection is None and files.state_exists(self.path):
+            self._open()
+        return self.connection
+
+    def writable(self) -> sqlite3.Connection:
+        """The connection, if its file is still the state: SQLite would go on writing to a deleted one."""
+        connection = self.readable()
+        if connection is None:
+            raise no_state(self.path)
+        if _inode(self.path) != self._inode:
+            raise StoreError(
+                f"the state {self.path} was replaced by another file during this run", help="run again"
+            )
+        return connection
+
+    def keyed(self) -> sqlite3.Connection:
+        """`writable`, after creating the key where the process that created the state did not get to it."""
+        connection = self.writable()
+        current = checks.read(connection)
+        if current.key is None:
+            key = files.create_key(files.key_path(self.path), self.fingerprint_key())
+            with checks.writing(connection, self.place) as current:
+                current.key = backups.key_digest(key)
+        self.verify_key(current)
+        return connection
+
+    @contextmanager
+    def whole(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own, also to a state that has moved."""
+        if not files.state_exists(self.path):
+            raise no_state(self.path)
+        with closing(self._migrated()) as connection:
+            lineage = checks.read(connection, moved=True).lineage
+            environments.require(connection, self.path, lineage, self.environment)
+            yield connection
+
+    def key(self) -> bytes | None:
+        return files.read_key(files.key_path(self.path))
+
+    def fingerprint_key(self) -> bytes:
+        """The key; where there is none yet, the one that `create` keeps."""
+        stored = self.key()
+        if stored is not None:
+            return stored
+        self._new_key = self._new_key or self.randomness(files.KEY_BYTES)
+        return self._new_key
+
+    def verify_key(self, current: Checks) -> None:
+        """Raises Damaged unless the key is the one of the state."""
+        if current.key is None:
+            return
+        key = self.key()
+        if key is None or backups.key_digest(key) != current.key:
+            what = "missing" if key is None else "not the key with which secrets were fingerprinted"
+            raise Damaged(f"{files.key_path(self.path).name} is {what}")
+
+    def way_out(self) -> tuple[str, Command]:
+        return restore.way_out(self.path)
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def _open(self) -> None:
+        connection = self._migrated()
+        try:
+            self.lineage = checks.read(connection).lineage
+            self.environment = environments.require(
+                connection, self.path, self.lineage, self.environment, self.heir
+            )
+            self._inode = _inode(self.path)
+        except BaseException:
+            connection.close()
+            raise
+        self.connection = connection
+
+    def _migrated(self) -> sqlite3.Connection:
+        """To the state of the newest version; with `read_only`, to a copy in memory where it is older."""
+        if self._read_only:
+            return backups.migrated_copy(self.path, self._tell)
+        connection = connect(self.path)
+        try:
+            made = backups.migrate(connection, self.path, self.clock.now())
+            if made:
+                self._tell(made)
+            use_wal(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino

@@ -1,0 +1,68 @@
+"""Files of a report as links to the host of the repository, by what CI says of itself."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.core.diagnostics import Span
+from reconciler.reports.places import NOWHERE, Places, places_of
+
+GITHUB = {
+    "GITHUB_SERVER_URL": "https://github.com",
+    "GITHUB_REPOSITORY": "team/infra",
+    "GITHUB_SHA": "3f2a9c1d",
+}
+GITLAB = {"CI_PROJECT_URL": "https://gitlab.example/team/infra", "CI_COMMIT_SHA": "3f2a9c1d"}
+SPAN = Span("manifests/data.yaml", 7, 1, 2)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "deep").mkdir()
+    return tmp_path / "deep"
+
+
+@pytest.mark.parametrize(
+    ("variables", "url"),
+    [
+        (GITHUB, "https://github.com/team/infra/blob/3f2a9c1d/deep/manifests/data.yaml#L7"),
+        (
+            {**GITHUB, "GITEA_ACTIONS": "true"},
+            "https://github.com/team/infra/src/commit/3f2a9c1d/deep/manifests/data.yaml#L7",
+        ),
+        (GITLAB, "https://gitlab.example/team/infra/-/blob/3f2a9c1d/deep/manifests/data.yaml#L7"),
+        ({**GITHUB, "GITHUB_SHA": ""}, ""),
+        ({**GITHUB, "GITHUB_SERVER_URL": "javascript:alert(1)"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_line_is_linked_as_the_host_names_it(root: Path, variables: dict[str, str], url: str) -> None:
+    assert places_of(root, variables).url(SPAN) == url
+
+
+def test_the_revision_of_a_report_comes_before_that_of_the_job(root: Path) -> None:
+    assert "/blob/aaaa/" in places_of(root, GITHUB).url(SPAN, "aaaa")
+
+
+def test_without_a_repository_files_are_those_of_the_project(tmp_path: Path) -> None:
+    assert places_of(tmp_path, {}) == NOWHERE
+    assert NOWHERE.path("manifests/data.yaml") == "manifests/data.yaml"
+
+
+@pytest.mark.parametrize("file", ["<stdin>", "/etc/passwd", "../../elsewhere.yaml"])
+def test_a_file_outside_of_the_checkout_has_no_place(file: str) -> None:
+    places = Places("deep", "https://git.example/{revision}/{path}#L{line}", "a")
+    assert places.path(file) == ""
+    assert places.url(Span(file, 1, 1, 1)) == ""
+    assert places.path("../beside.yaml") == "beside.yaml"
+
+
+def test_no_name_and_no_variable_leaves_its_place_in_a_link(root: Path) -> None:
+    variables = {
+        **GITHUB,
+        "GITHUB_REPOSITORY": 'a"><script>{path}',
+        "GITHUB_SERVER_URL": "https://h/{line}\"'",
+    }
+    url = places_of(root, variables).url(Span('"><b>{line} x.yaml', 1, 1, 1), '"><i>')
+    assert not set("\"'<>{} ") & set(url)

@@ -1,0 +1,57 @@
+from collections.abc import Sequence
+
+import anyio
+import pytest
+
+from reconciler.state.batching import Batching
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_is_asked_for_while_others_are_served_is_served_at_once() -> None:
+    batches: list[Sequence[str]] = []
+    began, may_end = anyio.Event(), anyio.Event()
+
+    async def serve(batch: Sequence[str]) -> None:
+        batches.append(batch)
+        began.set()
+        await may_end.wait()
+
+    batching = Batching(serve)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(batching.ask, "first")
+        await began.wait()
+        for late in ("second", "third", "fourth"):
+            tasks.start_soon(batching.ask, late)
+        await anyio.wait_all_tasks_blocked()
+        may_end.set()
+    assert batches == [["first"], ["second", "third", "fourth"]]
+
+
+async def test_nothing_is_served_while_other_work_has_its_turn() -> None:
+    batches: list[Sequence[str]] = []
+
+    async def serve(batch: Sequence[str]) -> None:
+        batches.append(batch)
+
+    turn = anyio.Lock()
+    batching = Batching(serve, turn)
+    async with anyio.create_task_group() as tasks, turn:
+        tasks.start_soon(batching.ask, "one")
+        tasks.start_soon(batching.ask, "another")
+        await anyio.wait_all_tasks_blocked()
+        assert batches == []
+    assert batches == [["one", "another"]]
+
+
+async def test_a_request_is_served_although_its_task_is_cancelled() -> None:
+    batches: list[Sequence[str]] = []
+
+    async def serve(batch: Sequence[str]) -> None:
+        await anyio.lowlevel.checkpoint()
+        batches.append(batch)
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await Batching(serve).ask("one")
+    assert batches == [["one"]]
