@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state import renewing
-from reconciler.state.objects import keeping, probing, scopes, segments, taking, together
+from reconciler.state import batching, renewing
+from reconciler.state.objects import keeping, probing, scopes, segments, taking
 from reconciler.state.objects import store as object_store
 from reconciler.state.objects.beats import Beat
 from reconciler.state.objects.changes import Change
@@ -36,7 +36,7 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
     """Threads, locks and small limits, where this store uses them."""
     replaced: list[tuple[Any, str, Any]] = [
         (object_store, "to_thread", ToThread),
-        (together, "to_thread", ToThread),
+        (batching, "to_thread", ToThread),
         (segments, "ThreadPoolExecutor", Executor),
         (probing, "ThreadPoolExecutor", Executor),
         (probing, "_TIMES", 1),
