@@ -205,9 +205,11 @@ class Sandbox:
 
     def _shown_body(self, request: Request) -> str:
         """The body as the log keeps it: JSON of a call with a token, secrets masked; else nothing."""
+        if not request.body:
+            return ""
         try:
             route, _ = self._platform.find(request.method, request.path)
-            body = request.json() if request.body and route.guard == "bearer" else None
+            body = request.json() if route.guard == "bearer" else None
         except Refusal:
             return ""
         shown = secret.masked(body) if secret.is_path(request.path) else body

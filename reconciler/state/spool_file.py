@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from reconciler.core.model import Address, StateRecord
@@ -178,9 +179,12 @@ class _NotOurs(Exception):
 
 
 def _places(best: Path, lineage: str) -> list[Path]:
-    folder = Path(tempfile.gettempdir())
-    names = (f"reconcile-{lineage}-{os.geteuid()}-{number}.spool" for number in range(_TEMPORARY_PLACES))
-    return [best, *(folder / name for name in names)]
+    return [best, *_temporary_places(tempfile.gettempdir(), f"reconcile-{lineage}-{os.geteuid()}")]
+
+
+@lru_cache(maxsize=8)
+def _temporary_places(folder: str, stem: str) -> list[Path]:
+    return [Path(folder, f"{stem}-{number}.spool") for number in range(_TEMPORARY_PLACES)]
 
 
 @contextmanager

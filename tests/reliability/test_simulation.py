@@ -5,11 +5,13 @@ The whole run: `python -m tests.reliability.simulation --histories 10000 --jobs 
 """
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reconciler.execution import settling
+from reconciler.state.sqlite import journal
 from tests.reliability.simulation import campaign
 from tests.reliability.simulation.campaign import Summary, play_seed
 from tests.reliability.simulation.draw import draw
@@ -137,6 +139,14 @@ def test_what_a_stopped_runner_sends_too_late_is_told() -> None:
     (sent,) = [line for line in report.trace if "p0.0 sends POST" in line]
     (taken,) = [line for line in report.trace if "p0.1 takes shop 2" in line]
     assert 60 < float(taken.split()[0]) < 180 < 400 < float(sent.split()[0])
+
+
+def test_a_state_that_does_not_follow_from_its_journal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = journal.keep_up
+    monkeypatch.setattr(journal, "keep_up", lambda to, effect, row: kept(to, replace(effect, plan=""), row))
+    violation = play(Scenario(3, [Round([VOLUME], runs=[Run()])])).violation
+    assert violation is not None
+    assert violation.invariant == "state-loads"
 
 
 def test_a_suspend_takes_its_time_and_is_waited_for_in_slices() -> None:

@@ -10,6 +10,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 
 from reconciler.core.advice import command
@@ -145,5 +146,6 @@ def _create(path: Path, fill: Callable[[Path], None], *, replace: bool = False) 
             leftover.unlink(missing_ok=True)
 
 
+@lru_cache(maxsize=64)
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)

@@ -15,7 +15,6 @@ from reconciler.state.objects.changes import Change
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY, Ghost
 from tests.reliability.simulation.threads import Died, pause
-from tests.state.objects.doubles import Wrapped, memory_bucket
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
@@ -28,42 +27,27 @@ Landed = Callable[[Change], None]
 
 
 @dataclass
-class Shared(Wrapped):
+class Shared:
     """One store for all. As on S3, a tag is made from the body: the same bytes have the same one.
 
     What lands is told to the ghost at that moment, whether or not its sender lives to hear of it. `asked`: by
-    the id of a change, who hears that it landed.
+    the id of a change, who hears that it landed. In memory of our own: obstore's needs threads, which no
+    forked process has.
     """
 
-    inner: Wrapped
     ghost: Ghost
     rng: Random
     asked: dict[str, Landed] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
-
-    def get(self, key: str) -> Found | None:
-        found = self.inner.get(key)
-        return Found(found.body, self.tags[key]) if found is not None else None
+    objects: dict[str, Found] = field(default_factory=dict)
 
     def write(self, process: "Process", key: str, body: bytes, tag: str) -> str:
         """Write over the object with this tag, or, with "", one that is not there. Raises Taken."""
-        found = self.inner.get(key)
-        if (self.tags[key] if found is not None else "") != tag:
+        found = self.objects.get(key)
+        if (found.tag if found is not None else "") != tag:
             raise Taken
-        if found is None:
-            self.inner.create(key, body)
-        else:
-            self.inner.replace(key, body, found.tag)
-        self.tags[key] = hashlib.sha256(body).hexdigest()
+        self.objects[key] = Found(body, hashlib.sha256(body).hexdigest())
         self._tell(process, key, body)
-        return self.tags[key]
-
-    def delete(self, key: str) -> None:
-        self.inner.delete(key)
-        self.tags.pop(key, None)
-
-    def list(self, prefix: str) -> Mapping[str, str]:
-        return {key: tag for key, tag in sorted(self.tags.items()) if key.startswith(prefix)}
+        return self.objects[key].tag
 
     def _tell(self, process: "Process", key: str, body: bytes) -> None:
         text = gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
@@ -80,20 +64,20 @@ class Shared(Wrapped):
                 landed(change)
 
 
-def shared(ghost: Ghost, seed: int) -> Shared:
-    return Shared(memory_bucket(), ghost, Random(f"store {seed}"))  # type: ignore[arg-type]
-
-
 @dataclass
-class Reached(Wrapped):
-    """The store as `process` reaches it."""
+class Reached:
+    """The store as `process` reaches it: a `bucket.Bucket`."""
 
-    inner: Shared
+    shared: Shared
     process: "Process"
+
+    @property
+    def place(self) -> str:
+        return "memory://"
 
     def get(self, key: str) -> Found | None:
         self._go("read")
-        return self.inner.get(key)
+        return self.shared.objects.get(key)
 
     def create(self, key: str, body: bytes) -> str:
         return self._write(key, body, "")
@@ -103,17 +87,18 @@ class Reached(Wrapped):
 
     def delete(self, key: str) -> None:
         self._go("read")
-        self.inner.delete(key)
+        self.shared.objects.pop(key, None)
 
     def list(self, prefix: str) -> Mapping[str, str]:
         self._go("read")
-        return self.inner.list(prefix)
+        found = sorted(self.shared.objects.items())
+        return {key: each.tag for key, each in found if key.startswith(prefix)}
 
     def list_beside(self) -> tuple[str, ...]:
         return ()
 
     def _write(self, key: str, body: bytes, tag: str) -> str:
-        process, rng = self.process, self.inner.rng
+        process, rng = self.process, self.shared.rng
         fault = self._go("write")
         if fault == "refused":  # for nothing: some stores do, where two write at once
             raise Taken
@@ -121,7 +106,7 @@ class Reached(Wrapped):
             if fault == "late":
                 process.ghost.timeline.call_later(rng.uniform(0.1, LATE_S), self._arrive, key, body, tag)
             self._fail()
-        tag = self.inner.write(process, key, body, tag)
+        tag = self.shared.write(process, key, body, tag)
         if fault == "answer lost":
             self._fail()
         if fault == "slow":
@@ -131,11 +116,11 @@ class Reached(Wrapped):
 
     def _arrive(self, key: str, body: bytes, tag: str) -> None:
         with suppress(Taken):
-            self.inner.write(self.process, key, body, tag)
+            self.shared.write(self.process, key, body, tag)
             self.process.ghost.tally.note("store", "late write lands")
 
     def _fail(self) -> None:
-        pause(self.inner.rng.choice((0.05, 0.05, TIMEOUT_S)))
+        pause(self.shared.rng.choice((0.05, 0.05, TIMEOUT_S)))
         raise Unanswered("the connection to the store broke")
 
     def _go(self, what: str) -> str:
@@ -143,18 +128,18 @@ class Reached(Wrapped):
         if not self.process.alive:
             raise Died
         self.process.pass_by_outside(f"store:{what}")
-        pause(self.inner.rng.uniform(0.001, LATENCY_S))
+        pause(self.shared.rng.uniform(0.001, LATENCY_S))
         if not self.process.alive:
             raise Died
         fault = self.process.store_fault(what)
         if fault == "unreachable":
-            pause(self.inner.rng.choice((0.05, TIMEOUT_S)))
+            pause(self.shared.rng.choice((0.05, TIMEOUT_S)))
             if what == "write":
                 raise Unanswered("no connection to the store")
             raise StoreError("the state memory:// cannot be reached: no connection to the store")
         return fault
 
     def _come_back(self) -> None:
-        pause(self.inner.rng.uniform(0.001, LATENCY_S))
+        pause(self.shared.rng.uniform(0.001, LATENCY_S))
         if not self.process.alive:
             raise Died

@@ -7,7 +7,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,10 +32,11 @@ from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import batching, spooling
 from reconciler.state.sqlite import store as sqlite_store
+from reconciler.state.sqlite.database import connect, use_wal
 from reconciler.state.sqlite.store import SqliteStore
 from tests.planning.plans import PLAN_KEY
 from tests.reliability.simulation import invariants, people, wishes
-from tests.reliability.simulation.bucket import shared
+from tests.reliability.simulation.bucket import Shared
 from tests.reliability.simulation.faults import STALE_S
 from tests.reliability.simulation.ghost import CANARY, Ghost, Violation
 from tests.reliability.simulation.network import Network
@@ -54,6 +55,8 @@ LAG_S = 30.0  # so long may reads show the platform as it was, and lost calls ta
 LOCK_TIMEOUT_S = 120.0  # a lease that a dead process left behind ends within it
 DECISIONS = 6  # so often may a person be asked before nothing is left to ask
 REST_S = 3 * 3600.0  # hourly figures change meanwhile
+
+_NEW_STATE: dict[str, bytes] = {}  # its files, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,9 @@ class History:
         self.sandbox = sandbox
         self.ghost = Ghost(sandbox, timeline, scenario.machines, keep_trace=keep_trace)
         self.ghost.shared = scenario.state == "objects"
-        self._bucket = shared(self.ghost, scenario.seed) if self.ghost.shared else None
+        self._bucket = (
+            Shared(self.ghost, random.Random(f"store {scenario.seed}")) if self.ghost.shared else None
+        )
         self.network = Network(sandbox, self.ghost, timeline, self._rng)
         self.manifests: list[dict[str, Any]] = []
         self.desired = Desired(())
@@ -151,9 +156,11 @@ class History:
         self._saved: tuple[bytes, Desired, float] | None = None
         self._processes = 0
         self._robberies: list[asyncio.Task[None]] = []
+        self._end = ExitStack()
 
     def report(self) -> Report:
         ghost = self.ghost
+        self._end.close()
         self.sandbox.close()
         return Report(
             ghost.violation, ghost.hash, ghost.events, ghost.tally, self._timeline.time(), ghost.trace
@@ -177,14 +184,22 @@ class History:
             self._search_for_secrets()
 
     async def _make_the_state(self) -> None:
-        if self._bucket is None:
-            store = SqliteStore(self._root / "state.db", SystemClock(), random.Random("the state").randbytes)
+        """The state of a new project: made once in a process for files, and copied for each history."""
+        if self._bucket is not None:
+            process = self._process("the state", Run())
+            with acting(process):
+                await create_state(process.store, process.project.clock, process.name, new=True)
+            return
+        if not _NEW_STATE:
+            randomness = random.Random("the state").randbytes
+            store = SqliteStore(self._root / "state.db", SystemClock(), randomness, backups=False)
             await create_state(store, SystemClock(), "the state", new=True)
             await store.close()
-            return
-        process = self._process("the state", Run())
-        with acting(process):
-            await create_state(process.store, process.project.clock, process.name, new=True)
+            _NEW_STATE.update({file.name: file.read_bytes() for file in self._root.iterdir()})
+        for name, content in _NEW_STATE.items():
+            (self._root / name).write_bytes(content)
+        # As long as somebody has the file open, SQLite does not fold the WAL in with each process that ends.
+        use_wal(self._end.enter_context(closing(connect(self._root / "state.db"))))
 
     # --- rounds ---
 
@@ -373,11 +388,12 @@ class History:
             ghost.violate("exit-0-only-if-converged", difference)
 
     async def _look_at_the_state(self) -> None:
-        """Another process reads the state: it loads, and holds what was stored."""
+        """Another process reads the state: it is sound as a whole, and holds what was stored."""
         observer = self._process("observer", Run(verb="plan"))
         with acting(observer):
             try:
                 state = await observer.store.load()
+                await observer.store.inner.verify()
             except ReconcilerError as failure:
                 self.ghost.violate("state-loads", failure.message)
             else:
