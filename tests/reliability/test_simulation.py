@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.execution import settling
+from reconciler.rehearsal.timeline import Standstill, Timeline
 from reconciler.state.sqlite import journal
 from tests.reliability.simulation import campaign
 from tests.reliability.simulation.campaign import Summary, play_seed
@@ -30,7 +31,6 @@ from tests.reliability.simulation.scenario import (
     to_plain,
 )
 from tests.reliability.simulation.seeds import CHANGING, ELSEWHERE, changing, commit_here, of_commit
-from tests.reliability.simulation.timeline import Standstill, Timeline
 
 HISTORIES = 1000
 SHARED_HISTORIES = 30

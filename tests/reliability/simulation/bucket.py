@@ -13,7 +13,7 @@ from reconciler.core.errors import StoreError
 from reconciler.state.objects.bucket import Found, Taken, Unanswered
 from reconciler.state.objects.changes import Change
 from tests.reliability.simulation import invariants
-from tests.reliability.simulation.ghost import CANARY, Ghost
+from tests.reliability.simulation.ghost import CANARY, Endless, Ghost
 from tests.reliability.simulation.threads import Died, pause
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LATENCY_S = 0.02  # one way, at most
 TIMEOUT_S = 20.0  # how long an answer is waited for
+MOST_REQUESTS = 10_000  # a history that ends has some hundreds
 LATE_S = 50.0  # how late a write may arrive that its sender gave up
 
 Landed = Callable[[Change], None]
@@ -39,6 +40,7 @@ class Shared:
     rng: Random
     asked: dict[str, Landed] = field(default_factory=dict)
     objects: dict[str, Found] = field(default_factory=dict)
+    requests: int = 0
 
     def write(self, process: "Process", key: str, body: bytes, tag: str) -> str:
         """Write over the object with this tag, or, with "", one that is not there. Raises Taken."""
@@ -127,6 +129,10 @@ class Reached:
         """On the way to the store, where things get lost; the fault that the answer suffers."""
         if not self.process.alive:
             raise Died
+        self.shared.requests += 1
+        if self.shared.requests > MOST_REQUESTS:
+            self.process.ghost.violate("nothing-goes-on-for-ever", f"{self.process.name} asks the store")
+            raise Endless(f"more than {MOST_REQUESTS} requests to the store")
         self.process.pass_by_outside(f"store:{what}")
         pause(self.shared.rng.uniform(0.001, LATENCY_S))
         if not self.process.alive:

@@ -29,6 +29,7 @@ from reconciler.pipeline.project import Desired
 from reconciler.pipeline.resolve import claim, forget, resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved
 from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.rehearsal.timeline import START, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import batching, spooling
 from reconciler.state.sqlite import store as sqlite_store
@@ -47,7 +48,6 @@ from tests.reliability.simulation.scenario import Round, Run, Scenario
 from tests.reliability.simulation.store import Inline
 from tests.reliability.simulation.tally import Tally
 from tests.reliability.simulation.threads import acting
-from tests.reliability.simulation.timeline import START, Timeline
 
 SHELF = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 RUNS_TO_REST = 3
@@ -113,16 +113,6 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
         shutil.rmtree(root)
 
 
-class _NoDatabase:
-    """The platform outlives its history nowhere, so it is not stored."""
-
-    def commit(self, *changed: object) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class History:
     """What all rounds of one history share."""
 
@@ -136,12 +126,11 @@ class History:
             profile="extended",
             apps=[{"name": "shop"}, {"name": "blog"}],
             machines=[{"app": "shop", "id": id} for id in scenario.machines],
+            stored=False,
             wall=START.timestamp,
             monotonic=timeline.time,
             rng=self._rng,
         )
-        sandbox.database.close()
-        sandbox.database = cast("Any", _NoDatabase())
         sandbox.world.switches.update(scenario.switches)
         self.sandbox = sandbox
         self.ghost = Ghost(sandbox, timeline, scenario.machines, keep_trace=keep_trace)
@@ -217,7 +206,8 @@ class History:
         for planned in edits:
             planned.cancel()
         await asyncio.gather(*self._robberies)
-        await self._look_at_the_state()
+        if self.ghost.violation is None:
+            await self._look_at_the_state()
 
     def _rob(self, scopes: Sequence[str]) -> asyncio.Task[None]:
         robbery: asyncio.Task[None] = self._timeline.create_task(self._unlock(scopes))

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.rehearsal.timeline import Timeline
 from reconciler.state import batching, renewing
 from reconciler.state.objects import keeping, probing, scopes, segments, taking
 from reconciler.state.objects import store as object_store
@@ -21,7 +22,6 @@ from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.bucket import Reached, Shared
 from tests.reliability.simulation.threads import Asyncio, Executor, Lock, Threading, ToThread
-from tests.reliability.simulation.timeline import Timeline
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.reliability.simulation.timeline import TICK_S
+from reconciler.rehearsal.timeline import TICK_S
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
