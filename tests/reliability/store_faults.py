@@ -4,6 +4,7 @@ Torn: the files as they were after an acknowledged commit, with any part of what
 cut at any byte, sector by sector, or garbled. Full: a child whose files may not grow beyond a byte
 budget. Flips: one bit of a live row, or of the fingerprint key. A violation is an acknowledged intent or
 outcome that is neither shown nor named as damaged; a flip that goes unseen; a restore that loses something.
+`--state objects`: see `object_faults`.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -29,17 +30,13 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.files import spool_path
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry, State
+from tests.reliability import object_faults
+from tests.reliability.tally import Tally
 from tests.state.worlds import NOON, SimulatedClock, entry, record
 
 SCOPE = "shop"
 SECTOR, PAGE = 512, 4096
 STEPS = 24
-
-
-@dataclass
-class Tally:
-    counts: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -389,8 +386,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--full", type=int, default=400)
     parser.add_argument("--flips", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--state", choices=("sqlite", "objects"), default="sqlite", help="where it is kept")
+    parser.add_argument("--objects", type=int, default=2000, help="that are torn, lost, foreign or flipped")
+    parser.add_argument("--lags", type=int, default=200, help="histories whose lists lag")
     options = parser.parse_args(arguments)
-    tally = run(options.torn, options.full, options.flips, options.seed)
+    if options.state == "objects":
+        tally = Tally()
+        anyio.run(object_faults.run, options.objects, options.lags, options.seed, tally)
+    else:
+        tally = run(options.torn, options.full, options.flips, options.seed)
     lines = [f"{what:32} {count:6}" for what, count in sorted(tally.counts.items())]
     lines += [f"{'violations':32} {len(tally.violations):6}", *tally.violations[:20]]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -1,10 +1,13 @@
 """Samples of `store_faults`, and that its checks find what they are there for."""
 
+import anyio
 import pytest
 
 from reconciler.state import spool_file
 from reconciler.state.sqlite import checks
+from tests.reliability import object_faults
 from tests.reliability.store_faults import run
+from tests.reliability.tally import Tally
 
 
 def test_no_acknowledged_outcome_is_lost_and_no_flipped_bit_goes_unseen() -> None:
@@ -15,10 +18,26 @@ def test_no_acknowledged_outcome_is_lost_and_no_flipped_bit_goes_unseen() -> Non
 
 
 def test_a_store_that_keeps_nothing_aside_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_file, "keep", lambda place, kept: place)
+    monkeypatch.setattr(spool_file, "keep", lambda place, kept, seal: place)
     assert any("lost" in violation for violation in run(60, 0, 0, seed=7).violations)
 
 
 def test_a_store_that_skips_its_check_values_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "verify_tables", lambda *arguments: None)
     assert any("goes unseen" in violation for violation in run(0, 0, 40, seed=7).violations)
+
+
+def test_objects_that_are_spoiled_are_named_and_nothing_that_was_acknowledged_is_lost() -> None:
+    tally = Tally()
+    anyio.run(object_faults.run, 80, 20, 7, tally)
+    assert tally.violations == []
+    kinds = {what.split(":")[0] for what in tally.counts}
+    assert len(kinds) == 4 * len(object_faults.SPOILS) + 1  # root, heads, journal, base; and lists
+
+
+def test_an_older_state_that_is_shown_as_the_newest_is_found_out() -> None:
+    async def judge() -> object_faults.Found:
+        moments = await object_faults.history()
+        return await object_faults.judged(object_faults.laid_out(moments[3].objects), moments[5])
+
+    assert anyio.run(judge).wrong == ["the state is another one, and nobody says so"]

@@ -1,10 +1,15 @@
 """What is not as it was written, and how a person is told."""
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
+
+_SEAL = "sha256"
 
 
 class Damaged(Exception):
@@ -17,6 +22,23 @@ class Gone(Exception):
 
 class Newer(Exception):
     """A newer program wrote it."""
+
+
+def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """`fields`, which are JSON, with a digest of them all."""
+    return {**fields, _SEAL: _digest(fields)}
+
+
+def unsealed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What was sealed. Raises ValueError for anything else."""
+    rest = dict(fields)
+    if rest.pop(_SEAL, "") != _digest(rest):
+        raise ValueError("it is not what was written")
+    return rest
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

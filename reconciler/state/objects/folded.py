@@ -57,14 +57,21 @@ class Folded:
     records: dict[Address, StateRecord] = field(default_factory=dict)  # `stored`, decoded
 
     def take(self, change: Change, marks: Marks) -> None:
-        """`marks`: what `judged` or `read` made of the change."""
+        """`marks`: what `judged` or `read` made of the change. Raises Damaged."""
         for address in change.remove:
             self.stored.pop(address, None)
             self.records.pop(address, None)
         for stored in change.put:
             self.stored[stored.address] = stored
-            self.records[stored.address] = decode_record(stored.address, stored.serial, stored.body.encode())
+            self.records[stored.address] = _decoded(stored)
         self.marks = marks
+
+
+def _decoded(stored: Stored) -> StateRecord:
+    try:
+        return decode_record(stored.address, stored.serial, stored.body.encode())
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"the record of {stored.address} is not what was written") from error
 
 
 Lookup = Callable[[Address], Stored | None]  # the record of this scope at an address
@@ -117,7 +124,7 @@ def read(marks: Marks, lookup: Lookup, change: Change, scope: str) -> Marks:
         raise Damaged(f"change {change.number} of `{scope}` does not follow the one before it")
     try:
         marks, rows = _append(marks, scope, [row.columns for row in change.rows])
-    except (StoreError, ValueError) as error:
+    except (StoreError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"change {change.number} of `{scope}` holds what was never written there") from error
     if [row.hash for row in rows] != [row.hash for row in change.rows]:
         raise Damaged(f"change {change.number} of `{scope}` is not what was written")

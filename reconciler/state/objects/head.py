@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from reconciler.state.objects.damage import Damaged, Newer
+from reconciler.state.objects.damage import Damaged, Newer, sealed, unsealed
 from reconciler.state.objects.folded import Marks
 
 FORMAT = 1
@@ -69,7 +69,7 @@ class Head:
 
 def encode(head: Head, tail: Sequence[str]) -> bytes:
     """The object. `tail`: the changes, a line each."""
-    return "\n".join([json.dumps(asdict(head), separators=(",", ":")), *tail, ""]).encode()
+    return "\n".join([json.dumps(sealed(asdict(head)), separators=(",", ":")), *tail, ""]).encode()
 
 
 def decode(body: bytes, scope: str, lineage: str) -> tuple[Head, list[str]]:
@@ -80,6 +80,7 @@ def decode(body: bytes, scope: str, lineage: str) -> tuple[Head, list[str]]:
         newer = fields["format"] > FORMAT
         if newer:
             raise Newer
+        fields = unsealed(fields)
         base = fields.pop("base")
         segments = tuple(Segment(**each) for each in fields.pop("segments"))
         head = Head(**fields, base=Segment(**base) if base is not None else None, segments=segments)

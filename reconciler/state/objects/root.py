@@ -9,7 +9,7 @@ from reconciler.core.context import BASE
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.objects import writes
 from reconciler.state.objects.bucket import Bucket, Found
-from reconciler.state.objects.damage import damaged, newer_program
+from reconciler.state.objects.damage import damaged, newer_program, sealed, unsealed
 from reconciler.state.objects.layout import Layout
 
 FORMAT = 1
@@ -50,7 +50,7 @@ class Root:
 
     def encode(self) -> bytes:
         fields = asdict(self) | {"key": base64.b64encode(self.key).decode(), "scopes": sorted(self.scopes)}
-        return json.dumps(fields, indent=1).encode()
+        return json.dumps(sealed(fields), indent=1).encode()
 
     def changed(self, nonce: str, **fields: object) -> "Root":
         return replace(self, serial=self.serial + 1, nonce=nonce, **fields)  # type: ignore[arg-type]
@@ -118,6 +118,7 @@ def _decoded(bucket: Bucket, found: Found) -> Root:
         fields = json.loads(found.body)
         newer = fields["format"] > FORMAT
         if not newer:
+            fields = unsealed(fields)
             key, scopes = base64.b64decode(fields.pop("key")), frozenset(fields.pop("scopes"))
             return Root(**fields | {"trunk": Trunk(**fields["trunk"])}, key=key, scopes=scopes)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

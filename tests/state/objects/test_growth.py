@@ -178,3 +178,29 @@ def _body(bucket: Bucket, key: str) -> bytes:
     found = bucket.get(key)
     assert found is not None
     return found.body
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("folder", "field"),
+    [
+        ("state.json", b'"key": "'),
+        ("/heads/", b'"epoch":'),
+        ("/heads/", b'"lease":"'),
+        ("/heads/", b"inferre"),  # of a record
+        ("/heads/", b"step.inten"),
+    ],
+)
+async def test_a_field_is_not_believed_that_was_changed(
+    store: ObjectStore, bucket: Counting, clock: SimulatedClock, folder: str, field: bytes
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(lease, [entry(Event.INTENT)], [record()])
+    (key,) = [key for key in bucket.list("") if folder in key]
+    found = bucket.get(key)
+    assert found is not None
+    at = found.body.index(field) + len(field)
+    changed = b"7" if found.body[at : at + 1] != b"7" else b"8"
+    bucket.replace(key, found.body[:at] + changed + found.body[at + 1 :], found.tag)
+    with pytest.raises(StoreError, match="is damaged"):
+        await ObjectStore(bucket, clock).load()
