@@ -17,7 +17,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from reconciler.core.errors import StoreError
 from reconciler.state.objects.bucket import Found, Taken
-from reconciler.state.objects.failures import reading, writing
+from reconciler.state.objects.failures import reading, unusable, writing
 
 # By scheme: its class, how its variables begin, and those that say where it is, the first one first.
 _STORES: Mapping[str, tuple[Any, str, tuple[str, ...]]] = {
@@ -115,10 +115,7 @@ def open_bucket(url: str, variables: Mapping[str, str], endpoint: str = "") -> O
     try:
         return ObstoreBucket(place, opened(_READ_AGAIN), opened(_WRITE_ONCE))
     except (BaseError, ValueError) as error:
-        raise StoreError(
-            f"the state {place} cannot be opened with these variables",
-            help=f"check those that begin with {begins}",
-        ) from error
+        raise unusable(place) from error
 
 
 def _parts(url: str) -> tuple[str, str, str]:

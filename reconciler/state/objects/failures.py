@@ -20,7 +20,7 @@ from reconciler.state.objects.bucket import Taken, Unanswered
 _BUCKET_MISSING = re.compile(r"NoSuchBucket|ContainerNotFound|specified bucket does not exist", re.IGNORECASE)
 _WRONG_KEY = re.compile(
     r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|AuthenticationFailed|"
-    r"InvalidAuthenticationInfo|InvalidClientTokenId"
+    r"InvalidAuthenticationInfo|InvalidClientTokenId|Server failed to authenticate the request"
 )
 _EXPIRED = re.compile(r"ExpiredToken|AuthenticationFailed.*expire|TokenExpired|token is expired", re.DOTALL)
 _NO_KEY = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|CredentialsNotLoaded|AADSTS")
@@ -166,6 +166,14 @@ def _explained(place: str, error: BaseError, verb: Literal["read", "write"]) -> 
             help=f"give them the right to {verb} objects: {rights}",
         )
     return _unreachable(place, cause, help)
+
+
+def unusable(place: str) -> StoreError:
+    words = _words(place)
+    return StoreError(
+        f"the state {place} cannot be opened with these variables",
+        help=f"check those that begin with {words.begins}, such as {words.credentials}",
+    )
 
 
 def _words(place: str) -> _Words:

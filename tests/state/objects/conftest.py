@@ -1,7 +1,8 @@
 """Object stores for tests: S3 over HTTP, one server for each worker, and a prefix for each test.
 
 The server is moto's, or that of the variable TEST_S3 (http://127.0.0.1:8333): it has a bucket `states` for
-the key `key` with the secret `secret`.
+the key `key` with the secret `secret`. Or it is that of TEST_AZURE, an emulator with a container `states` in
+its usual account. `python -m tests.state.objects.servers` starts both.
 """
 
 import logging
@@ -17,6 +18,8 @@ from moto.server import ThreadedMotoServer
 from reconciler.state.objects.driver import ObstoreBucket, open_bucket
 
 BUCKET = "states"
+AZURE_ACCOUNT = "devstoreaccount1"  # of every emulator, with a key that is in its documentation
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,13 @@ class S3:
 
     @property
     def variables(self) -> dict[str, str]:
+        if self.url.startswith("az:"):
+            return {
+                "AZURE_STORAGE_ENDPOINT": f"{self.endpoint}/{AZURE_ACCOUNT}",
+                "AZURE_STORAGE_ACCOUNT_NAME": AZURE_ACCOUNT,
+                "AZURE_STORAGE_ACCOUNT_KEY": AZURE_KEY,
+                "AZURE_ALLOW_HTTP": "true",
+            }
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ALLOW_HTTP": "true",
@@ -42,9 +52,10 @@ class S3:
 
 @pytest.fixture(scope="session")
 def moto_server() -> Iterator[str]:
-    if "TEST_S3" in os.environ:
-        yield os.environ["TEST_S3"]
-        return
+    for given in ("TEST_S3", "TEST_AZURE"):
+        if given in os.environ:
+            yield os.environ[given]
+            return
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -59,7 +70,8 @@ def make_s3(moto_server: str) -> Callable[[], S3]:
     """Makes a new place."""
 
     def make() -> S3:
-        return S3(moto_server, f"s3://{BUCKET}/team/{uuid.uuid4().hex[:12]}")
+        scheme = "az" if "TEST_AZURE" in os.environ else "s3"
+        return S3(moto_server, f"{scheme}://{BUCKET}/team/{uuid.uuid4().hex[:12]}")
 
     return make
 
