@@ -74,7 +74,7 @@ class ObstoreBucket:
 
     def delete(self, key: str) -> None:
         with suppress(Taken):
-            reading(self._place, lambda: obstore.delete(self._reads, key))
+            reading(self._place, lambda: obstore.delete(self._reads, key), "write")
 
     def list(self, prefix: str) -> Mapping[str, str]:
         return reading(self._place, lambda: dict(self._listed(prefix))) or {}

@@ -23,6 +23,7 @@ _WRONG_KEY = re.compile(
     r"InvalidAuthenticationInfo|InvalidClientTokenId|Server failed to authenticate the request"
 )
 _EXPIRED = re.compile(r"ExpiredToken|AuthenticationFailed.*expire|TokenExpired|token is expired", re.DOTALL)
+_DENIED = re.compile(r"code: AccessDenied")  # of one object among those that a request deletes
 _NO_KEY = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|CredentialsNotLoaded|AADSTS")
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 
@@ -104,9 +105,10 @@ _UNREACHED = tuple(
 )
 
 T = TypeVar("T")
+_Verb = Literal["read", "write"]
 
 
-def reading(place: str, work: Callable[[], T]) -> T | None:
+def reading(place: str, work: Callable[[], T], verb: _Verb = "read") -> T | None:
     """What `work` reads; None where there is no such object. Raises StoreError."""
     try:
         return work()
@@ -115,7 +117,7 @@ def reading(place: str, work: Callable[[], T]) -> T | None:
             raise _no_bucket(place) from None
         return None
     except BaseError as error:
-        raise _explained(place, error, "read") from None
+        raise _explained(place, error, verb) from None
 
 
 def writing(place: str, work: Callable[[], T]) -> T:
@@ -136,7 +138,7 @@ def writing(place: str, work: Callable[[], T]) -> T:
         raise Unanswered(_unreached(place, str(error))[0]) from None
 
 
-def _explained(place: str, error: BaseError, verb: Literal["read", "write"]) -> StoreError:
+def _explained(place: str, error: BaseError, verb: _Verb) -> StoreError:
     text, words = str(error), _words(place)
     if _BUCKET_MISSING.search(text):
         return _no_bucket(place)
@@ -150,7 +152,7 @@ def _explained(place: str, error: BaseError, verb: Literal["read", "write"]) -> 
             f"the credentials for the state {place} have expired",
             help="get new ones (in CI: let the job ask for them right before this command), and run again",
         )
-    refused = isinstance(error, PermissionDeniedError)
+    refused = isinstance(error, PermissionDeniedError) or _DENIED.search(text)
     cause, help = _unreached(place, text)
     if refused and help is not None:
         return _unreachable(place, cause, help)

@@ -97,7 +97,8 @@ def refuse_foreign(bucket: Bucket, layout: Layout) -> None:
     """Raises StoreError where a new state would stand among files that are none of ours."""
     found = sorted(bucket.list(layout.environment))
     unfinished = tuple(key.removesuffix(UNFINISHED) for key in found if key.endswith(f"/{UNFINISHED}"))
-    traces = [key for key in found if not key.startswith(unfinished)]
+    # A proof that was cut off may have left something behind.
+    traces = [key for key in found if not key.startswith((*unfinished, layout.probe))]
     if traces:
         raise StoreError(
             f"there is no state {bucket.place}, but there are traces of one, such as {traces[0]}",

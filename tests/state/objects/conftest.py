@@ -5,17 +5,15 @@ the key `key` with the secret `secret`. Or it is that of TEST_AZURE, an emulator
 its usual account. `python -m tests.state.objects.servers` starts both.
 """
 
-import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from urllib.request import Request, urlopen
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from reconciler.state.objects.driver import ObstoreBucket, open_bucket
+from tests.state.objects import moto_s3
 
 BUCKET = "states"
 AZURE_ACCOUNT = "devstoreaccount1"  # of every emulator, with a key that is in its documentation
@@ -56,13 +54,8 @@ def moto_server() -> Iterator[str]:
         if given in os.environ:
             yield os.environ[given]
             return
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    urlopen(Request(f"http://{host}:{port}/{BUCKET}", method="PUT")).close()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_s3.serving(BUCKET) as url:
+        yield url
 
 
 @pytest.fixture
