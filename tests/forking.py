@@ -41,6 +41,15 @@ def become(root: Path, env: Mapping[str, str], stdin: int, out: int, err: int, *
         signal.signal(number, signal.SIG_DFL)
 
 
+def apart(work: Callable[[], None]) -> None:
+    """Run `work` in a process of its own: what an object store's driver starts survives no fork."""
+    pid = os.fork()
+    if not pid:
+        finish(work)
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, "what it raised stands on stderr"
+
+
 def finish(work: Callable[[], None]) -> None:
     """Run `work` and end with its exit code, as the interpreter would."""
     code = 0

@@ -439,7 +439,8 @@ OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]
 class Result:
     """The outcome of one step. `error` is one sentence, also for a skipped step: why.
 
-    `note`: what else a person should know.
+    `note`: what else a person should know. `undecided`: what the platform shows does not tell what became
+    of its call.
     """
 
     address: Address
@@ -448,3 +449,4 @@ class Result:
     id: str | None = None
     error: str = ""
     note: str = ""
+    undecided: bool = False

@@ -118,7 +118,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
             why = f"{outcome.message}; {settlement.why}"
             if settlement.unread:  # nobody has to decide: the next run looks again
                 return run.result(step, "pending", f"{why}; run again"), None, usable
-            return run.result(step, "unknown", why), None, usable
+            return replace(run.result(step, "unknown", why), undecided=True), None, usable
         await run.recorder.not_landed(step, attempt)
         if lost == ATTEMPTS:
             break

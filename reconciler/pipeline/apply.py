@@ -14,6 +14,7 @@ from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
 from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
+from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
 from reconciler.execution.outputs import Outputs
@@ -44,7 +45,7 @@ from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.state.chain import state_head
-from reconciler.state.store import WHOLE_STATE, Lease
+from reconciler.state.store import WHOLE_STATE, Lease, State
 
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
 
@@ -119,10 +120,11 @@ async def _plan_and_run(
     on_executor: Callable[[Executor], None],
     tell: Callable[[Plan], None],
 ) -> Applied:
-    await require_state(project)
+    state = await require_state(project)
     project.sources.runs_programs = True
     undecided = await settle_open(
         project.store,
+        state,
         services=project.services,
         clock=project.clock,
         reporter=project.reporter,
@@ -132,9 +134,9 @@ async def _plan_and_run(
         concerned=partial(concerned_scopes, desired),
     )
     plan = await make_plan(project, desired, undecided=undecided)
-    records = (await project.store.load()).records
-    plan = with_unknown_approvals(plan, desired, records, approved_deletes, approved_creates)
-    await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
+    state = await project.store.load()
+    plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
+    await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -159,6 +161,7 @@ async def refuse_unless_runnable(
     project: Project,
     desired: Desired,
     plan: Plan,
+    state: State,
     approved_deletes: Collection[str],
     approved_creates: Collection[str],
 ) -> None:
@@ -166,7 +169,7 @@ async def refuse_unless_runnable(
 
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
-    creates = await creates_to_approve(project, plan, await project.store.load(), desired.by_address)
+    creates = await creates_to_approve(project, plan, state, desired.by_address)
     unapproved = [
         *_unapproved_deletes(plan, approved_deletes),
         *unapproved_creates(creates, approved_creates),
@@ -281,7 +284,7 @@ async def _run_under(
             secrets[ref] = project.sources.value(ref, output)
         return secrets[ref]
 
-    await remember_platform(project, lease)
+    await remember_platform(project, lease, state)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
     await recorder.start(plan, observed)
     executor = Executor(
@@ -331,15 +334,21 @@ async def _run_under(
 
 async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagnostic, ...]:
     """One per call that no later run will settle, repeat or find out about by itself."""
-    unknown = {result.address: result.error for result in results if result.outcome == "unknown"}
+    unknown = {result.address: result for result in results if result.outcome == "unknown"}
     if not unknown:
         return ()
-    opened = [entry for entry in (await project.store.load()).open_intents if entry.address in unknown]
     return tuple(
-        describe(entry, intent, unknown[entry.address])
-        for entry in opened
-        if entry.address is not None and (intent := parse_intent(entry)).if_unknown != "repeat"
+        describe(entry, intent, unknown[entry.address].error)
+        for entry in (await project.store.load()).open_intents
+        if entry.address is not None
+        and entry.address in unknown
+        and _must_be_asked(intent := parse_intent(entry), unknown[entry.address])
     )
+
+
+def _must_be_asked(intent: Intent, result: Result) -> bool:
+    """Not about what the next run repeats, nor about what it looks for and this one did not."""
+    return intent.if_unknown == "ask" or (intent.if_unknown == "find" and result.undecided)
 
 
 def _secrets_of(plan: Plan) -> list[SecretRef]:

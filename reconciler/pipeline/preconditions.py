@@ -44,9 +44,9 @@ def refuse_unless_current(plan: Plan, state: State) -> None:
 
 
 def refuse_while_unknown(plan: Plan, state: State) -> None:
-    """Raises Refused where the outcome of a call is unknown: sent again, it could make its object twice.
+    """Raises Moved where the outcome of a call is unknown: sent again, it could make its object twice.
 
-    Nor may anything rely on what it may have made: a plan looks once, and only an apply settles.
+    Nor may anything rely on what it may have made. The next plan of an apply settles it first, or asks.
     """
     touched = {step.address for step in plan.steps}
     touched |= {Address.parse(source) for source, _ in plan.inputs}
@@ -58,7 +58,7 @@ def refuse_while_unknown(plan: Plan, state: State) -> None:
         if opened.address in touched and (intent := parse_intent(opened)).if_unknown != "repeat"
     ]
     if unknown:
-        raise Refused("a call's outcome is unknown; nothing was changed", unknown)
+        raise Moved("a call's outcome is unknown", unknown)
 
 
 def takes_over(plan: Plan, state: State) -> bool:

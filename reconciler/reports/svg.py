@@ -5,9 +5,10 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from reconciler.planning.graph import Graph
 from reconciler.reports import layout
 from reconciler.reports.graph import NO_APP, label, summary
+from reconciler.reports.visible import visible
 
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-_STYLE = """
+STYLE = """
 .page { fill: #ffffff }
 .lane { fill: #f3f4f6; stroke: #d1d5db }
 .box { fill: #ffffff; stroke: #6b7280 }
@@ -70,7 +71,7 @@ def _picture(graph: Graph, drawing: layout.Drawing) -> Element:
         f"{summary(graph)}. An arrow points to the resource that is applied later; each lane is an app."
     )
     _add(svg, "desc", description, id="description")
-    SubElement(svg, "style").text = _STYLE
+    SubElement(svg, "style").text = STYLE
     marker = SubElement(
         SubElement(svg, "defs"),
         "marker",
@@ -121,4 +122,4 @@ def _add(parent: Element, tag: str, text: str = "", **attributes: str | float) -
         name.rstrip("_").replace("_", "-"): value if isinstance(value, str) else f"{value:g}"
         for name, value in attributes.items()
     }
-    SubElement(parent, tag, written).text = text.translate(_NOT_IN_XML) or None
+    SubElement(parent, tag, written).text = visible(text).translate(_NOT_IN_XML) or None

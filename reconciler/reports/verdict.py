@@ -10,12 +10,28 @@ from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
 from reconciler.reports.diagnostics import NOUNS
 from reconciler.reports.documents import summarise
-from reconciler.reports.report import ApplyReport, ValidationReport
+from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
 from reconciler.reports.sections import touches
 
 Piece = tuple[str, Action | None]  # text, and the action that it counts
 
-_VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused"}
+_WORDS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
+
+
+def of_report(report: Report) -> str:
+    """Of a Failure, what failed: the only one that others have a say in."""
+    match report:
+        case PlanReport():
+            return of_plan(report.plan)
+        case DriftReport():
+            return of_drift(report.plan, only_new=report.only_new, unmanaged=report.unmanaged)
+        case ApplyReport():
+            return of_apply(report)
+        case ValidationReport():
+            return of_validation(report)
+        case Failure():
+            return report.message
+    raise TypeError(f"no verdict of {report.kind}")
 
 
 def of_plan(plan: Plan) -> str:
@@ -39,7 +55,7 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
         yield "Plan:", None
         for action in actions:
             yield " " if action is actions[0] else ", ", None
-            yield f"{counts[action]} {_VERBS.get(action, f'to {action.value}')}", action
+            yield f"{counts[action]} {_WORDS.get(action, f'to {action.value}')}", action
         yield f"; {rest}." if rest else ".", None
     elif has_errors(plan.diagnostics):
         yield "Plan incomplete: see the errors.", None
@@ -108,6 +124,11 @@ def of_impact(changes: Sequence[Change]) -> str:
     if not graver:
         return "Impact: none, all of it is done online." if counts else ""
     return f"Impact: {', '.join(f'{spoken(each)} {counts[each]}' for each in graver)}."
+
+
+def word(action: Action) -> str:
+    """What a change does, in a word."""
+    return _WORDS.get(action, action.value)
 
 
 def spoken(word: StrEnum) -> str:

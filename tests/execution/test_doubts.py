@@ -1,6 +1,6 @@
 """What a run must notice about itself: that it waited, that it stood still, that an outcome came too late."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +13,8 @@ from reconciler.pipeline.apply import PlanRefused, apply
 from reconciler.pipeline.preconditions import Moved
 from reconciler.pipeline.project import Desired
 from reconciler.services.transport import Answer
-from reconciler.state.store import Event, JournalEntry
-from tests.execution.stage import Stage, cluster, loaded, outcomes, plan, volume
+from reconciler.state.store import Event, JournalEntry, Lease
+from tests.execution.stage import Stage, cluster, left_open, loaded, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -39,6 +39,25 @@ async def test_an_apply_that_waited_for_its_turn_plans_again(stage: Stage) -> No
     assert ([step.call.method for step in first.steps], second.steps) == (["POST"], ())
     assert stage.line.mutations == []
     assert (await stage.record()).id == stage.volumes()[0]["id"]
+
+
+async def test_who_waited_for_one_that_was_killed_settles_its_call_and_asks_nobody(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.lock_timeout_s = 30
+    lease, killed = stage.store.lease, list[bool]()
+
+    async def after_another(scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        if not killed:
+            killed.append(True)
+            await left_open(stage, volume(), "POST")
+        return await lease(scopes, holder, timeout_s=timeout_s)
+
+    monkeypatch.setattr(stage.store, "lease", after_another)
+    await stage.apply(volume())
+    assert [(await stage.record()).id] == [each["id"] for each in stage.volumes()]
+    assert (await stage.store.load()).open_intents == ()
+    assert stage.line.mutations == ["POST"]
 
 
 async def test_an_apply_that_does_not_wait_is_refused_when_something_moved(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action
 from reconciler.execution import executor as executor_module
@@ -96,7 +97,9 @@ async def test_a_cluster_whose_id_was_kept_aside_asks_nobody(stage: Stage) -> No
 async def test_an_unknown_outcome_that_cannot_be_stored_is_still_unknown(stage: Stage) -> None:
     stage.fail_at(Event.UNKNOWN)
     stage.fault(method="POST", path="*", action="drop_after")
-    assert outcomes(await stage.apply(volume())) == {CREATE: "unknown"}
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "unknown"}
+    assert applied.notices == ()  # nobody has looked for it yet, and the next run does
     stage.mend()
     await stage.apply(volume())
     assert stage.line.mutations == ["POST"]
@@ -240,3 +243,10 @@ async def test_what_a_template_no_longer_reads_is_not_recorded_any_more(stage: S
     assert applied["reads PostgresCluster/orders"] is None
     (change,) = (await stage.apply(clusters + secret("orders"))).plan.changes
     assert "it will no longer name PostgresCluster/copy" in change.reason
+
+
+async def test_a_lost_call_that_no_list_shows_is_a_question_at_once(stage: Stage) -> None:
+    stage.fault(method="POST", path="/v1/postgres", action="drop_after")
+    stage.fail_at(Event.UNKNOWN)
+    (question,) = (await stage.apply(cluster())).notices
+    assert question.code == UNKNOWN_OUTCOME

@@ -298,8 +298,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a saved plan runs although a call was lost since",
         PRECONDITIONS,
-        "    if unknown:\n        raise Refused(\"a call's outcome",
-        "    if False:\n        raise Refused(\"a call's outcome",
+        "    if unknown:\n        raise Moved(\"a call's outcome",
+        "    if False:\n        raise Moved(\"a call's outcome",
     ),
     _mutant(
         "an inferred object is recorded as if an answer had named it",

@@ -115,6 +115,12 @@ def test_with_its_state_in_postgresql_an_apply_that_is_killed_is_finished_by_the
     assert figure(ran, "manual unlocks") == 0
 
 
+def test_with_its_state_in_an_object_store_a_killed_apply_is_finished_by_the_next_ones() -> None:
+    ran = kills("--sample", "6", "--signal", "KILL", "--state", "s3:")
+    assert ran.code == 0, f"{ran.out}\n{ran.err}"
+    assert figure(ran, "cases") == 6
+
+
 def test_every_planted_defect_is_found() -> None:
     ran = kills("--defects")
     assert ran.code == 0, f"{ran.out}\n{ran.err}"

@@ -14,7 +14,7 @@ from reconciler.core.model import Action, Address, Change, Effect, FieldChange, 
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Plan, Result, Step
 from reconciler.moves.compare import LEFT
-from reconciler.reports import verdict
+from reconciler.reports import rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.diagnostics import render as render_diagnostics
 from reconciler.reports.documents import shown
@@ -73,7 +73,6 @@ _IMPACT_TONES = {
 }
 _EFFECT_TONES = {Effect.RESTART: Tone.PAUSE, Effect.REFUSED: Tone.REFUSED}
 _OUTCOME_TONES = {"failed": Tone.LOSS, "unknown": Tone.REFUSED, "pending": Tone.PAUSE, "skipped": Tone.PAUSE}
-_VERBS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
 # What touches an object that somebody may be using: its impact is always said.
 _TOUCHING = (
     Action.DELETE,
@@ -198,7 +197,7 @@ def _change_lines(
     head: list[Part] = [(_MARKS.get(change.action, "~"), tone), " ", (str(change.address), Tone.STRONG)]
     if change.id and change.id != change.address.name:
         head.append(f" ({change.id})")
-    head += [": ", (_VERBS.get(change.action, change.action.value), tone)]
+    head += [": ", (verdict.word(change.action), tone)]
     if _touches(change):
         head += [", ", (f"impact: {change.impact.value}", _IMPACT_TONES.get(change.impact, Tone.PLAIN))]
     yield from _with_reason(look, head, change.reason, "  # ", Tone.PLAIN)
@@ -281,7 +280,10 @@ def render(report: Report) -> str:
 def _body(report: Report) -> str:
     match report:
         case PlanReport():
-            return render_plan(report.plan, report.look, unchanged=report.unchanged)
+            plan = render_plan(report.plan, report.look, unchanged=report.unchanged)
+            if report.rehearsal is None:
+                return plan
+            return f"{plan}\n{_joined(rehearsal.lines(report.rehearsal, report.look))}"
         case DriftReport():
             drift = render_drift(
                 report.plan, report.look, only_new=report.only_new, unmanaged=report.unmanaged

@@ -80,10 +80,15 @@ def read(bucket: Bucket, layout: Layout, id: str) -> tuple[Beat, str] | None:
     if found is None:
         return None
     try:
-        fields = json.loads(found.body)
-        return Beat(**fields | {"freed": tuple(fields["freed"])}), found.tag
+        return decoded(found.body), found.tag
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the lease {id} is not what was written") from error
+
+
+def decoded(body: bytes) -> Beat:
+    """Raises KeyError, TypeError or ValueError for anything else."""
+    fields = json.loads(body)
+    return Beat(**fields | {"freed": tuple(fields["freed"])})
 
 
 def begin(bucket: Bucket, layout: Layout, beat: Beat) -> str:

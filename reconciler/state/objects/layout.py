@@ -13,7 +13,6 @@ class Layout:
     def __init__(self, environment: str, generation: str = "") -> None:
         self.environment = f"{environment or BASE}/"
         self.root = f"{self.environment}state.json"
-        self.probe = f"{self.environment}probe/"
         self.folder = f"{self.environment}{generation}/"
         self.heads = f"{self.folder}heads/"
         self.leases = f"{self.folder}leases/"

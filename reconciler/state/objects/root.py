@@ -14,6 +14,7 @@ from reconciler.state.objects.layout import Layout
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet
+PROBE = "probe/"  # where it is tried out whether the store keeps its word
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ def refuse_foreign(bucket: Bucket, layout: Layout) -> None:
     found = sorted(bucket.list(layout.environment))
     unfinished = tuple(key.removesuffix(UNFINISHED) for key in found if key.endswith(f"/{UNFINISHED}"))
     # A proof that was cut off may have left something behind.
-    traces = [key for key in found if not key.startswith((*unfinished, layout.probe))]
+    proof = f"{layout.environment}{PROBE}"
+    traces = [key for key in found if not key.startswith((*unfinished, proof))]
     if traces:
         raise StoreError(
             f"there is no state {bucket.place}, but there are traces of one, such as {traces[0]}",

@@ -15,13 +15,12 @@ from pathlib import Path
 import click
 
 from tests.forking import import_everything
-from tests.providers.postgres import running_postgres
 from tests.reliability.kills.case import SIGNALS, Case, Verdict, killed, points, tried
 from tests.reliability.kills.planted import DEFECTS
 from tests.reliability.kills.sample import every_case, sampled
 from tests.reliability.kills.scenario import Template, prepared
 from tests.reliability.kills.verdict import KINDS
-from tests.reliability.shared import NEW_SERVER
+from tests.reliability.shared import SERVERS, server
 
 # At this point calls of all kinds are under way: volumes, snapshots, an update, and two clusters.
 FIRST_KILL = "POST PostgresCluster/orders-copy#restore:effect@1"
@@ -48,11 +47,11 @@ _FEW, _FEW_CASES = 0.05, 2
 @click.option("--extended", is_flag=True, help="On a platform with the endpoints that are not documented.")
 @click.option(
     "--state",
-    "server",
+    "wanted",
     default="",
     metavar="URL",
-    help="A PostgreSQL server, by its superuser: each case has its state in a database of its own there. "
-    f"`{NEW_SERVER}`: one that is started for this.",
+    help="Each case has its state on this server: one of PostgreSQL, by its superuser, or an endpoint of S3. "
+    f"{', '.join(SERVERS)}: one that is started for this.",
 )
 @click.option("--defects", is_flag=True, help="Plant defects, and see that each is found.")
 def command(
@@ -65,13 +64,13 @@ def command(
     jobs: int,
     second: bool,
     extended: bool,
-    server: str,
+    wanted: str,
     defects: bool,
 ) -> None:
     """Strike real applies at their boundaries, run again, and judge. Exits with 1 when anything is wrong."""
     if everything + listing + defects + (sample is not None) + (point is not None) != 1:
         raise click.UsageError("give exactly one of --all, --sample, --point, --list and --defects")
-    if defects and server:
+    if defects and wanted:
         raise click.UsageError("--defects are planted in the program that keeps its state in a file")
     # Ended from outside, it ends the processes of its cases too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
@@ -79,9 +78,7 @@ def command(
     started = time.monotonic()
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-")))
-        if server == NEW_SERVER:
-            server = stack.enter_context(running_postgres()).url
-        template = replace(prepared(root / "template", extended=extended), server=server)
+        template = replace(prepared(root / "template", extended=extended), server=server(wanted, stack))
         if defects:
             sys.exit(_defects_found(template, root, jobs))
         if second:
@@ -97,7 +94,8 @@ def command(
         verdicts = []
         for verdict in _verdicts(cases, template, root, jobs):
             verdicts.append(verdict)
-            _tell(verdict, " --second" * second + " --extended" * extended)
+            options = " --second" * second + " --extended" * extended
+            _tell(verdict, f"{options} --state {wanted}" if wanted else options)
             if len(verdicts) % _PROGRESS_EVERY == 0:
                 click.echo(f"{len(verdicts)} of {len(cases)} cases", err=True)
     click.echo(_table(len(reached), verdicts, time.monotonic() - started))

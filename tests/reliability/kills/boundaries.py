@@ -87,6 +87,7 @@ def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
     """Instrument this process, which then runs the product as it is. There is no way back."""
     _wrap_store(boundaries)
     _wrap_line(boundaries)
+    _wrap_bucket(boundaries)
     _wrap_locks(boundaries)
     _wrap_transport(boundaries, Effects(sandbox_url))
     _wrap_clock(boundaries)
@@ -97,12 +98,13 @@ def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
 
 
 def _wrap_store(boundaries: Boundaries) -> None:
+    from reconciler.state.objects.store import ObjectStore
     from reconciler.state.postgres.store import PostgresStore
     from reconciler.state.spooling import Spooling
     from reconciler.state.sqlite.store import SqliteStore
 
     for name in _STORE:
-        for owner in (Spooling,) if name == "spool" else (SqliteStore, PostgresStore):
+        for owner in (Spooling,) if name == "spool" else (SqliteStore, PostgresStore, ObjectStore):
             setattr(owner, name, _around(boundaries, getattr(owner, name), name))
 
 
@@ -122,6 +124,34 @@ def _wrap_line(boundaries: Boundaries) -> None:
         return answer
 
     Line.ask = ask  # type: ignore[method-assign]
+
+
+def _wrap_bucket(boundaries: Boundaries) -> None:
+    """Each request to an object store, by what it asks for and the kind of object."""
+    from reconciler.state.objects.driver import ObstoreBucket
+
+    def around(name: str) -> None:
+        method = getattr(ObstoreBucket, name)
+
+        @functools.wraps(method)
+        def request(self: ObstoreBucket, key: str, *rest: Any) -> Any:
+            # Of no step: one write carries what several steps commit at that moment.
+            label = f"{name}:{_kind_of(key)}"
+            boundaries.reach(f"{label}:before")
+            answer = method(self, key, *rest)
+            boundaries.reach(f"{label}:after")
+            return answer
+
+        setattr(ObstoreBucket, name, request)
+
+    for name in ("get", "create", "replace", "delete", "list"):
+        around(name)
+
+
+def _kind_of(key: str) -> str:
+    """`state.json`, `heads`, `leases`, `journal`, `base`: the key without environment and generation."""
+    parts = key.split("/")
+    return parts[2] if len(parts) > 2 else parts[-1]
 
 
 def _around(

@@ -27,6 +27,7 @@ from tests.reliability.kills.verdict import (
     live_clusters,
     live_volumes,
 )
+from tests.reliability.shared import Place
 from tests.state.doubles import move_platform
 
 SIGNALS: Mapping[str, int] = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "INT": signal.SIGINT}
@@ -73,7 +74,7 @@ class _Stage:
     sandbox: Sandbox
     template: Template
     planted: str
-    state_url: str = ""  # "" for the project's file
+    place: Place | None = None  # of the state; None: the project's file
     _count: int = field(default=0)
 
     def run(self, arguments: Sequence[str], **more: str) -> Ran | None:
@@ -81,8 +82,8 @@ class _Stage:
         env = self.template.environment(self.sandbox) | {"XDG_STATE_HOME": str(self.root / "home")} | more
         if self.planted:
             env["KILLS_PLANTED"] = self.planted
-        if self.state_url:
-            env["RECONCILE_STATE"] = self.state_url
+        if self.place is not None:
+            env |= {"RECONCILE_STATE": self.place.url, **self.place.variables}
         name = f"{self._count}-{arguments[0]}"
         return forked(_verb(arguments), root=self.project, env=env, name=name).ended()
 
@@ -107,14 +108,14 @@ def _staged(
     try:
         with sandboxed(db, CLOCK, template.profile) as sandbox:
             move_platform(project, sandbox.url)
-            state_url = shared.carried_in(template.server, project) if template.server else ""
+            place = shared.carried_in(template.server, project) if template.server is not None else None
             try:
-                yield _Stage(root, project, sandbox, template, planted, state_url)
-                if state_url and kept is not None:
-                    shared.carried_out(state_url, project)
+                yield _Stage(root, project, sandbox, template, planted, place)
+                if place is not None and kept is not None:
+                    shared.carried_out(place, project)
             finally:
-                if state_url:
-                    shared.dropped(state_url)
+                if place is not None:
+                    place.drop()
         if kept is not None:
             root.rename(kept)
     finally:
@@ -182,8 +183,8 @@ def _strike(stage: _Stage, point: str, number: int, trace: Path) -> Ran | None:
         KILLS_STRIKE=point,
         KILLS_SIGNAL=str(int(number)),
     )
-    if stage.state_url and number == signal.SIGKILL:
-        shared.lease_over(stage.state_url)
+    if stage.place is not None and number == signal.SIGKILL:
+        stage.place.lease_over()
     return ran
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.harness import Project, Sandbox, cluster, environment, secret, serving, volume
+from tests.reliability.shared import Server
 from tests.state.doubles import make_state
 
 # 400 times: a cluster is ready after four looks, and a snapshot serves for 9 real seconds.
@@ -64,15 +65,15 @@ class Template:
 
     `extended`: the platform also has the endpoints that the API document does not show, so clusters are
     listed, and the restart that the extend asks for is carried out. `world`: what the sandbox showed
-    before anything was applied of what is judged, and `seq` the last line of its log then. `server`: of
-    PostgreSQL, where each case has its state; "" for a file.
+    before anything was applied of what is judged, and `seq` the last line of its log then. `server`:
+    where each case has its state; None for a file.
     """
 
     root: Path
     extended: bool
     world: Mapping[str, Any]
     seq: int
-    server: str = ""
+    server: Server | None = None
 
     @property
     def profile(self) -> str:

