@@ -10,7 +10,7 @@ from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.objects import writes
 from reconciler.state.objects.bucket import Bucket, Found
 from reconciler.state.objects.damage import damaged, newer_program
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet

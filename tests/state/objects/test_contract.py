@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from obstore.store import MemoryStore
 
-from reconciler.state.objects.driver import ObstoreBucket
-from reconciler.state.objects.opening import open_objects
+from reconciler.state.objects.obstore_bucket import ObstoreBucket, open_objects
 from reconciler.state.objects.store import ObjectStore
 from tests.state.contract import Backend, StoreContract
 from tests.state.objects import gcs

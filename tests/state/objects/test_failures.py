@@ -6,8 +6,8 @@ from obstore.store import S3Store
 
 from reconciler.core.errors import StoreError
 from reconciler.state.objects.bucket import Unanswered
-from reconciler.state.objects.driver import open_bucket
-from reconciler.state.objects.failures import reading, writing
+from reconciler.state.objects.obstore_bucket import open_bucket
+from reconciler.state.objects.obstore_errors import reading, writing
 
 
 @pytest.mark.parametrize(

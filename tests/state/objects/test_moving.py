@@ -7,8 +7,7 @@ import pytest
 from obstore.store import MemoryStore as Objects
 
 from reconciler.state.contents import same, verify
-from reconciler.state.objects.driver import ObstoreBucket
-from reconciler.state.objects.opening import open_objects
+from reconciler.state.objects.obstore_bucket import ObstoreBucket, open_objects
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event

@@ -12,7 +12,7 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects.driver import open_bucket
+from reconciler.state.objects.obstore_bucket import open_bucket
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import Event
 from tests.state.objects.conftest import S3

@@ -15,9 +15,12 @@ import obstore
 from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
+from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
+from reconciler.core.state_url import LEASE_S
 from reconciler.state.objects.bucket import Found, Taken
-from reconciler.state.objects.failures import reading, unusable, writing
+from reconciler.state.objects.obstore_errors import reading, unusable, writing
+from reconciler.state.objects.store import ObjectStore
 
 # By scheme: its class, how its variables begin, and those that say where it is, the first one first.
 _STORES: Mapping[str, tuple[Any, str, tuple[str, ...]]] = {
@@ -116,6 +119,21 @@ def open_bucket(url: str, variables: Mapping[str, str], endpoint: str = "") -> O
         return ObstoreBucket(place, opened(_READ_AGAIN), opened(_WRITE_ONCE))
     except (BaseError, ValueError) as error:
         raise unusable(place) from error
+
+
+def open_objects(
+    url: str,
+    clock: Clock,
+    *,
+    variables: Mapping[str, str],
+    endpoint: str = "",
+    environment: str = "",
+    read_only: bool = False,
+    lease_s: float = LEASE_S,
+) -> ObjectStore:
+    """The state at `url`, in the bucket that `open_bucket` gives."""
+    bucket = open_bucket(url, variables, endpoint)
+    return ObjectStore(bucket, clock, environment=environment, read_only=read_only, lease_s=lease_s)
 
 
 def _parts(url: str) -> tuple[str, str, str]:
