@@ -49,13 +49,16 @@ async def create_state(
         await prove(store)
     created = await store.create()
     state = await store.load()
-    if not new or state.new:
+    if not new:
         return created
     if state.records or state.plans_run or state.open_intents:
         raise Refused(
             "this state is not new: it already has records; nothing was changed",
-            help="run it without --new; `apply` then says which creates need approval",
+            help="if they are this project's, run it without --new; `apply` then says which creates need "
+            "approval; if they are another project's, name another place for this one",
         )
+    if state.new:
+        return created
     async with leased(store, {WHOLE_STATE}, holder, timeout_s=_NOTE_S) as lease:
         await store.commit(lease, [_decided(clock, by, {"new": True})])
     return created

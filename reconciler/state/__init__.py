@@ -6,6 +6,7 @@ from pathlib import Path
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.extras import require_extra
+from reconciler.core.nearest import did_you_mean
 from reconciler.core.state_url import DATABASES, DEFAULT_URL, LEASE_S, OBJECTS, is_shared
 from reconciler.state.contents import Movable, Provable
 from reconciler.state.encryption.store import Encrypting, Encryption
@@ -45,11 +46,7 @@ def open_store(
     """
     scheme, _, rest = url.partition(":")
     if not rest or not (scheme == "sqlite" or is_shared(url)):
-        raise StoreError(
-            f"no state backend for scheme `{scheme}`" if rest else "the state's URL has no path",
-            help=f"backends are sqlite:PATH, such as {DEFAULT_URL}, postgresql://HOST/DATABASE, "
-            "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX",
-        )
+        raise _no_backend(scheme, rest)
     # What a shared store could not take stays on this machine.
     spool = root / ".reconcile" / environment / "state.spool"
 
@@ -67,7 +64,7 @@ def open_store(
         return sealing(database)
     if scheme in OBJECTS:
         require_extra("objects", "a state in an object store")
-        from reconciler.state.objects.opening import open_objects
+        from reconciler.state.objects.obstore_bucket import open_objects
 
         objects = open_objects(
             url,
@@ -86,6 +83,21 @@ def open_store(
     path = (root / rest).resolve()
     store = SqliteStore(path, clock, tell=tell, environment=environment, read_only=read_only, marks=marks)
     return Spooling(store, spool_path(path), clock)
+
+
+def _no_backend(scheme: str, rest: str) -> StoreError:
+    """Repeats only what is surely a scheme: without one, what comes before a colon may be a password."""
+    message, near = "the state's URL does not begin with a scheme", ""
+    if rest.startswith("//") and scheme.isalnum():
+        message = f"no state backend for scheme `{scheme}`"
+        near = did_you_mean(scheme, sorted(DATABASES | OBJECTS))
+    elif scheme == "sqlite":
+        message = "the state's URL has no path"
+    return StoreError(
+        message,
+        help=f"{near and f'{near} '}backends are sqlite:PATH, such as {DEFAULT_URL}, "
+        "postgresql://HOST/DATABASE, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX and az://CONTAINER/PREFIX",
+    )
 
 
 def maintenance_of(store: Store) -> Maintenance:

@@ -12,8 +12,8 @@ import anyio
 
 from reconciler.core.clock import SystemClock
 from reconciler.state.contents import Movable
-from reconciler.state.objects import beats
-from reconciler.state.objects.driver import open_bucket
+from reconciler.state.objects import lease_beats
+from reconciler.state.objects.obstore_bucket import open_bucket
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.sqlite.store import SqliteStore
@@ -99,7 +99,7 @@ class Prefix:
         for key, tag in bucket.list("").items():
             folder, _, _ = key.rpartition("/")
             if folder.endswith("/leases") and (found := bucket.get(key)) is not None:
-                bucket.replace(key, replace(beats.decoded(found.body), lease_s=0.0).encode(), tag)
+                bucket.replace(key, replace(lease_beats.decoded(found.body), lease_s=0.0).encode(), tag)
 
     def _delete_all(self) -> None:
         bucket = open_bucket(self.url, self.variables)

@@ -17,7 +17,7 @@ from reconciler.state.objects.changes import Row as Hashed
 from reconciler.state.objects.damage import Damaged, Gone
 from reconciler.state.objects.folded import Folded, Marks, read, without_chain
 from reconciler.state.objects.head import Head
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.root import PROBE, UNFINISHED, Trunk
 from reconciler.state.objects.segments import Files, side_by_side
 

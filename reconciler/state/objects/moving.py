@@ -10,10 +10,10 @@ from reconciler.state.contents import Body, Contents, Row, has_changed, is_there
 from reconciler.state.objects import copying, reading, root, writes
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.damage import Gone
-from reconciler.state.objects.layout import Layout
-from reconciler.state.objects.opened import Opened
-from reconciler.state.objects.order import in_one
+from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.open_state import Opened
 from reconciler.state.objects.root import Root
+from reconciler.state.objects.row_order import in_one
 from reconciler.state.store import no_state
 
 _TIMES = 5  # how often a state is read anew that is merged while it is read

@@ -12,7 +12,7 @@ from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.changes import Change
 from reconciler.state.objects.damage import Damaged, Gone
 from reconciler.state.objects.folded import Marks
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.root import Trunk
 from reconciler.state.objects.scopes import Scopes, plain
 from reconciler.state.store import WHOLE_STATE, JournalEntry, State

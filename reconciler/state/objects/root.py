@@ -10,7 +10,7 @@ from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.objects import writes
 from reconciler.state.objects.bucket import Bucket, Found
 from reconciler.state.objects.damage import damaged, newer_program, sealed, unsealed
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet
@@ -98,7 +98,9 @@ def refuse_foreign(bucket: Bucket, layout: Layout) -> None:
     """Raises StoreError where a new state would stand among files that are none of ours."""
     found = sorted(bucket.list(layout.environment))
     unfinished = tuple(key.removesuffix(UNFINISHED) for key in found if key.endswith(f"/{UNFINISHED}"))
-    traces = [key for key in found if not key.startswith(unfinished)]
+    # A proof that was cut off may have left something behind.
+    proof = f"{layout.environment}{PROBE}"
+    traces = [key for key in found if not key.startswith((*unfinished, proof))]
     if traces:
         raise StoreError(
             f"there is no state {bucket.place}, but there are traces of one, such as {traces[0]}",

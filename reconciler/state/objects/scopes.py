@@ -11,7 +11,7 @@ from reconciler.state.objects.changes import Change
 from reconciler.state.objects.damage import Damaged, Gone
 from reconciler.state.objects.folded import Folded, Marks, read
 from reconciler.state.objects.head import Head
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.segments import Files, decoded, side_by_side
 
 

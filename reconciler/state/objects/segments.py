@@ -18,7 +18,7 @@ from reconciler.state.objects.changes import Change
 from reconciler.state.objects.damage import Damaged, Gone
 from reconciler.state.objects.folded import Folded
 from reconciler.state.objects.head import Head, Segment
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
 
 TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
 BASE_BYTES = 4 * TAIL_BYTES  # how much has changed at least before a base is made

@@ -23,14 +23,14 @@ from reconciler.state.codec import decode_entry, encode_entry, encode_record
 from reconciler.state.contents import Contents
 from reconciler.state.objects import probing, reading, root, writes
 from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.committing import Request
+from reconciler.state.objects.commits import Request
 from reconciler.state.objects.damage import Gone, explained
 from reconciler.state.objects.folded import Wanted
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.lease_taking import Obstacle, Raced
 from reconciler.state.objects.moving import Moving
-from reconciler.state.objects.opened import Check, Opened
+from reconciler.state.objects.open_state import Check, Opened
 from reconciler.state.objects.root import Root
-from reconciler.state.objects.taking import Obstacle, Raced
 from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
 
 _POLL_S = 1.0  # how often a held lease is asked for again

@@ -1,5 +1,6 @@
 """What PostgreSQL's errors mean for the person who runs this program: a StoreError that says what to do."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,29 @@ _RIGHTS = (
 )
 
 _WITHOUT_TRANSACTIONS = "statement pooling"  # PgBouncer's words: their code is that of any broken protocol
+
+# A connection that does not come about has no code, only the words of libpq and the server.
+_UNREACHED = (
+    (
+        re.compile(r"certificate|sslrootcert"),
+        "connect by the name that is in the server's certificate, and name the authority that signed it "
+        "(PGSSLROOTCERT, or ?sslrootcert=system in the URL)",
+    ),
+    (
+        re.compile(r"does not support SSL|SSL connection is required|no encryption"),
+        "let the server and PGSSLMODE, or ?sslmode= in the URL, agree on TLS",
+    ),
+    (
+        re.compile(r"password|no pg_hba\.conf entry|role .* does not exist"),
+        "check the user and the password (PGUSER and PGPASSWORD, ~/.pgpass or the URL): it may have expired",
+    ),
+    (
+        re.compile(r"database .* does not exist"),
+        "check the URL, or make the database with CREATE DATABASE; this program makes none",
+    ),
+    (re.compile(r"session is read-only"), "name the primary server, not a standby"),
+)
+_CHECK = "check the address in the URL, the server and the network"
 
 
 class Damaged(Exception):
@@ -67,13 +91,20 @@ def explain(error: psycopg.Error | TimeoutError, place: Place) -> StoreError:
                 f"{state} did not answer in time",
                 help="run again; if that goes on, see who keeps the server busy",
             )
+        case errors.UndefinedTable() | errors.UndefinedColumn():
+            restore = way_out()
+            return StoreError(
+                f"{state} is not whole: {_said(error, place)}",
+                help="if another program made the schema `reconcile`, name another database; if only a part "
+                f"of the state is left, bring a backup of it to an empty database with `{restore}`",
+                advice=(restore,),
+            )
         case errors.DataCorrupted() | errors.IndexCorrupted():
             return damaged(place, "PostgreSQL cannot read it")
         case _ if is_lost(error):
-            return StoreError(
-                f"{state} cannot be reached: {_said(error, place)}",
-                help="check the server, the network, and the user and password (PGPASSWORD or the URL)",
-            )
+            said = _said(error, place)
+            advised = (help for words, help in _UNREACHED if words.search(said))
+            return StoreError(f"{state} cannot be reached: {said}", help=next(advised, _CHECK))
         case _:
             return StoreError(
                 f"{state} cannot be read or written: {_said(error, place)}",

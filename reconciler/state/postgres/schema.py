@@ -62,6 +62,11 @@ VERSION = len(MIGRATIONS)
 
 ALONE: Statement = ("SELECT pg_advisory_xact_lock(hashtext('reconcile'), hashtext('schema'))", ())
 _EXISTS: Statement = ("SELECT to_regclass('reconcile.version') IS NOT NULL", ())
+_TABLES: Statement = (
+    """SELECT relname FROM pg_class
+    WHERE relnamespace = to_regnamespace('reconcile') AND relkind IN ('r', 'v')""",
+    (),
+)
 _VERSION: Statement = ("SELECT version FROM reconcile.version", ())
 _HEADS = """SELECT encode(sha256(convert_to(
     string_agg(h.digest, ',' ORDER BY h.scope COLLATE "C"), 'UTF8')), 'hex')
@@ -109,12 +114,17 @@ class Known:
 
 
 async def known(line: Line, environment: str) -> Known:
-    """In one round trip, where there is a schema. Raises StoreError for a newer one."""
+    """In one round trip, where there is a schema. Raises StoreError for a newer one, or a part of one."""
     try:
-        ((row,),) = await line.ask(look(environment))
+        (rows,) = await line.ask(look(environment))
     except (errors.UndefinedTable, errors.InvalidSchemaName):
+        (tables,) = await line.ask(_TABLES)
+        if tables:
+            raise  # a part of a state, or another program's: neither is a place without a state
         return Known(0)
-    return read(row, line.place)
+    if not rows:
+        raise Damaged("table version is empty")
+    return read(rows[0], line.place)
 
 
 def look(environment: str) -> Statement:

@@ -128,7 +128,7 @@ def _wrap_line(boundaries: Boundaries) -> None:
 
 def _wrap_bucket(boundaries: Boundaries) -> None:
     """Each request to an object store, by what it asks for and the kind of object."""
-    from reconciler.state.objects.driver import ObstoreBucket
+    from reconciler.state.objects.obstore_bucket import ObstoreBucket
 
     def around(name: str) -> None:
         method = getattr(ObstoreBucket, name)

@@ -13,10 +13,10 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.rehearsal.timeline import Timeline
 from reconciler.state import batching, renewing
-from reconciler.state.objects import keeping, probing, scopes, segments, taking
+from reconciler.state.objects import lease_keeping, lease_taking, probing, scopes, segments
 from reconciler.state.objects import store as object_store
-from reconciler.state.objects.beats import Beat
 from reconciler.state.objects.changes import Change
+from reconciler.state.objects.lease_beats import Beat
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants
@@ -42,7 +42,7 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
         (probing, "_TIMES", 1),
         (segments, "TAIL_BYTES", TAIL_BYTES),
         (segments, "BASE_BYTES", BASE_BYTES),
-        (taking, "Held", _held),
+        (lease_taking, "Held", _held),
         (scopes, "Scope", lambda *given, real=scopes.Scope: real(*given, lock=cast("Any", Lock()))),
         (renewing, "to_thread", ToThread),
         (renewing, "threading", Threading),
@@ -56,8 +56,8 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
         yield
 
 
-def _held(beat: Beat, tag: str, ends_s: float) -> keeping.Held:
-    return keeping.Held(beat, tag, ends_s, lock=cast("Any", Lock()))
+def _held(beat: Beat, tag: str, ends_s: float) -> lease_keeping.Held:
+    return lease_keeping.Held(beat, tag, ends_s, lock=cast("Any", Lock()))
 
 
 class SimulatedObjects(ObjectStore):

@@ -7,7 +7,7 @@ from obstore.store import MemoryStore as Objects
 
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.memory import MemoryState, MemoryStore
-from reconciler.state.objects.driver import ObstoreBucket
+from reconciler.state.objects.obstore_bucket import ObstoreBucket
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import Event, Store
 from tests.state.contract import Backend, StoreContract

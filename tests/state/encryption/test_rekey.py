@@ -13,7 +13,7 @@ from reconciler.pipeline.rekey import Rekeyed, rekey
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.objects.bucket import Bucket, Found
-from reconciler.state.objects.driver import ObstoreBucket
+from reconciler.state.objects.obstore_bucket import ObstoreBucket
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.postgres.line import Line, Row, Statement
 from reconciler.state.postgres.store import PostgresStore

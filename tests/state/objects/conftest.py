@@ -1,21 +1,19 @@
 """Object stores for tests: S3 over HTTP, one server for each worker, and a prefix for each test.
 
 The server is moto's, or that of the variable TEST_S3 (http://127.0.0.1:8333): it has a bucket `states` for
-the key `key` with the secret `secret`.
+the key `key` with the secret `secret`. Or it is that of TEST_AZURE, an emulator with a container `states` in
+its usual account. `python -m tests.state.objects.real` starts both.
 """
 
-import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from urllib.request import Request, urlopen
 
 import pytest
-from moto.server import ThreadedMotoServer
 
-from reconciler.state.objects.driver import ObstoreBucket, open_bucket
-from tests.state.objects import servers
+from reconciler.state.objects.obstore_bucket import ObstoreBucket, open_bucket
+from tests.state.objects import moto_s3, servers
 from tests.state.objects.servers import BUCKET
 
 
@@ -28,6 +26,8 @@ class S3:
 
     @property
     def variables(self) -> dict[str, str]:
+        if self.url.startswith("az:"):
+            return servers.azure_variables(self.endpoint)
         return servers.variables(self.endpoint)
 
     def open(self) -> ObstoreBucket:
@@ -36,16 +36,12 @@ class S3:
 
 @pytest.fixture(scope="session")
 def moto_server() -> Iterator[str]:
-    if "TEST_S3" in os.environ:
-        yield os.environ["TEST_S3"]
-        return
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    urlopen(Request(f"http://{host}:{port}/{BUCKET}", method="PUT")).close()
-    yield f"http://{host}:{port}"
-    server.stop()
+    for given in ("TEST_S3", "TEST_AZURE"):
+        if given in os.environ:
+            yield os.environ[given]
+            return
+    with moto_s3.serving(BUCKET) as url:
+        yield url
 
 
 @pytest.fixture
@@ -53,7 +49,8 @@ def make_s3(moto_server: str) -> Callable[[], S3]:
     """Makes a new place."""
 
     def make() -> S3:
-        return S3(moto_server, f"s3://{BUCKET}/team/{uuid.uuid4().hex[:12]}")
+        scheme = "az" if "TEST_AZURE" in os.environ else "s3"
+        return S3(moto_server, f"{scheme}://{BUCKET}/team/{uuid.uuid4().hex[:12]}")
 
     return make
 

@@ -4,12 +4,20 @@ The public fakes refuse its writes. This one says nothing about the real service
 """
 
 import hashlib
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+
+def variables(url: str) -> dict[str, str]:
+    """What a shell would have for the double at `url`."""
+    account = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": ""}
+    key = json.dumps(account | {"private_key_id": ""})
+    return {"GOOGLE_SERVICE_ACCOUNT_KEY": key, "GOOGLE_ALLOW_HTTP": "true"}
 
 
 class Gcs(ThreadingHTTPServer):

@@ -17,7 +17,18 @@ HttpFault = Literal[
     "slow",
     "AccessDenied",
     "InvalidAccessKeyId",
+    "ExpiredToken",
+    "RequestTimeTooSkewed",
+    "PermanentRedirect",
 ]
+# The status that stores give with these codes.
+STATUSES = {
+    "AccessDenied": 403,
+    "InvalidAccessKeyId": 403,
+    "ExpiredToken": 400,
+    "RequestTimeTooSkewed": 403,
+    "PermanentRedirect": 301,
+}
 Choose = Callable[[str, str], HttpFault]  # method, path with query
 
 
@@ -55,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in ("request lost", "503"):
             self._fail(fault)
             return
-        if fault in ("AccessDenied", "InvalidAccessKeyId"):
+        if fault in STATUSES:
             self._refuse(fault)
             return
         connection = HTTPConnection(self.server.target)
@@ -79,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, code: str) -> None:
         content = f"<Error><Code>{code}</Code></Error>".encode()
-        self.send_response(403)
+        self.send_response(STATUSES[code])
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

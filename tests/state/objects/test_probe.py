@@ -43,6 +43,21 @@ async def test_a_state_of_an_object_store_can_be_asked_to_prove_it(clock: Simula
         await ObjectStore(Mixing(bucket), clock).probe()
 
 
+class Keeping(Wrapped):
+    """Deletes nothing."""
+
+    def delete(self, key: str) -> None:
+        raise StoreError("these credentials may not delete")
+
+
+@pytest.mark.anyio
+async def test_what_a_proof_that_was_cut_off_left_is_no_trace_of_a_state(clock: SimulatedClock) -> None:
+    bucket = memory_bucket()
+    await ObjectStore(Keeping(bucket), clock).probe()
+    assert bucket.list("base/probe/")
+    assert await ObjectStore(bucket, clock).create()
+
+
 def test_a_store_that_loses_answers_now_and_then_passes() -> None:
     writes = count()
     bucket = Faulty(memory_bucket(), lambda key: "answer lost" if next(writes) % 7 == 3 else "")

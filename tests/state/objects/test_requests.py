@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.api import apply, create_state, open_project, plan
-from reconciler.state.objects import driver
+from reconciler.state.objects import obstore_bucket
 from tests.api.test_program import VARIABLES
 from tests.cli.harness import Sandbox, serving
 from tests.inprocess import volume
@@ -24,7 +24,7 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Counting:
     bucket = Counting(memory_bucket())
-    monkeypatch.setattr(driver, "open_bucket", lambda *_: bucket)
+    monkeypatch.setattr(obstore_bucket, "open_bucket", lambda *_: bucket)
     return bucket
 
 

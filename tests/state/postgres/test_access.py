@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from reconciler.core.errors import ReconcilerError, StoreError
+from reconciler.pipeline.identity import create_state
 from reconciler.state.postgres import schema
 from reconciler.state.postgres.place import Place
 from reconciler.state.postgres.store import PostgresStore
@@ -180,6 +181,39 @@ async def test_a_newer_schema_is_refused_before_anything_is_written(
         with pytest.raises(StoreError, match="newer reconciler"):
             await attempt()
     assert database.rows("SELECT count(*) FROM reconcile.journal") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (["DROP TABLE reconcile.heads"], "is not whole: relation .reconcile.heads. does not exist"),
+        (["DROP TABLE reconcile.lists"], "is not whole: relation .reconcile.lists. does not exist"),
+        (["DELETE FROM reconcile.version"], "is damaged: table version is empty"),
+        (
+            ["DROP SCHEMA reconcile CASCADE", "CREATE SCHEMA reconcile", "CREATE TABLE reconcile.jobs ()"],
+            "is not whole: relation .reconcile.version. does not exist",
+        ),
+        (["ALTER TABLE reconcile.version RENAME version TO number"], "is not whole"),
+    ],
+)
+async def test_a_part_of_a_state_or_another_programs_tables_are_no_place_for_a_new_state(
+    handles: Handles, database: Postgres, made: list[str], told: str
+) -> None:
+    await handles.open().create()
+    for statement in made:
+        database.rows(statement)
+    for attempt in (handles.open().load, handles.open().verify):
+        with pytest.raises(StoreError, match=told):
+            await attempt()
+    store = handles.open()
+    with pytest.raises(StoreError, match=told):
+        await create_state(store, handles.clock, "me", new=True)
+
+
+async def test_an_empty_schema_is_a_place_for_a_state(handles: Handles, database: Postgres) -> None:
+    database.rows("CREATE SCHEMA reconcile")
+    assert (await handles.open().load()).lineage == ""
+    assert await handles.open().create()
 
 
 async def test_a_state_that_was_replaced_takes_nothing(handles: Handles, database: Postgres) -> None:

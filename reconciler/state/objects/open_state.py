@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.state.batching import Batching, in_thread
-from reconciler.state.objects.advancing import Heads
 from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.committing import Committing, Request
+from reconciler.state.objects.commits import Committing, Request
 from reconciler.state.objects.damage import explained
 from reconciler.state.objects.folded import Marks
-from reconciler.state.objects.keeping import Keeping
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.head_writing import Heads
+from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.lease_keeping import Keeping
+from reconciler.state.objects.lease_taking import Taking
 from reconciler.state.objects.root import Root
 from reconciler.state.objects.scopes import Scopes
 from reconciler.state.objects.segments import Files
-from reconciler.state.objects.taking import Taking
 from reconciler.state.store import Lease
 
 

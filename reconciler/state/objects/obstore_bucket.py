@@ -4,7 +4,8 @@ Credentials and endpoints come from the stores' own variables, which are handed 
 those of the process by itself, and then for credentials of the machine (an IAM role, a workload identity).
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,17 +15,24 @@ import obstore
 from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
+from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
+from reconciler.core.state_url import LEASE_S
 from reconciler.state.objects.bucket import Found, Taken
-from reconciler.state.objects.failures import reading, writing
+from reconciler.state.objects.obstore_errors import reading, unusable, writing
+from reconciler.state.objects.store import ObjectStore
 
-_STORES: Mapping[
-    str, tuple[Any, str, str]
-] = {  # by scheme: its class, its variables, what an endpoint is called
-    "s3": (S3Store, "AWS_", "aws_endpoint_url"),
-    "gs": (GCSStore, "GOOGLE_", "google_base_url"),
-    "az": (AzureStore, "AZURE_", "azure_storage_endpoint"),
+# By scheme: its class, how its variables begin, and those that say where it is, the first one first.
+_STORES: Mapping[str, tuple[Any, str, tuple[str, ...]]] = {
+    "s3": (S3Store, "AWS_", ("aws_endpoint_url_s3", "aws_endpoint_url", "aws_endpoint")),
+    "gs": (GCSStore, "GOOGLE_", ("google_base_url",)),
+    "az": (AzureStore, "AZURE_", ("azure_storage_endpoint", "azure_endpoint")),
 }
+_OF_THE_URL = {  # what the URL says, and no variable
+    *("aws_bucket", "aws_bucket_name", "google_bucket", "google_bucket_name"),
+    *("azure_container", "azure_container_name"),
+}
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _CONNECT, _ANSWER = timedelta(seconds=5), timedelta(seconds=20)
 _READ_AGAIN = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 # obstore would send a conditional write again after a lost answer, and then find its own write in its way.
@@ -69,7 +77,7 @@ class ObstoreBucket:
 
     def delete(self, key: str) -> None:
         with suppress(Taken):
-            reading(self._place, lambda: obstore.delete(self._reads, key))
+            reading(self._place, lambda: obstore.delete(self._reads, key), "write")
 
     def list(self, prefix: str) -> Mapping[str, str]:
         return reading(self._place, lambda: dict(self._listed(prefix))) or {}
@@ -91,11 +99,13 @@ def open_bucket(url: str, variables: Mapping[str, str], endpoint: str = "") -> O
     Raises StoreError for a URL or a variable that cannot be used.
     """
     scheme, name, prefix = _parts(url)
-    kind, begins, endpoint_key = _STORES[scheme]
+    kind, begins, addresses = _STORES[scheme]
     place = f"{scheme}://{name}/{prefix}".rstrip("/")
     config = dict(_config(kind, name, begins, variables))
-    if endpoint:
-        config[endpoint_key] = endpoint
+    found = [each for each in (endpoint, *(config.pop(key, "") for key in addresses)) if each]
+    if found:
+        _refuse_unusable(found[0], place, addresses)
+        config[addresses[0]] = found[0]
     client = {
         "connect_timeout": _CONNECT,
         "timeout": _ANSWER,
@@ -108,28 +118,53 @@ def open_bucket(url: str, variables: Mapping[str, str], endpoint: str = "") -> O
     try:
         return ObstoreBucket(place, opened(_READ_AGAIN), opened(_WRITE_ONCE))
     except (BaseError, ValueError) as error:
-        raise StoreError(
-            f"the state {place} cannot be opened with these variables",
-            help=f"check those that begin with {begins}",
-        ) from error
+        raise unusable(place) from error
+
+
+def open_objects(
+    url: str,
+    clock: Clock,
+    *,
+    variables: Mapping[str, str],
+    endpoint: str = "",
+    environment: str = "",
+    read_only: bool = False,
+    lease_s: float = LEASE_S,
+) -> ObjectStore:
+    """The state at `url`, in the bucket that `open_bucket` gives."""
+    bucket = open_bucket(url, variables, endpoint)
+    return ObjectStore(bucket, clock, environment=environment, read_only=read_only, lease_s=lease_s)
 
 
 def _parts(url: str) -> tuple[str, str, str]:
     parts = urlsplit(url)
-    name = parts.hostname or ""
-    if parts.scheme not in _STORES or not name or parts.username or parts.query or parts.fragment:
+    prefix = parts.path.strip("/")
+    known = parts.scheme in _STORES and _NAME.fullmatch(parts.netloc)
+    strange = parts.query or parts.fragment or (prefix and {"", ".", ".."} & set(prefix.split("/")))
+    if not known or strange:
         raise StoreError(
             "the state's URL names no place in an object store",
             help="write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; "
             "credentials belong into the store's own variables",
         )
-    return parts.scheme, parts.netloc, parts.path.strip("/")
+    return parts.scheme, parts.netloc, prefix
+
+
+def _refuse_unusable(endpoint: str, place: str, names: Sequence[str]) -> None:
+    """Of an address that is not one, obstore makes a panic."""
+    address = urlsplit(endpoint)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise StoreError(
+            f"the address of the store of {place} is not a URL",
+            help=f"write it as https://HOST in `state.endpoint` or {names[-1].upper()}",
+        )
 
 
 def _config(kind: Any, name: str, begins: str, variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Those of `variables` that this kind of store knows."""
     for variable, value in variables.items():
-        if variable.startswith(begins) and not variable.endswith("_ALLOW_HTTP"):
+        known = variable.startswith(begins) and variable.lower() not in _OF_THE_URL
+        if known and not variable.endswith("_ALLOW_HTTP"):
             try:
                 kind(name, config={variable.lower(): value})
             except UnknownConfigurationKeyError:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.objects import segments
-from reconciler.state.objects.advancing import Heads, Seen
 from reconciler.state.objects.changes import Change, Stored
 from reconciler.state.objects.damage import explained
 from reconciler.state.objects.folded import Folded, Marks, Wanted, judged
-from reconciler.state.objects.keeping import Keeping
+from reconciler.state.objects.head_writing import Heads, Seen
+from reconciler.state.objects.lease_keeping import Keeping
 from reconciler.state.objects.scopes import Scopes
 from reconciler.state.objects.segments import Files
 from reconciler.state.store import Event, Lease, no_longer_ours

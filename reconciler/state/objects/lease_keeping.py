@@ -6,10 +6,10 @@ from datetime import timedelta
 from threading import Lock
 
 from reconciler.core.clock import Clock
-from reconciler.state.objects import beats
-from reconciler.state.objects.beats import Beat
+from reconciler.state.objects import lease_beats
 from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.lease_beats import Beat
 from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
 
 _FRESH_S = 0.5  # how old the answer may be that serves a check
@@ -93,7 +93,7 @@ class Keeping:
         """Notice when some of it was taken away: one read for all scopes that were taken together."""
         for held in self._all(leases):
             with held.lock:
-                found = beats.read(self._bucket, self._layout, held.beat.id)
+                found = lease_beats.read(self._bucket, self._layout, held.beat.id)
                 if found is None or found[0].ended:
                     held.lost = True
                 else:
@@ -126,7 +126,7 @@ class Keeping:
         while not held.lost:
             began_s, now = self._clock.monotonic(), self._clock.now()
             beat = replace(held.beat, number=held.beat.number + 1, at=now.isoformat(), nonce=self._nonce())
-            tag = beats.replaced(self._bucket, self._layout, beat, held.tag)
+            tag = lease_beats.replaced(self._bucket, self._layout, beat, held.tag)
             if self._clock.monotonic() >= held.ends_s:
                 held.lost = True  # too late: somebody may have taken it for dead
             elif tag is not None:
@@ -139,11 +139,11 @@ class Keeping:
         others = [scope for (scope, _), each in self._held.items() if each is held and scope not in scopes]
         if not any(map(held.holds, others)):
             held.lost = True
-            beats.end(self._bucket, self._layout, held.beat.id)
+            lease_beats.end(self._bucket, self._layout, held.beat.id)
             return
         while not held.lost:
-            beat = beats.without(held.beat, scopes, self._nonce())
-            tag = beats.replaced(self._bucket, self._layout, beat, held.tag)
+            beat = lease_beats.without(held.beat, scopes, self._nonce())
+            tag = lease_beats.replaced(self._bucket, self._layout, beat, held.tag)
             if tag is not None:
                 held.beat, held.tag = beat, tag
                 return
@@ -151,7 +151,7 @@ class Keeping:
 
     def _read_again(self, held: Held) -> None:
         """Another has written over our beat: it took a scope away, or all of them."""
-        found = beats.read(self._bucket, self._layout, held.beat.id)
+        found = lease_beats.read(self._bucket, self._layout, held.beat.id)
         if found is None or found[0].ended:
             held.lost = True
         else:

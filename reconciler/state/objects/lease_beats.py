@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from reconciler.state.objects import writes
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.damage import Damaged
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
 
 _LONGER = 1.05  # how much longer is waited: the clocks of two machines do not run alike
 

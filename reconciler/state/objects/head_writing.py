@@ -10,7 +10,7 @@ from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.changes import Change
 from reconciler.state.objects.folded import Marks
 from reconciler.state.objects.head import Head
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.scopes import Scopes
 
 

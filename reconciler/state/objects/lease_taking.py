@@ -7,14 +7,14 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
 from reconciler.state.codec import encode_entry
-from reconciler.state.objects import beats, root
-from reconciler.state.objects.advancing import Heads
-from reconciler.state.objects.beats import Beat, Watch
+from reconciler.state.objects import lease_beats, root
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.folded import Wanted, judged
 from reconciler.state.objects.head import Head
-from reconciler.state.objects.keeping import Held
-from reconciler.state.objects.layout import Layout
+from reconciler.state.objects.head_writing import Heads
+from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.lease_beats import Beat, Watch
+from reconciler.state.objects.lease_keeping import Held
 from reconciler.state.objects.scopes import Scopes
 from reconciler.state.objects.segments import side_by_side
 from reconciler.state.store import Event, JournalEntry
@@ -69,7 +69,7 @@ class Taking:
             self._bury(beat, tag)
         began_s, now = self._clock.monotonic(), self._clock.now().isoformat()
         beat = Beat(self._heads.nonce(), holder, now, now, self._lease_s, nonce=self._heads.nonce())
-        tag = beats.begin(self._bucket, self._layout, beat)
+        tag = lease_beats.begin(self._bucket, self._layout, beat)
         try:
             # The first one alone: of two who want the same scopes, one then gets them all.
             epochs = [self._take_one(name, beat) for name in names[:1]]
@@ -78,7 +78,7 @@ class Taking:
                 self._bucket, self._layout, self._environment, frozenset(names), self._heads.nonce()
             )
         except BaseException:
-            beats.end(self._bucket, self._layout, beat.id)
+            lease_beats.end(self._bucket, self._layout, beat.id)
             raise
         return Held(beat, tag, began_s + self._lease_s), dict(zip(names, epochs, strict=True))
 
@@ -93,8 +93,8 @@ class Taking:
                     f"no run has ever locked the scope `{name}`", help="check its name and --state"
                 )
             if had is not None:
-                beat = beats.without(had[0], [name], self._heads.nonce())
-                if beats.replaced(self._bucket, self._layout, beat, had[1]) is None:
+                beat = lease_beats.without(had[0], [name], self._heads.nonce())
+                if lease_beats.replaced(self._bucket, self._layout, beat, had[1]) is None:
                     continue  # its holder beats at this moment
             entry = self._unlocked(seen.head, obstacle is not None and obstacle.rest_s is None, by)
             wanted = Wanted(name, [encode_entry(entry)], (), ())
@@ -106,8 +106,8 @@ class Taking:
         """End the lease that holds the scope, if one does, with all its scopes."""
         while (had := self._holders([name]).get(name)) is not None:
             ended = replace(had[0], ended=True, nonce=self._heads.nonce())
-            if beats.replaced(self._bucket, self._layout, ended, had[1]) is not None:
-                beats.end(self._bucket, self._layout, had[0].id)
+            if lease_beats.replaced(self._bucket, self._layout, ended, had[1]) is not None:
+                lease_beats.end(self._bucket, self._layout, had[0].id)
         seen = self._heads.seen(name)
         while not self._heads.advance(seen, epoch=seen.head.epoch + 1, lease=""):
             self._scopes.refresh([name])
@@ -122,7 +122,7 @@ class Taking:
         existing = [name for name, found in zip(names, self._refreshed(names), strict=True) if found]
         ids = {name: self._heads.seen(name).head.lease for name in existing}
         distinct = sorted(set(filter(None, ids.values())))
-        read = side_by_side(lambda each: beats.read(self._bucket, self._layout, each), distinct)
+        read = side_by_side(lambda each: lease_beats.read(self._bucket, self._layout, each), distinct)
         found = {id: each for id, each in zip(distinct, read, strict=True) if each is not None}
         for beat, tag in found.values():
             self._watch.saw(beat, tag, self._clock.monotonic())
@@ -152,9 +152,9 @@ class Taking:
     def _bury(self, beat: Beat, tag: str) -> None:
         """End a lease whose holder is dead. Raises Raced where it lives after all."""
         ended = replace(beat, ended=True, nonce=self._heads.nonce())
-        if beats.replaced(self._bucket, self._layout, ended, tag) is None:
+        if lease_beats.replaced(self._bucket, self._layout, ended, tag) is None:
             raise Raced
-        beats.end(self._bucket, self._layout, beat.id)
+        lease_beats.end(self._bucket, self._layout, beat.id)
 
     def _take_one(self, name: str, beat: Beat) -> int:
         seen = self._heads.seen(name)
