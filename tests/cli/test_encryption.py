@@ -176,6 +176,7 @@ def test_a_state_moves_up_encrypted_and_back_plain(
             ":1:",
         ),
     ],
+    ids=["broken", "other", "no-identity", "file"],
 )
 def test_settings_that_cannot_be_are_refused_where_they_stand(
     project: Project, text: str, message: str, place: str
@@ -208,6 +209,7 @@ def test_the_identity_is_nobodys_secret_value_and_no_programs(project: Project) 
         ("{url: 'sqlite:prod.db'}", 0),
         (f"{{encrypt_to: [{ANA.recipient}, {BEN.recipient}], identity_from: {{env: X}}}}", 2),
     ],
+    ids=["silent", "another", "plain", "file", "own"],
 )
 def test_an_environment_is_encrypted_as_the_others_unless_it_says_otherwise(
     project: Project, own: str, recipients: int
