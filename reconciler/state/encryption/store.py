@@ -14,7 +14,7 @@ from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.core.extras import require_extra
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import encode_entry, encode_record
-from reconciler.state.contents import Contents, Head, Movable, has_changed, same
+from reconciler.state.contents import Contents, Head, Movable, same
 from reconciler.state.encryption import contents as wholes
 from reconciler.state.encryption import envelope, problems
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs, is_token
@@ -233,9 +233,7 @@ class Encrypting(Passing):
 
     async def retire(self, to: str, contents: Contents) -> None:
         now = await self.raw.export()
-        if not same(await self.plain(now), contents):
-            raise has_changed(contents.environment or "here")
-        await self.raw.retire(to, now)
+        await self.raw.retire(to, now if same(await self.plain(now), contents) else contents)
 
     async def revive(self) -> None:
         await self.raw.revive()

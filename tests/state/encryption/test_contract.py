@@ -3,12 +3,9 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from obstore.store import MemoryStore as Objects
 
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.memory import MemoryState, MemoryStore
-from reconciler.state.objects.obstore_bucket import ObstoreBucket
-from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import Event, Store
 from tests.state.contract import Backend, StoreContract
 from tests.state.encryption.doubles import Team
@@ -40,18 +37,6 @@ class TestEncryptedMemory(EncryptedContract):
     async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
         known = MemoryState(clock)
         async for backend in until_closed(Opened(clock, Team(lambda: MemoryStore(known)))):
-            yield backend
-
-
-class TestEncryptedObjects(EncryptedContract):
-    @pytest.fixture
-    async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
-        memory = Objects()
-
-        def make() -> Store:
-            return ObjectStore(ObstoreBucket("memory://", memory, memory), clock)
-
-        async for backend in until_closed(Opened(clock, Team(make), lease_s=60)):
             yield backend
 
 

@@ -151,30 +151,29 @@ async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
     refused, at, ended = 0, 0, False
     while not ended:
         at += 1
-        for landed in (False, True):
-            bucket = bucket_of(Objects())
-            for key, body in content.items():
-                bucket.create(key, body)
-            dying = Dying(bucket, at, landed)
-            try:
-                await rekeyed(ObjectStore(dying, clock), second, tmp_path, clock)
-                ended = True
-            except Killed:
-                pass
+        bucket = bucket_of(Objects())
+        for key, body in content.items():
+            bucket.create(key, body)
+        try:
+            # In turns just before the write, and just after it.
+            await rekeyed(ObjectStore(Dying(bucket, at, landed=at % 2 == 0), clock), second, tmp_path, clock)
+            ended = True
+        except Killed:
+            pass
 
-            def opened(bucket: Bucket = bucket) -> ObjectStore:
-                return ObjectStore(bucket, clock)
+        def opened(bucket: Bucket = bucket) -> ObjectStore:
+            return ObjectStore(bucket, clock)
 
-            for settings in (first, replace(second, changing=False)):
-                shown = await loaded(Encrypting(opened(), settings))
-                assert shown in (before.state, "rekey-unfinished", "another key")
-                refused += shown == "rekey-unfinished"
-            await rekeyed(opened(), second, tmp_path, clock)
-            await require_same(opened, way, before, journal)
-            generations = {key.split("/")[1] for key in bucket.list("")}
-            assert len(generations) == 2  # state.json, and the one folder that it names
+        for settings in (first, replace(second, changing=False)):
+            shown = await loaded(Encrypting(opened(), settings))
+            assert shown in (before.state, "rekey-unfinished", "another key")
+            refused += shown == "rekey-unfinished"
+        await rekeyed(opened(), second, tmp_path, clock)
+        await require_same(opened, way, before, journal)
+        generations = {key.split("/")[1] for key in bucket.list("")}
+        assert len(generations) == 2  # state.json, and the one folder that it names
     assert at > 10
-    assert refused > 10
+    assert refused > 5
 
 
 def bucket_of(objects: Objects) -> ObstoreBucket:
