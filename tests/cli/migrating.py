@@ -13,8 +13,8 @@ from typing import Any
 
 from reconciler.cli.main import run
 from reconciler.state.postgres.store import PostgresStore
-from reconciler.state.sqlite import files
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.sqlite import files, upkeep
+from reconciler.state.sqlite.holding import Holding
 
 _steps = count(1)
 
@@ -43,12 +43,12 @@ def deadly(owner: Any, name: str, last: int) -> None:
 
 if __name__ == "__main__":
     for owner, name in [
-        (SqliteStore, "_export"),
-        (SqliteStore, "_take"),
-        (SqliteStore, "_import"),
-        (SqliteStore, "_retire"),
-        (SqliteStore, "_revive"),
-        (SqliteStore, "_release"),
+        (upkeep, "export"),
+        (Holding, "take"),
+        (upkeep, "import_"),
+        (upkeep, "retire"),
+        (upkeep, "revive"),
+        (Holding, "release"),
         (files, "_create"),
         (PostgresStore, "export"),
         (PostgresStore, "import_"),
