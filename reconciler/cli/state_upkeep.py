@@ -11,7 +11,13 @@ from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
 from reconciler.core.plural import counted
-from reconciler.reports.records import migrated_page, pin_lines, restored_page, state_doctor_page
+from reconciler.reports.records import (
+    migrated_page,
+    pin_lines,
+    rekeyed_page,
+    restored_page,
+    state_doctor_page,
+)
 from reconciler.reports.report import Page
 from reconciler.state import maintenance_of
 from reconciler.state.store import State, Store
@@ -92,35 +98,81 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
 
     Nobody can write to two of them at any moment. Was it interrupted? Run it again.
     """
-    from reconciler.core.state_url import shown_url
+    from reconciler.core.state_url import is_shared, shown_url
     from reconciler.pipeline.attribution import holder
     from reconciler.pipeline.migrate import Migrated, opened, side
     from reconciler.pipeline.migrate import migrate as move_state
     from reconciler.pipeline.private import require_own_place
     from reconciler.pipeline.store import store_of
+    from reconciler.state.chain import state_head
 
     if sandbox:
         raise click.UsageError("--sandbox: its state stays where its world is")
     chosen = ChosenState(env, state_url, sandbox)
     config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
 
-    async def main() -> Migrated:
+    async def main() -> tuple[Migrated, str]:
         for each in (old, new):
             require_own_place(config, each)
         async with (
-            opened(store_of(config, old, tell=reporter.note)) as source,
-            opened(store_of(config, new, tell=reporter.note)) as target,
+            opened(store_of(config, old, tell=reporter.note, changing=True)) as source,
+            opened(store_of(config, new, tell=reporter.note, changing=not is_shared(new))) as target,
         ):
-            return await move_state(
+            done = await move_state(
                 side(source, shown_url(old)),
                 side(target, shown_url(new)),
                 holder(),
                 timeout_s=lock_timeout,
                 reporter=reporter,
             )
+            state = await target.load()
+            return done, state_head(state.lineage, state.heads)
+
+    done, head = run(main)
+    emit(migrated_page(done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before))
+    return DONE
+
+
+@click.command("rekey")
+@output()
+@options.state
+@options.lock_timeout
+@options.reason
+@reports_failures
+def rekey(env: str, state_url: str | None, sandbox: bool, lock_timeout: float, reason: str) -> int:
+    """Encrypt the state, with a new key, to the recipients of `state.encrypt_to`; to none: decrypt it.
+
+    All of it is written anew. Was it interrupted? Run it again; until then, no other command touches it.
+    """
+    from reconciler.pipeline.migrate import opened
+    from reconciler.pipeline.private import require_own_place
+    from reconciler.pipeline.rekey import Rekeyed
+    from reconciler.pipeline.rekey import rekey as rekey_state
+    from reconciler.pipeline.store import store_of
+
+    if sandbox:
+        raise click.UsageError("--sandbox: its state is a file of this machine, which is not encrypted")
+    chosen = ChosenState(env, state_url, sandbox, reason)
+    actor = chosen.actor(lock_timeout, run="")
+
+    async def main() -> Rekeyed:
+        require_own_place(chosen.config, chosen.url)
+        store = store_of(chosen.config, chosen.url, tell=chosen.reporter.note, changing=True)
+        async with opened(store):
+            return await rekey_state(store, chosen.place, actor)
 
     done = run(main)
-    emit(migrated_page(done.contents, shown_url(old), shown_url(new), config.env, before=done.before))
+    emit(
+        rekeyed_page(
+            chosen.place,
+            recipients=len(done.recipients),
+            generation=done.generation,
+            records=done.records,
+            rows=done.rows,
+            head_before=done.head_before,
+            head=done.head,
+        )
+    )
     return DONE
 
 
@@ -158,24 +210,22 @@ def ingest(file: Path, env: str, state_url: str | None, sandbox: bool, lock_time
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
     from reconciler.core.errors import ReconcilerError
     from reconciler.pipeline.attribution import holder
-    from reconciler.state import spool_file
     from reconciler.state.spooling import Spooling
 
+    async def work(store: Store) -> int:
+        assert isinstance(store, Spooling)
+        return await store.ingest(lines, holder(), timeout_s=lock_timeout)
+
+    chosen = ChosenState(env, state_url, sandbox)
     try:
-        spooled = spool_file.decode(file.read_bytes())
-    except (OSError, ValueError, KeyError) as failure:
+        lines = file.read_bytes()
+        number = chosen.use(work)
+    except (OSError, ValueError) as failure:
         raise ReconcilerError(
             f"{file} does not hold what --spool-to wrote: {failure}", help="name that file, unchanged"
         ) from failure
-
-    async def work(store: Store) -> None:
-        assert isinstance(store, Spooling)
-        await store.ingest(spooled, holder(), timeout_s=lock_timeout)
-
-    chosen = ChosenState(env, state_url, sandbox)
-    chosen.use(work)
-    taken = counted(len(spooled), "outcome")
-    emit(Page(document={"ingested": len(spooled)}, text=f"{chosen.place}: took in {taken} from {file}\n"))
+    taken = counted(number, "outcome")
+    emit(Page(document={"ingested": number}, text=f"{chosen.place}: took in {taken} from {file}\n"))
     return DONE
 
 
@@ -238,4 +288,4 @@ def restore(
     return DONE
 
 
-VERBS = (init, unlock, migrate, doctor, ingest, backup, restore)
+VERBS = (init, unlock, migrate, rekey, doctor, ingest, backup, restore)

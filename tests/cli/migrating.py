@@ -1,4 +1,4 @@
-"""A `reconcile state migrate` that is killed: `python -m tests.cli.migrating NUMBER URL`.
+"""A `reconcile state migrate` that is killed: its arguments are NUMBER and URL.
 
 It dies at the NUMBERth step: before or after what it does to either state, and to the files of a new one.
 """
@@ -41,7 +41,7 @@ def deadly(owner: Any, name: str, last: int) -> None:
     setattr(owner, name, await_call if iscoroutinefunction(real) else call)
 
 
-if __name__ == "__main__":
+def main() -> None:
     for owner, name in [
         (upkeep, "export"),
         (Holding, "take"),
