@@ -179,7 +179,7 @@ class History:
         if self._bucket is not None:
             process = self._process("the state", Run())
             with acting(process):
-                await create_state(process.store, process.project.clock, process.name, new=True)
+                await create_state(process.store, Actor(process.project.clock, process.name), new=True)
             return
         if not _NEW_STATE:
             randomness = random.Random("the state").randbytes
