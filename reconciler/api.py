@@ -135,7 +135,7 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     """
     _refuse_untrusted(project)
     inner = project.project
-    return await identity.create_state(inner.store, inner.clock, inner.holder, new=new, by=inner.by)
+    return await identity.create_state(inner.store, inner.actor(), new=new)
 
 
 async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collection[str] = ()) -> Plan:

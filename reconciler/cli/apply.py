@@ -196,7 +196,7 @@ async def _offer_state(project: "Project") -> None:
     with blocking():
         begins = click.confirm("Is this a new project? Then create the state", err=True)
     if begins:
-        await create_state(project.store, project.clock, project.holder, new=True, by=project.by)
+        await create_state(project.store, project.actor(), new=True)
 
 
 def _confirmed() -> bool:

@@ -4,21 +4,17 @@ A state that is lost, or another one by mistake, knows nothing: under it everyth
 the ids of one platform mean nothing on another.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from reconciler.core.advice import command
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
-from reconciler.core.clock import Clock
 from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import Refused
-from reconciler.core.reporter import Reporter
-from reconciler.execution.leasing import leased
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.project import Project
 from reconciler.state import prove
-from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
+from reconciler.state.store import WHOLE_STATE, Lease, State, Store
 
 _NOTE_S = 10.0  # others hold the whole state for a moment only
 
@@ -36,14 +32,11 @@ def state_missing(place: str, because: str = "", *, refused: bool = True) -> Dia
     )
 
 
-async def create_state(
-    store: Store, clock: Clock, holder: str, *, new: bool, by: Attribution = UNATTRIBUTED
-) -> bool:
-    """Make the state; False where there is one already. `new`: for a new project with it.
+async def create_state(store: Store, actor: Actor, *, new: bool) -> bool:
+    """Make the state, in a store that keeps its word; False where there is one already.
 
-    A store that is shared is tried out first.
-    That is recorded, and it can be said later as well, while nothing else is recorded. Raises Refused when it
-    is too late, StoreError where traces of an older state are visible.
+    `new`: for a new project with it. That is recorded, and it can be said later as well, while nothing else
+    is recorded. Raises Refused when it is too late, StoreError where traces of an older state are visible.
     """
     if not (await store.load()).lineage:
         await prove(store)
@@ -59,8 +52,8 @@ async def create_state(
         )
     if state.new:
         return created
-    async with leased(store, {WHOLE_STATE}, holder, timeout_s=_NOTE_S) as lease:
-        await store.commit(lease, [_decided(clock, by, {"new": True})])
+    async with replace(actor, timeout_s=_NOTE_S).leased(store, {WHOLE_STATE}) as lease:
+        await store.commit(lease, [actor.decided({"new": True})])
     return created
 
 
@@ -108,41 +101,21 @@ async def remember_platform(project: Project, held: Lease, known: State) -> None
         return
     if known.platform:  # it stays recorded
         return
-    async with leased(
-        project.store,
-        {WHOLE_STATE},
-        project.holder,
-        timeout_s=max(project.lock_timeout_s, _NOTE_S),
-        reporter=project.reporter,
-    ) as lease:
+    actor = replace(project.actor(), timeout_s=max(project.lock_timeout_s, _NOTE_S))
+    async with actor.leased(project.store, {WHOLE_STATE}) as lease:
         state = await project.store.load()
         refuse_other_platform(state, project.address, project.state_url)
         if not state.platform:
-            await project.store.commit(
-                lease, [_decided(project.clock, project.by, {"platform": project.address})]
-            )
+            await project.store.commit(lease, [actor.decided({"platform": project.address})])
 
 
-async def set_platform(
-    store: Store,
-    url: str,
-    clock: Clock,
-    holder: str,
-    run: str,
-    timeout_s: float,
-    by: Attribution = UNATTRIBUTED,
-    reporter: Reporter | None = None,
-) -> str:
+async def set_platform(store: Store, url: str, actor: Actor) -> str:
     """The state belongs to the platform at `url` from now on; returns the address that it had before."""
-    async with leased(store, {WHOLE_STATE}, holder, timeout_s=timeout_s, reporter=reporter) as lease:
+    async with actor.leased(store, {WHOLE_STATE}) as lease:
         before = (await store.load()).platform
         if before != url:
-            await store.commit(lease, [_decided(clock, by, {"platform": url}, run)])
+            await store.commit(lease, [actor.decided({"platform": url})])
         return before
-
-
-def _decided(clock: Clock, by: Attribution, data: Mapping[str, Any], run: str = "") -> JournalEntry:
-    return JournalEntry(run, Event.DECIDED, clock.now(), data={**data, **by.to_json()})
 
 
 def _same(one: str, other: str) -> bool:

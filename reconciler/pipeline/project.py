@@ -11,6 +11,7 @@ from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, ManifestSet, Plan, Read
 from reconciler.execution.limits import Limits
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.context import make_context
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sources import Sources
@@ -57,6 +58,10 @@ class Project:
     @property
     def services(self) -> Services:
         return Services({**self.providers, PLATFORM: self.platform}, self.trusted)
+
+    def actor(self, run: str = "") -> Actor:
+        """Who decides here. `run`: the id of the decision in the journal."""
+        return Actor(self.clock, self.holder, self.by, run, self.lock_timeout_s, self.reporter)
 
     def context(self, origin: Origin, lineage: str) -> Context:
         """What a report about manifests of this origin, made now with the state `lineage`, is about."""

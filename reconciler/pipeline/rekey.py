@@ -7,18 +7,15 @@ is what it was, and every verb refuses it until the same command ends what it be
 
 from dataclasses import dataclass, replace
 
-from reconciler.core.attribution import Attribution
-from reconciler.core.clock import Clock
 from reconciler.core.errors import REKEYING, ReconcilerError, StateMoved
-from reconciler.core.reporter import Reporter
-from reconciler.execution.leasing import leased
+from reconciler.pipeline.actor import Actor
 from reconciler.state import encrypting_of
 from reconciler.state.chain import state_head
 from reconciler.state.contents import Contents, verify, with_entry
 from reconciler.state.encryption.envelope import Keys
 from reconciler.state.encryption.store import Encrypting
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
+from reconciler.state.store import WHOLE_STATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +33,7 @@ class Rekeyed:
     head: str
 
 
-async def rekey(
-    store: Spooling,
-    place: str,
-    clock: Clock,
-    holder: str,
-    by: Attribution,
-    *,
-    timeout_s: float,
-    reporter: Reporter | None = None,
-) -> Rekeyed:
+async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
     """`store`: as the settings say, and opened however it is encrypted. Ends what an earlier call began.
 
     Raises Locked while a run holds any lease, StateMoved for a state that is elsewhere, and StoreError.
@@ -58,7 +46,7 @@ async def rekey(
         )
     left = await encrypting.raw.export()
     if not left.moved_to:
-        await _close(store, encrypting, holder, timeout_s, reporter)
+        await _close(store, encrypting, actor)
         left = await encrypting.raw.export()
     if left.moved_to != REKEYING:
         raise StateMoved(place, left.moved_to)
@@ -67,8 +55,8 @@ async def rekey(
     recipients = encrypting.recipients
     generation = (keys.generation if keys is not None else 0) + 1 if recipients else 0
     before = _head(left, keys)
-    said = {"rekeyed": len(recipients), "generation": generation, "head": before, **by.to_json()}
-    noted = with_entry(plain, WHOLE_STATE, JournalEntry("", Event.DECIDED, clock.now(), data=said))
+    said = {"rekeyed": len(recipients), "generation": generation, "head": before}
+    noted = with_entry(plain, WHOLE_STATE, actor.decided(said))
     await encrypting.replace(encrypting.sealed(replace(noted, moved_to=""), keys))
     state = await store.load()
     head = state_head(state.lineage, state.heads)
@@ -81,12 +69,10 @@ def _head(contents: Contents, keys: Keys | None) -> str:
     return state_head(contents.lineage, {name(scope): hash for scope, hash in contents.hashes.items()})
 
 
-async def _close(
-    store: Spooling, encrypting: Encrypting, holder: str, timeout_s: float, reporter: Reporter | None
-) -> None:
+async def _close(store: Spooling, encrypting: Encrypting, actor: Actor) -> None:
     """Let nobody change the state until it has another key."""
     scopes = {WHOLE_STATE, *(await encrypting.export()).heads}
-    async with leased(store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
+    async with actor.leased(store, scopes) as lease:
         contents = await encrypting.raw.export()
         verify(contents)
         verify(await encrypting.plain(contents))

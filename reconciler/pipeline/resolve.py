@@ -1,33 +1,25 @@
-"""What a person decides: lost calls, restarts that were owed, records to forget."""
+"""What a person decides about objects: lost calls, owed restarts, inferred ids, lookalikes."""
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
 from reconciler.core.advice import command
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
-from reconciler.core.clock import Clock
 from reconciler.core.errors import PlatformError, ReconcilerError
 from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
-from reconciler.core.reporter import Reporter
-from reconciler.core.steps import PLATFORM, Move, Read
+from reconciler.core.steps import PLATFORM, Read
 from reconciler.execution.intents import Intent
-from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import parse_intent
-from reconciler.execution.parts import Parts
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.settling import candidates, left_of_window
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import Importable, holds_secrets, located, owner_of, service_of
 from reconciler.manifests.validation.references import nearest_address
-from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
-from reconciler.policies.moved import next_address
-from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
+from reconciler.state.store import JournalEntry, Lease, State
 
 _FORCE = "pass --force"
 _SHOWN = ("name", "region", "size_gb", "plan")  # of what was sent, as evidence
@@ -43,7 +35,7 @@ async def resolve_unknown(
     project.sources.runs_programs = True  # one may give the secret that a provider is asked with
     opened, record = _question(await require_state(project), address, adopt)
     scope = parse_intent(opened).scope if opened is not None else _scope(record)
-    async with _leased(project, scope) as lease:
+    async with project.actor().leased(project.store, [scope]) as lease:
         state = await project.store.load()
         opened, record = _question(state, address, adopt)
         if opened is None:
@@ -111,16 +103,6 @@ def _with_a_list(project: Project, opened: JournalEntry, intent: Intent) -> Inte
     listing = kind.listing(intent.scope.removeprefix("org/"), project.capabilities)
     match = {name: intent.applied[name] for name in ("name", "region") if name in intent.applied}
     return replace(intent, find=listing, match=match)
-
-
-def _leased(project: Project, scope: str) -> AbstractAsyncContextManager[Lease]:
-    return leased(
-        project.store,
-        [scope],
-        project.holder,
-        timeout_s=project.lock_timeout_s,
-        reporter=project.reporter,
-    )
 
 
 def _question(
@@ -241,7 +223,7 @@ async def settle_restarts(
     if free:
         raise ReconcilerError(f"`{'`, `'.join(free)}` owes no restart")
     for record in chosen:
-        async with _leased(project, record.scope) as lease:
+        async with project.actor().leased(project.store, [record.scope]) as lease:
             await _note(project, lease, replace(record, obligations=()), "restarted")
     return {record.address: "the restart is recorded as done" for record in chosen}
 
@@ -266,7 +248,7 @@ async def confirm_inferred(project: Project, addresses: Collection[Address]) -> 
     told = {}
     for address in addresses or sorted(inferred, key=str):
         record = inferred[address]
-        async with _leased(project, record.scope) as lease:
+        async with project.actor().leased(project.store, [record.scope]) as lease:
             confirmed = await _confirm(project, lease, record, record.id)
         sent = ", ".join(f"{name} {record.applied[name]}" for name in _SHOWN if name in record.applied)
         told[address] = f"{confirmed}: sent at {record.created_at:%Y-%m-%d %H:%M:%S} UTC ({sent})"
@@ -289,158 +271,19 @@ async def dismiss(project: Project, address: Address, ids: Sequence[str]) -> str
             raise ReconcilerError(f"{id} is recorded as `{owner or address}`")
         read = located(kind, address, id, project.capabilities, record=record)
         await _read_one(project, read, id)
-    async with _leased(project, record.scope) as lease:
+    actor = project.actor(project.new_id())
+    async with actor.leased(project.store, [record.scope]) as lease:
         record = (await project.store.load()).records.get(address)
         if record is None:
             raise ReconcilerError(f"`{address}` is not recorded any more", help="run this again")
         known = sorted({*record.applied.get(DISMISSED, ()), *ids})
         after = replace(record, applied={**record.applied, DISMISSED: known})
-        data = {"dismissed": list(ids), **project.by.to_json()}
-        entry = JournalEntry(project.new_id(), Event.DECIDED, project.clock.now(), address, data=data)
-        await project.store.commit(lease, [entry], [after])
+        await project.store.commit(lease, [actor.decided({"dismissed": list(ids)}, address)], [after])
     return f"{', '.join(ids)}: will not be named any more"
 
 
-async def forget(
-    store: Store,
-    address: Address,
-    clock: Clock,
-    holder: str,
-    run: str,
-    timeout_s: float,
-    by: Attribution = UNATTRIBUTED,
-    reporter: Reporter | None = None,
-) -> bool:
-    """Drop the record of `address`; False when there is none."""
-    record = (await store.load()).records.get(address)
-    if record is None:
-        return False
-    async with leased(store, [record.scope], holder, timeout_s=timeout_s, reporter=reporter) as lease:
-        data = {"forget": record.id, **by.to_json()}
-        entry = JournalEntry(run, Event.DECIDED, clock.now(), address, data=data)
-        await store.commit(lease, [entry], remove=[address])
-    return True
-
-
-async def move(
-    store: Store,
-    source: Address,
-    target: Address,
-    clock: Clock,
-    holder: str,
-    run: str,
-    timeout_s: float,
-    by: Attribution = UNATTRIBUTED,
-    reporter: Reporter | None = None,
-) -> list[StateRecord]:
-    """Record the object of `source` under `target` instead; the object itself is left alone.
-
-    Without an [index] on either side, all of a `count` move. Returns the moved records. Raises
-    ReconcilerError when the two cannot name one object, `target` is recorded already, or a call for one of
-    them is open.
-    """
-    if source.kind != target.kind or source.app != target.app:
-        raise ReconcilerError(
-            f"`{source}` cannot become `{target}`: an object cannot change its kind or its app",
-            help="only the name and the [index] of an address can change",
-        )
-    if source == target:
-        raise ReconcilerError(
-            f"FROM and TO are the same address, `{source}`",
-            help="give the recorded address first, then the new one",
-        )
-    state = await store.load()
-    put, _ = moved_records(_moves(state, source, target), state.records)
-    scopes = {each.scope for each in put.values()}
-    async with leased(store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
-        state = await store.load()
-        moves = _moves(state, source, target)
-        put, _ = moved_records(moves, state.records)
-        parts = Parts()
-        for each in moves:
-            parts.move(put[each.target].scope, moved_entry(each, run, clock.now(), by), each.source)
-        for record in put.values():
-            parts.of(record.scope).put.append(record)
-        stored = await parts.commit(store, lease)
-    targets = {each.target for each in moves}
-    return [record for record in stored if record.address in targets]
-
-
-def _moves(state: State, source: Address, target: Address) -> list[Move]:
-    if source not in state.records:
-        raise not_recorded(source, state.records)
-    asked = {source: target}
-    moves = [
-        Move(address, to, record.id, record.serial)
-        for address, record in sorted(state.records.items(), key=lambda item: item[0].ordinal)
-        if (to := next_address(address, asked)) is not None
-    ]
-    for each in moves:
-        _check_movable(state, each.source, each.target)
-    return moves
-
-
-def _check_movable(state: State, source: Address, target: Address) -> None:
-    record = state.records[source]
-    if record.id in ("", source.name):
-        forget = command("state", "forget", source)
-        raise ReconcilerError(
-            f"`{source}` is identified by its name on the platform, so a new name would be a new object",
-            help=f"`{forget}`, and let the next apply create `{target}`; or, if the manifest says "
-            f"`name: {source.name}`, write a Moved manifest",
-            advice=(forget,),
-        )
-    if target in state.records:
-        forget = command("state", "forget", target)
-        raise ReconcilerError(
-            f"`{target}` is recorded already, as {state.records[target].id}",
-            help=f"`{forget}` drops that record",
-            advice=(forget,),
-        )
-    twin = owner_of(find_kinds(), record, state.records.values())
-    if twin is not None:
-        ways = tuple(command("state", "forget", each) for each in (source, twin))
-        raise ReconcilerError(
-            f"{record.id} is recorded as `{source}` and as `{twin}`",
-            help=f"find out which one is right, and drop the other record: `{ways[0]}` or `{ways[1]}`",
-            advice=ways,
-        )
-    for opened in state.open_intents:
-        if opened.address in (source, target):
-            plan = command("plan")
-            raise ReconcilerError(
-                f"`{opened.address}` has a call with an unknown outcome",
-                help=f"run `{plan}`, which says how to settle it, then move",
-                advice=(plan,),
-            )
-
-
-async def claim(
-    store: Store,
-    id: str,
-    clock: Clock,
-    holder: str,
-    run: str,
-    timeout_s: float,
-    by: Attribution = UNATTRIBUTED,
-    reporter: Reporter | None = None,
-) -> bool:
-    """Record that a person decided about the unclaimed object `id`. False when there is none."""
-    entries = (await store.load()).unclaimed
-    found = next((entry for entry in entries if entry.data["unclaimed"] == id), None)
-    if found is None:
-        return False
-    scope = found.data.get("scope", WHOLE_STATE)
-    async with leased(store, [scope], holder, timeout_s=timeout_s, reporter=reporter) as lease:
-        data = {"claimed": id, **by.to_json()}
-        entry = JournalEntry(run, Event.DECIDED, clock.now(), found.address, data=data)
-        await store.commit(lease, [entry])
-    return True
-
-
 async def _note(project: Project, lease: Lease, record: StateRecord, decided: str) -> None:
-    data = {"id": record.id, decided: True, **project.by.to_json()}
-    entry = JournalEntry(project.new_id(), Event.DECIDED, project.clock.now(), record.address, data=data)
+    entry = project.actor(project.new_id()).decided({"id": record.id, decided: True}, record.address)
     await project.store.commit(lease, [entry], [record])
 
 

@@ -13,10 +13,11 @@ from reconciler.core.model import Address
 from reconciler.core.steps import Call, Step
 from reconciler.drift.find import find_drift
 from reconciler.execution.recorder import Recorder
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, PlanRefused, apply, run_plan
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
-from reconciler.pipeline.resolve import forget
+from reconciler.pipeline.records import forget
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer
@@ -183,7 +184,7 @@ async def test_an_answer_that_is_mended_at_once_is_taken(stage: Stage) -> None:
 async def test_after_a_decision_the_same_order_is_posted_again(stage: Stage) -> None:
     acme = Acme(stage.time, ids=["res 1", "res 1", "res_1"])
     await applied_with(stage, acme)
-    await forget(stage.store, EXTENSION, stage.time, "test", "run-x", 0)
+    await forget(stage.store, EXTENSION, Actor(stage.time, "test", run="run-x"))
     assert outcomes(await applied_with(stage, acme))[PROVISION] == "done"
     record = await stage.record("Extension/shop/db")
     assert (record.id, record.applied["secrets"]) == ("res_1", "set")

@@ -7,9 +7,11 @@ import pytest
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.drift.find import find_drift
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
-from reconciler.pipeline.resolve import dismiss, forget, move
+from reconciler.pipeline.records import forget, move
+from reconciler.pipeline.resolve import dismiss
 from reconciler.state.store import Event
 from tests.execution.stage import SETTLE_S, Stage, cluster, loaded, outcomes, plan, volume
 
@@ -87,9 +89,9 @@ async def test_a_dismissed_one_is_not_named_as_long_as_the_record_is_there(stage
     # It goes where the record goes, and stays over changes of it.
     await stage.apply(volume(spec="region: ams, size_gb: 20"))
     target = Address.parse("Volume/shop/files")
-    await move(stage.store, DATA, target, stage.time, "test", "r8", 0)
+    await move(stage.store, DATA, target, Actor(stage.time, "test", run="r8"))
     assert await named(stage, volume("files", "name: data, region: ams, size_gb: 20")) == []
-    await forget(stage.store, target, stage.time, "test", "r9", 0)
+    await forget(stage.store, target, Actor(stage.time, "test", run="r9"))
     planned = await plan(stage, volume())
     assert [each.code for each in planned.diagnostics] == ["ambiguous-match"]
 

@@ -8,8 +8,9 @@ import pytest
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Action, Address
 from reconciler.execution.open_intents import load_with_holders
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import PlanRefused
-from reconciler.pipeline.resolve import forget
+from reconciler.pipeline.records import forget
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, of_shop, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
@@ -203,7 +204,7 @@ async def test_a_snapshot_of_a_volume_that_was_forgotten_meanwhile_is_nobody_s(s
     await stage.apply(volume(rest=SNAPSHOT_FIRST))
     await left_open(stage, GROWN_AFTER_SNAPSHOT, "POST")
     await stage.time.sleep(SETTLE_S)
-    await forget(stage.store, Address.parse("Volume/shop/data"), stage.time, "a person", "run", 0)
+    await forget(stage.store, Address.parse("Volume/shop/data"), Actor(stage.time, "a person", run="run"))
     assert [change.action for change in (await plan(stage, GROWN_AFTER_SNAPSHOT)).changes] == [Action.ADOPT]
     await stage.apply(GROWN_AFTER_SNAPSHOT)
     assert await stage.open_steps() == []

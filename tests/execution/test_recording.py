@@ -8,8 +8,9 @@ from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action
 from reconciler.execution import executor as executor_module
 from reconciler.execution.executor import Executor
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import PlanRefused
-from reconciler.pipeline.resolve import forget
+from reconciler.pipeline.records import forget
 from reconciler.state.store import Event
 from tests.execution.stage import Stage, cluster, outcomes, plan, volume
 from tests.state.doubles import made, spooling
@@ -217,7 +218,7 @@ async def test_what_a_template_read_is_recorded_with_its_fingerprint(stage: Stag
     known = await stage.record("PostgresCluster/orders")
     assert (await stage.record("Secret/shop/HOST")).applied["reads PostgresCluster/orders"] == known.id
     assert (await stage.apply(cluster() + secret)).plan.steps == ()
-    await forget(stage.store, known.address, stage.time, "the test", "run", 0)
+    await forget(stage.store, known.address, Actor(stage.time, "the test", run="run"))
     change = next(each for each in (await plan(stage, cluster() + secret)).changes if each.address.app)
     assert (change.impact, change.fields[-1].before, change.fields[-1].after) == (
         "repoint",

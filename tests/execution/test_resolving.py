@@ -4,8 +4,10 @@ import pytest
 
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, Lifecycle, StateRecord
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.project import Desired
-from reconciler.pipeline.resolve import confirm_inferred, move, resolve_unknown, settle_restarts
+from reconciler.pipeline.records import move
+from reconciler.pipeline.resolve import confirm_inferred, resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, outcomes, plan, volume
 
@@ -42,7 +44,7 @@ async def test_an_object_that_is_recorded_twice_is_not_moved(stage: Stage) -> No
     await recorded(stage, "Volume/blog/posts", (await stage.record()).id)
     target = Address.parse("Volume/shop/files")
     with pytest.raises(ReconcilerError, match="`Volume/shop/data` and as `Volume/blog/posts`") as refused:
-        await move(stage.store, DATA, target, stage.time, "test", "r9", 0)
+        await move(stage.store, DATA, target, Actor(stage.time, "test", run="r9"))
     assert "reconcile state forget Volume/blog/posts" in refused.value.help
     assert await stage.record()
 

@@ -8,6 +8,7 @@ import anyio
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state, set_platform
 from reconciler.state.memory import Holding, MemoryState, MemoryStore
 from reconciler.state.passing import Passing
@@ -29,7 +30,7 @@ def make_state(root: Path, environment: str = "", file: str = "state.db") -> Non
     async def make() -> None:
         path = root / ".reconcile" / environment / file
         store = SqliteStore(path, SystemClock(), environment=environment)
-        await create_state(store, SystemClock(), "test", new=True)
+        await create_state(store, Actor(SystemClock(), "test"), new=True)
         await store.close()
 
     anyio.run(make)
@@ -40,7 +41,7 @@ def move_platform(root: Path, url: str) -> None:
 
     async def move() -> None:
         store = SqliteStore(root / ".reconcile/state.db", SystemClock(), backups=False)
-        await set_platform(store, url, SystemClock(), "test", "", 0)
+        await set_platform(store, url, Actor(SystemClock(), "test"))
         await store.close()
 
     anyio.run(move)

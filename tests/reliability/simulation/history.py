@@ -22,11 +22,13 @@ from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
 from reconciler.core.model import Action, Address, Deletion, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
-from reconciler.pipeline.resolve import claim, forget, resolve_unknown, settle_restarts
+from reconciler.pipeline.records import claim, forget
+from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.rehearsal.timeline import START, Timeline
@@ -177,12 +179,12 @@ class History:
         if self._bucket is not None:
             process = self._process("the state", Run())
             with acting(process):
-                await create_state(process.store, process.project.clock, process.name, new=True)
+                await create_state(process.store, Actor(process.project.clock, process.name), new=True)
             return
         if not _NEW_STATE:
             randomness = random.Random("the state").randbytes
             store = SqliteStore(self._root / "state.db", SystemClock(), randomness, backups=False)
-            await create_state(store, SystemClock(), "the state", new=True)
+            await create_state(store, Actor(SystemClock(), "the state"), new=True)
             await store.close()
             _NEW_STATE.update({file.name: file.read_bytes() for file in self._root.iterdir()})
         for name, content in _NEW_STATE.items():
@@ -564,7 +566,7 @@ class History:
         self.ghost.forgotten.add(record.id)
 
         async def work(project: Any) -> None:
-            await forget(project.store, address, project.clock, project.holder, project.new_id(), 0.0)
+            await forget(project.store, address, project.actor(project.new_id()))
 
         await self._ask(work)
 
@@ -574,7 +576,7 @@ class History:
 
         async def work(project: Any) -> None:
             for id in claimed:
-                if not await claim(project.store, id, project.clock, project.holder, project.new_id(), 0.0):
+                if not await claim(project.store, id, project.actor(project.new_id())):
                     self.ghost.strays.pop(id)
 
         await self._ask(work)

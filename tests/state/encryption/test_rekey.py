@@ -9,6 +9,7 @@ from obstore.store import MemoryStore as Objects
 
 from reconciler.core.attribution import Attribution
 from reconciler.core.errors import Locked, ReconcilerError, StateMoved, StateSealed, StoreError
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.rekey import Rekeyed, rekey
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.memory import MemoryState, MemoryStore
@@ -105,7 +106,7 @@ async def whole(backend: Store, encryption: Encryption, folder: Path, clock: Sim
 async def rekeyed(backend: Store, encryption: Encryption, folder: Path, clock: SimulatedClock) -> Rekeyed:
     sealed = Encrypting(backend, encryption)
     store = Spooling(sealed, folder / "state.spool", clock, sealed)
-    return await rekey(store, PLACE, clock, "ana", BY, timeout_s=200)
+    return await rekey(store, PLACE, Actor(clock, "ana", BY, timeout_s=200))
 
 
 async def loaded(store: Store) -> State | str:
@@ -291,7 +292,7 @@ async def test_the_history_tells_of_it(tmp_path: Path, clock: SimulatedClock) ->
 async def test_a_state_in_a_file_gets_no_key(tmp_path: Path, clock: SimulatedClock) -> None:
     store = Spooling(SqliteStore(tmp_path / "state.db", clock), tmp_path / "spool", clock)
     with pytest.raises(ReconcilerError, match="is in a file of this machine"):
-        await rekey(store, "sqlite:state.db", clock, "ana", BY, timeout_s=0)
+        await rekey(store, "sqlite:state.db", Actor(clock, "ana", BY))
 
 
 async def test_a_state_that_is_elsewhere_gets_no_key(tmp_path: Path, clock: SimulatedClock) -> None:

@@ -1,0 +1,291 @@
+"""The verbs of `reconcile state` that look after the state itself: make, unlock, move, check and copy it."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.failures import DONE, FAILED, reports_failures
+from reconciler.cli.output import emit, output
+from reconciler.cli.signals import run
+from reconciler.core.plural import counted
+from reconciler.reports.records import (
+    migrated_page,
+    pin_lines,
+    rekeyed_page,
+    restored_page,
+    state_doctor_page,
+)
+from reconciler.reports.report import Page
+from reconciler.state import maintenance_of
+from reconciler.state.store import State, Store
+
+
+@click.command("init")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="With --env: hand the state of base over to this environment.",
+)
+@click.option(
+    "--new",
+    is_flag=True,
+    help="This is a new project: nothing was created for it yet, so no create needs --approve-create.",
+)
+@output()
+@options.state
+@reports_failures
+def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: bool) -> int:
+    """Create the state that apply needs. Does nothing if it exists."""
+    from reconciler.pipeline.identity import create_state
+
+    chosen = ChosenState(env, state_url, sandbox)
+    environment, taken = chosen.config.env, False
+    if take_over:
+        if not environment:
+            raise click.UsageError("--take-over: name with --env the environment that gets it")
+        if new:
+            raise click.UsageError("--take-over: a state that exists is not --new")
+        taken = chosen.use(
+            lambda store: maintenance_of(store).take_over(environment, by=str(chosen.by)),
+            existing=False,
+            environment="",
+        )
+
+    async def work(store: Store) -> tuple[bool, str]:
+        created = await create_state(store, chosen.actor(run=""), new=new)
+        return created, (await store.load()).lineage
+
+    created, lineage = chosen.use(work, existing=False)
+    place = chosen.place
+    if take_over:
+        now = "is from now on" if taken else "is already"
+        text = f"{place}: {now} the state of environment {environment}\n"
+    else:
+        text = f"{place}: {'created' if created else 'exists already'}\n"
+    if not sandbox and chosen.config.settings.state.lineage is None:
+        text += pin_lines(place, lineage, environment)
+    more = {"taken_over": taken} if take_over else {}
+    emit(Page(document={"state": place, "lineage": lineage, "created": created, **more}, text=text))
+    return DONE
+
+
+@click.command("unlock")
+@click.argument("scope")
+@click.option("--force", is_flag=True, help="Break the lock even if its owner is still running.")
+@options.state
+@options.reason
+@reports_failures
+def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bool, reason: str) -> int:
+    """Unlock a scope (an app, or org/SLUG) after its owner hangs. A dead owner holds no lock."""
+    chosen = ChosenState(env, state_url, sandbox, reason)
+    by = str(chosen.by)
+    freed = chosen.use(lambda store: maintenance_of(store).unlock(scope, force=force, by=by))
+    click.echo(f"{scope}: {freed}")
+    return DONE
+
+
+@click.command("migrate")
+@click.argument("url")
+@output()
+@options.state
+@options.lock_timeout
+@reports_failures
+def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+    """Move the state to URL, a place without one, and leave a mark where it was.
+
+    Nobody can write to two of them at any moment. Was it interrupted? Run it again.
+    """
+    from reconciler.core.state_url import is_shared, shown_url
+    from reconciler.pipeline.attribution import holder
+    from reconciler.pipeline.migrate import Migrated, opened, side
+    from reconciler.pipeline.migrate import migrate as move_state
+    from reconciler.pipeline.private import require_own_place
+    from reconciler.pipeline.store import store_of
+    from reconciler.state.chain import state_head
+
+    if sandbox:
+        raise click.UsageError("--sandbox: its state stays where its world is")
+    chosen = ChosenState(env, state_url, sandbox)
+    config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
+
+    async def main() -> tuple[Migrated, str]:
+        for each in (old, new):
+            require_own_place(config, each)
+        async with (
+            opened(store_of(config, old, tell=reporter.note, changing=True)) as source,
+            opened(store_of(config, new, tell=reporter.note, changing=not is_shared(new))) as target,
+        ):
+            done = await move_state(
+                side(source, shown_url(old)),
+                side(target, shown_url(new)),
+                holder(),
+                timeout_s=lock_timeout,
+                reporter=reporter,
+            )
+            state = await target.load()
+            return done, state_head(state.lineage, state.heads)
+
+    done, head = run(main)
+    emit(migrated_page(done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before))
+    return DONE
+
+
+@click.command("rekey")
+@output()
+@options.state
+@options.lock_timeout
+@options.reason
+@reports_failures
+def rekey(env: str, state_url: str | None, sandbox: bool, lock_timeout: float, reason: str) -> int:
+    """Encrypt the state, with a new key, to the recipients of `state.encrypt_to`; to none: decrypt it.
+
+    All of it is written anew. Was it interrupted? Run it again; until then, no other command touches it.
+    """
+    from reconciler.pipeline.migrate import opened
+    from reconciler.pipeline.private import require_own_place
+    from reconciler.pipeline.rekey import Rekeyed
+    from reconciler.pipeline.rekey import rekey as rekey_state
+    from reconciler.pipeline.store import store_of
+
+    if sandbox:
+        raise click.UsageError("--sandbox: its state is a file of this machine, which is not encrypted")
+    chosen = ChosenState(env, state_url, sandbox, reason)
+    actor = chosen.actor(lock_timeout, run="")
+
+    async def main() -> Rekeyed:
+        require_own_place(chosen.config, chosen.url)
+        store = store_of(chosen.config, chosen.url, tell=chosen.reporter.note, changing=True)
+        async with opened(store):
+            return await rekey_state(store, chosen.place, actor)
+
+    done = run(main)
+    emit(
+        rekeyed_page(
+            chosen.place,
+            recipients=len(done.recipients),
+            generation=done.generation,
+            records=done.records,
+            rows=done.rows,
+            head_before=done.head_before,
+            head=done.head,
+        )
+    )
+    return DONE
+
+
+@click.command("doctor")
+@output()
+@options.state
+@reports_failures
+def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
+    """Read and verify all of the state, and try out whether its store keeps its word.
+
+    A shared store gets 4 writers that make 20 changes each, in a place of their own.
+    """
+    from reconciler.state import prove
+
+    chosen = ChosenState(env, state_url, sandbox)
+
+    async def work(store: Store) -> tuple[State, bool]:
+        proven, state = await prove(store), await store.load()
+        if state.lineage:
+            await maintenance_of(store).verify()
+        return state, proven
+
+    state, proven = chosen.use(work, existing=False)
+    emit(state_doctor_page(chosen.place, state, proven=proven))
+    return DONE
+
+
+@click.command("ingest")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@output()
+@options.state
+@options.lock_timeout
+@reports_failures
+def ingest(file: Path, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+    """Take in the outcomes that an apply with --spool-to FILE could not store."""
+    from reconciler.core.errors import ReconcilerError
+    from reconciler.pipeline.attribution import holder
+    from reconciler.state.spooling import Spooling
+
+    async def work(store: Store) -> int:
+        assert isinstance(store, Spooling)
+        return await store.ingest(lines, holder(), timeout_s=lock_timeout)
+
+    chosen = ChosenState(env, state_url, sandbox)
+    try:
+        lines = file.read_bytes()
+        number = chosen.use(work)
+    except (OSError, ValueError) as failure:
+        raise ReconcilerError(
+            f"{file} does not hold what --spool-to wrote: {failure}", help="name that file, unchanged"
+        ) from failure
+    taken = counted(number, "outcome")
+    emit(Page(document={"ingested": number}, text=f"{chosen.place}: took in {taken} from {file}\n"))
+    return DONE
+
+
+@click.command("backup")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@output()
+@options.state
+@reports_failures
+def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) -> int:
+    """Copy the state to FILE, and verify the copy. A state in a file keeps backups beside itself, too."""
+    from reconciler.core.clock import SystemClock
+    from reconciler.state import copies
+
+    chosen = ChosenState(env, state_url, sandbox)
+    made = chosen.use(lambda store: copies.backup(store, file, SystemClock()))
+    emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
+    return DONE
+
+
+@click.command("restore")
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@options.auto_approve
+@output()
+@options.state
+@options.reason
+@reports_failures
+def restore(
+    file: Path | None, auto_approve: bool, env: str, state_url: str | None, sandbox: bool, reason: str
+) -> int:
+    """Replace a damaged state by a backup (the newest good one), and salvage what can be read.
+
+    A shared state comes back to a place that holds none.
+    """
+    from reconciler.cli.signals import blocking
+    from reconciler.core.clock import SystemClock
+    from reconciler.core.state_url import is_shared
+    from reconciler.state import copies
+
+    chosen = ChosenState(env, state_url, sandbox, reason)
+    if not auto_approve:
+        if not sys.stdin.isatty():
+            raise click.UsageError("cannot ask on standard input: pass --auto-approve")
+        source = str(file) if file is not None else "the newest good backup"
+        place = chosen.place
+        question = f"Put the state of {source} at {place}? Files that are there are kept as *.damaged-TIME."
+        if is_shared(chosen.url):
+            question = f"Put the state of {source} at {place}, where there must be none?"
+        with blocking():
+            sure = click.confirm(question, err=True)
+        if not sure:
+            click.echo("nothing was changed", err=True)
+            return FAILED
+    by = str(chosen.by)
+    done = chosen.use(
+        lambda store: copies.restore(store, file, chosen.config.env, SystemClock(), by),
+        existing=False,
+        pinned=False,
+    )
+    emit(restored_page(done, options.of_this_run()))
+    return DONE
+
+
+VERBS = (init, unlock, migrate, rekey, doctor, ingest, backup, restore)

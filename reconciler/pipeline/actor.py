@@ -1,0 +1,37 @@
+"""Who changes a state by a decision, not by a plan, and how long it waits for others."""
+
+from collections.abc import Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.core.attribution import UNATTRIBUTED, Attribution
+from reconciler.core.clock import Clock
+from reconciler.core.model import Address
+from reconciler.core.reporter import Reporter
+from reconciler.execution.leasing import leased
+from reconciler.state.store import Event, JournalEntry, Lease, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """`holder`: this process, for people. `by`: who decides, and why. `run`: the id of it in the journal.
+
+    `timeout_s`: how long a lock is waited for.
+    """
+
+    clock: Clock
+    holder: str
+    by: Attribution = UNATTRIBUTED
+    run: str = ""
+    timeout_s: float = 0.0
+    reporter: Reporter = field(default_factory=Reporter)
+
+    def leased(self, store: Store, scopes: Collection[str]) -> AbstractAsyncContextManager[Lease]:
+        """As `leasing.leased`."""
+        return leased(store, scopes, self.holder, timeout_s=self.timeout_s, reporter=self.reporter)
+
+    def decided(self, data: Mapping[str, Any], address: Address | None = None) -> JournalEntry:
+        """The journal's entry of a decision that is made now."""
+        said = {**data, **self.by.to_json()}
+        return JournalEntry(self.run, Event.DECIDED, self.clock.now(), address, data=said)
