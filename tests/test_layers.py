@@ -50,6 +50,7 @@ HOMES = {
     "psycopg": {"state", KIT},
     "obstore": {"state"},
     "pyrage": {"secrets"},
+    "cryptography": {"state"},
     "click": {"cli"},
     "rich": {"cli"},
     "fastapi": {SANDBOX},

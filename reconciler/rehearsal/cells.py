@@ -40,7 +40,9 @@ class _Ended:
     @property
     def is_rest(self) -> bool:
         """There was nothing to do, and nothing to say."""
-        return self.applied is not None and not self.problems and _is_empty(self.applied.plan)
+        if self.applied is None or self.problems:
+            return False
+        return not _is_busy(self.applied.plan) and not self.applied.plan.bindings
 
 
 def play(original: Original, step: str, fault: str) -> Played:
@@ -56,19 +58,20 @@ async def _play(twin: Twin, step: str, fault: str) -> Played:
     struck = Process(step, fault)
     began_s = twin.timeline.time()
     first = last = await _ended(twin, struck, _run(twin, struck))
-    sent = list(struck.sent)
+    sent, ends = list(struck.sent), []
     busy_s = twin.timeline.time() - began_s
     for _ in range(APPLIES):
         await asyncio.sleep(BETWEEN_S)
         began_s, before, process = twin.timeline.time(), last, Process()
         last = await _ended(twin, process, _apply(twin, process))
         sent += process.sent
+        ends.append(last)
         if last.is_rest:
             break
         busy_s += twin.timeline.time() - began_s
         if last.problems and not process.sent and before.problems == last.problems:
             break  # it would say the same for ever
-    differences = () if step else tuple(_differences(twin.original.plan, struck, first, last))
+    differences = () if step else tuple(_differences(twin.original.plan, struck, first, ends[0]))
     return Played(_cell(twin, struck, last, busy_s), tuple(sent), differences)
 
 
@@ -130,8 +133,8 @@ def _cell(twin: Twin, process: Process, last: _Ended, busy_s: float) -> Cell:
     return Cell(process.strikes, process.fault, end, owed_work(twin.records), said, why, round(busy_s, 1))
 
 
-def _differences(plan: Plan, process: Process, first: _Ended, last: _Ended) -> Iterator[str]:
-    """Where a clean run did not do what the plan says."""
+def _differences(plan: Plan, process: Process, first: _Ended, after: _Ended) -> Iterator[str]:
+    """Where a clean run did not do what the plan says. `after`: the next apply, which has nothing to do."""
     if not first.results:
         yield from (f"the plan was refused on the twin: {each.message}" for each in first.problems)
         return
@@ -150,11 +153,11 @@ def _differences(plan: Plan, process: Process, first: _Ended, last: _Ended) -> I
     for each in process.sent:
         if not any(step.id == each.step for step in plan.steps):
             yield f"{each.method} {each.path} was sent on the twin, and the plan does not say it"
-    if last.applied is not None and not _is_empty(last.applied.plan):
-        changes = ", ".join(f"{change.action} {change.address}" for change in last.applied.plan.changes)
+    if after.applied is not None and _is_busy(after.applied.plan):
+        changes = ", ".join(f"{change.action} {change.address}" for change in after.applied.plan.changes)
         yield f"applied, the twin still needs: {changes}"
 
 
-def _is_empty(plan: Plan) -> bool:
+def _is_busy(plan: Plan) -> bool:
     quiet = (Action.RETAIN, Action.NOOP)
-    return not plan.steps and not plan.bindings and all(change.action in quiet for change in plan.changes)
+    return bool(plan.steps) or any(change.action not in quiet for change in plan.changes)

@@ -134,6 +134,7 @@ async def original_of(
         resources=resources,
         policies=desired.policies,
         focus=desired.focus,
+        targets=desired.targets,
         selected=frozenset(each.address for each in records.values() if desired.selected(each)),
         declared=frozenset(each.address for each in records.values() if desired.declared(each)),
         capabilities=project.capabilities,

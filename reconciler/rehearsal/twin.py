@@ -47,6 +47,7 @@ class Original:
     resources: Sequence[Resource]
     policies: Sequence[Resource]
     focus: Collection[Address] | None
+    targets: tuple[Address, ...]
     selected: frozenset[Address]
     declared: frozenset[Address]
     capabilities: frozenset[str]
@@ -60,6 +61,7 @@ class Original:
             selected=lambda record: record.address in self.selected,
             policies=self.policies,
             focus=self.focus,
+            targets=self.targets,
             declared=lambda record: record.address in self.declared,
             manifests=ManifestSet(),
         )

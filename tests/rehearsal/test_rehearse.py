@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
 from reconciler.pipeline.project import Desired
 from reconciler.rehearsal.matrix import FAULTS, MEANINGS, Cell, Rehearsal
 from reconciler.rehearsal.rehearse import MOST_STEPS, plan_and_rehearse, rehearse, rehearse_saved
@@ -101,6 +102,15 @@ async def test_a_world_that_moved_since_the_plan_was_saved_is_a_difference(stage
         "the plan was refused on the twin: `Volume/shop/data` changed on the platform since the plan was "
         "made",
     )
+
+
+async def test_what_is_no_target_is_left_alone_by_the_applies_that_follow_too(stage: Stage) -> None:
+    target = Address.parse("Volume/shop/data")
+    desired = Desired(loaded(stage, volume() + volume("other")), targets=(target,))
+    _, rehearsal = await plan_and_rehearse(stage.project(), desired)
+    assert rehearsal is not None
+    assert rehearsal.steps == ("Volume/shop/data#create",)
+    assert rehearsal.differences == ()
 
 
 async def test_a_plan_without_calls_has_a_clean_run_alone(stage: Stage) -> None:

@@ -15,7 +15,7 @@ from reconciler.manifests.files import lies_in, veiled
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.naming import named
 from reconciler.manifests.validation.problems import EXPECTED, Place, describe, field_names, locate
-from reconciler.pipeline.settings.sections import ALLOWED, FILE_NAME, RESERVED, Settings
+from reconciler.pipeline.settings.sections import ALLOWED, BROKEN_RECIPIENT, FILE_NAME, RESERVED, Settings
 
 
 def read(file: Path) -> Settings:
@@ -72,6 +72,9 @@ def _explain(problem: Any, place: Place) -> Diagnostic:
         message = f"this is not allowed for `{setting}`"
         choices = re.findall("'([^']*)'", problem["ctx"]["expected"])
         help = did_you_mean(str(problem["input"]), choices) or f"one of {', '.join(choices)}"
+    elif kind == BROKEN_RECIPIENT:
+        message = f"`{setting}`: this is not a whole public recipient"
+        help = "copy it again: age1… (62 characters), ssh-ed25519 … or ssh-rsa …"
     elif kind == "string_pattern_mismatch" and problem["ctx"]["pattern"] in ALLOWED:
         message = f"`{setting}`: expected {ALLOWED[problem['ctx']['pattern']]}"
     else:

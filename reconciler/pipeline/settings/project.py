@@ -10,7 +10,7 @@ from reconciler.core.diagnostics import Span, error
 from reconciler.core.errors import ManifestError, Misused, ReconcilerError
 from reconciler.core.nearest import did_you_mean
 from reconciler.core.plural import in_a_row
-from reconciler.core.state_url import beside
+from reconciler.core.state_url import beside, is_shared
 from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.pipeline.settings import file
 from reconciler.pipeline.settings.sections import (
@@ -215,10 +215,14 @@ def _of_environment(settings: Settings, name: str) -> Settings:
 
 
 def _state_of(settings: Settings, own: StateSection, name: str) -> StateSection:
-    if own.url:
-        return own
-    endpoint = own.endpoint or settings.state.endpoint
-    return own.model_copy(update={"url": beside(settings.state_url, name), "endpoint": endpoint})
+    """Encrypted as that of no environment, unless its section says otherwise or it is in another place."""
+    base, changed = settings.state, dict[str, object]()
+    if own.url is None or is_shared(own.url):
+        inherited = {"encrypt_to", "identity_from"} - own.model_fields_set
+        changed = {each: getattr(base, each) for each in inherited}
+    if not own.url:
+        changed |= {"url": beside(settings.state_url, name), "endpoint": own.endpoint or base.endpoint}
+    return own.model_copy(update=changed)
 
 
 def _overridden(base: AnySection, own: AnySection) -> AnySection:

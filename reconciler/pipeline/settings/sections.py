@@ -17,10 +17,11 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, scheme_of
+from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, is_shared, scheme_of
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
 from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
+from reconciler.secrets.age import parse_recipients
 
 FILE_NAME = "reconcile.yaml"
 
@@ -28,6 +29,7 @@ EXTENDED = "extended"  # stands for all capabilities
 
 ENVIRONMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RESERVED = "reserved_environment"  # type of the error that pydantic gives
+BROKEN_RECIPIENT = "broken_recipient"  # likewise
 _LINEAGE = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 URL = r"^https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?$"
 _RECIPIENT = "^(age1|ssh-)"
@@ -175,6 +177,14 @@ class ProviderSection(Section):
     costs_path: str | None = Field(None, pattern="^/")
 
 
+def _whole_recipient(text: str) -> str:
+    try:
+        parse_recipients([text])
+    except ReconcilerError:
+        raise PydanticCustomError(BROKEN_RECIPIENT, "this is not a whole recipient") from None
+    return text
+
+
 class StateSection(Section):
     """Where the state is, and which one: `state: URL` gives the first alone."""
 
@@ -187,9 +197,21 @@ class StateSection(Section):
         pattern=_LINEAGE,
         description="Lineage of the only state that is accepted; `state init` prints it.",
     )
+    encrypt_to: list[Annotated[str, Field(pattern=_RECIPIENT), AfterValidator(_whole_recipient)]] = Field(
+        [], description="Recipients of age that a shared state is encrypted to; all who use it."
+    )
+    identity_from: IdentitySource | None = Field(
+        None, description="Where the identity comes from that opens an encrypted state."
+    )
 
     @model_validator(mode="after")
     def _used(self) -> "StateSection":
+        if self.encrypt_to and self.identity_from is None:
+            raise ValueError("`encrypt_to` needs `identity_from`: each user of the state has to read it")
+        if self.encrypt_to and self.url is not None and not is_shared(self.url):
+            raise ValueError(
+                "`encrypt_to` is for a shared state: one in a file of this machine is not encrypted"
+            )
         if self.endpoint is not None and self.url is not None and scheme_of(self.url) not in OBJECTS:
             raise ValueError("`endpoint` means nothing for this `url`: it is that of an object store")
         return self

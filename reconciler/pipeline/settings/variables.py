@@ -52,11 +52,12 @@ def _seconds(env: Mapping[str, str], name: str) -> float:
 
 
 def credentials(settings: Settings) -> frozenset[str]:
-    """Variables with a token of any environment, or with the identity that decrypts."""
+    """Variables with a token of any environment, or with an identity that decrypts."""
     platforms = [settings.platform, *(each.platform for each in settings.environments.values())]
-    identity = settings.secrets.age_identity_from
-    named = (identity.env if identity is not None else None, *(each.token_from.env for each in platforms))
-    return frozenset(filter(None, named))
+    states = [settings.state, *(each.state for each in settings.environments.values())]
+    identities = [settings.secrets.age_identity_from, *(each.identity_from for each in states)]
+    named = (each.env for each in identities if each is not None)
+    return frozenset(filter(None, (*named, *(each.token_from.env for each in platforms))))
 
 
 def secret_variables(settings: Settings) -> frozenset[str]:
