@@ -131,7 +131,7 @@ _FORMS: Mapping[str, Callable[[bytes], Iterator[bytes]]] = {
     "utf-16": _utf16,
 }
 
-# `split`: any of these with line breaks or spaces in it. `entities`: any of these as HTML or XML may spell them.
+# `split`: any of these with line breaks or spaces in it. `entities`: any of these as HTML or XML spells it.
 # `compressed`: any of these in a gzip or zlib stream.
 FORMS = (*_FORMS, "split", "entities", "compressed")
 
