@@ -7,6 +7,7 @@ is what it was, and every verb refuses it until the same command ends what it be
 
 from dataclasses import dataclass, replace
 
+from reconciler.core.advice import command
 from reconciler.core.attribution import Attribution
 from reconciler.core.clock import Clock
 from reconciler.core.errors import REKEYING, ReconcilerError, StateMoved
@@ -52,9 +53,11 @@ async def rekey(
     """
     encrypting = encrypting_of(store)
     if encrypting is None:
+        migrate = command("state", "migrate", "URL")
         raise ReconcilerError(
             f"the state {place} is in a file of this machine, which is not encrypted",
-            help="move it to a shared store first: `reconcile state migrate URL`",
+            help=f"move it to a shared store first: `{migrate}`",
+            advice=(migrate,),
         )
     left = await encrypting.raw.export()
     if not left.moved_to:
