@@ -30,6 +30,7 @@ def _measure(folder: Path, *, quick: bool) -> list[Row]:
     rows += figures.planning(folder, 1_000, 3 if quick else 5, most_time=0.4, most_memory=None)
     rows += figures.creating(folder, 1_000, 1 if quick else 2, most=0.5)
     rows += figures.importing(folder, 2_000, 1 if quick else 3, most_s=3)
+    rows += figures.reporting(1_000 if quick else 10_000, 1 if quick else 3, most_s=1.5, most_mib=150)
     if not quick:
         rows += figures.planning(folder, 10_000, 3, most_time=0.10, most_memory=0.2)
         rows += figures.growth(folder, 10_000, 100_000, 2, most=1.5)

@@ -15,6 +15,7 @@ from urllib.request import urlopen
 from bench import terraform, workload
 from bench.processes import RECONCILE, Cost, CouldNotRun, run, serving
 from bench.table import Count, Row
+from reconciler.reports.formats import find_formats
 
 _REPOSITORY = Path(__file__).parents[1]
 
@@ -101,6 +102,24 @@ def importing(folder: Path, size: int, runs: int, *, most_s: float) -> list[Row]
         Row(f"import of {size:,}: time", _wall_s(costs), "s", most_s),
         Count(f"import of {size:,}: HTTP calls", median(calls), "", 1, len(apps)),
     ]
+
+
+def reporting(size: int, runs: int, *, most_s: float, most_mib: float) -> list[Row]:
+    """A report of as many changes in each format, above the plan itself: the dearer of plan and drift."""
+    rows = []
+    for name in find_formats():
+        costs = [[_report(name, kind, size) for _ in range(runs)] for kind in ("plan", "drift")]
+        seconds = max(median(cost["seconds"] for cost in each) for each in costs)
+        mib = max(median(cost["mib"] for cost in each) for each in costs)
+        rows.append(Row(f"report of {size:,} as {name}: CPU", seconds, "s", most_s))
+        rows.append(Row(f"report of {size:,} as {name}: memory", mib, "MiB", most_mib))
+    return rows
+
+
+def _report(name: str, kind: str, size: int) -> dict[str, float]:
+    ran = run([sys.executable, "-m", "bench.reports", name, kind, str(size)], _REPOSITORY)
+    found: dict[str, float] = json.loads(ran.output)
+    return found
 
 
 @contextmanager

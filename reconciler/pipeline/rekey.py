@@ -7,6 +7,7 @@ is what it was, and every verb refuses it until the same command ends what it be
 
 from dataclasses import dataclass, replace
 
+from reconciler.core.advice import command
 from reconciler.core.errors import REKEYING, ReconcilerError, StateMoved
 from reconciler.pipeline.actor import Actor
 from reconciler.state import encrypting_of
@@ -40,9 +41,11 @@ async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
     """
     encrypting = encrypting_of(store)
     if encrypting is None:
+        migrate = command("state", "migrate", "URL")
         raise ReconcilerError(
             f"the state {place} is in a file of this machine, which is not encrypted",
-            help="move it to a shared store first: `reconcile state migrate URL`",
+            help=f"move it to a shared store first: `{migrate}`",
+            advice=(migrate,),
         )
     left = await encrypting.raw.export()
     if not left.moved_to:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
+from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
@@ -124,9 +125,11 @@ class Spooling(Passing):
                 "these outcomes are of another state", help="check --env, --state and RECONCILE_STATE"
             )
         if any(each.sealed for each in spooled):
+            plan = command("plan")
             raise StoreError(
                 "these outcomes are encrypted with a key that this state no longer has",
-                help="run `reconcile plan`: what became of their calls is found out from the platform",
+                help=f"run `{plan}`: what became of their calls is found out from the platform",
+                advice=(plan,),
             )
         await self._in_thread(lambda: self._add(spooled))
         scopes = sorted({scope for each in spooled for scope in each.epochs})

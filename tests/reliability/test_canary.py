@@ -3,12 +3,14 @@
 import base64
 import gzip
 import hashlib
+import html
 import json
 import quopri
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -48,6 +50,7 @@ PLANTED = {
     "quoted-printable": quopri.encodestring(RAW, quotetabs=True),
     "utf-16": VALUE.encode("utf-16"),
     "split": b"\n    ".join(RAW[at : at + 7] for at in range(0, len(RAW), 7)),
+    "entities": b"<td>" + "".join(f"&#{ord(each)};" for each in VALUE).encode() + b"</td>",
     "compressed": gzip.compress(b"a" * 100 + RAW),
 }
 
@@ -95,6 +98,8 @@ def test_base64_is_found_wherever_the_value_begins(scanner: Scanner, before: int
         RAW[: len(RAW) // 2] + "…".encode(),
         hashlib.sha256(RAW + b"\n").digest(),
         base64.b64encode(hashlib.sha256(RAW).digest()),
+        html.escape(json.dumps(VALUE)).encode(),
+        escape(VALUE, {'"': "&quot;"}).encode(),
     ],
     ids=[
         "wrapped",
@@ -103,6 +108,8 @@ def test_base64_is_found_wherever_the_value_begins(scanner: Scanner, before: int
         "shortened",
         "digest with a line break",
         "digest in base64",
+        "JSON in HTML",
+        "XML",
     ],
 )
 def test_a_form_within_a_form_is_found(scanner: Scanner, data: bytes) -> None:
@@ -146,6 +153,7 @@ def test_every_planted_run_is_tried() -> None:
         "the answer is cut off",
         "it is killed",
         "every source is used",
+        "every format shows it",
         "a bug strikes in send",
     ],
 )

@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+import html
 import json
 import quopri
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from urllib.parse import quote, quote_plus
 
 _WHITE = b" \t\r\n"
 _ZIPPED = (b"\x1f\x8b\x08", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+_REFERENCE = re.compile(rb"&(?:#\d+|#[xX][0-9a-fA-F]+|[a-z]+);")
 _MOST_UNPACKED = 8 << 20
 _DEEPEST = 3
 _SHORTEST = 6  # bytes: anything shorter is found by chance
@@ -128,8 +131,9 @@ _FORMS: Mapping[str, Callable[[bytes], Iterator[bytes]]] = {
     "utf-16": _utf16,
 }
 
-# `split`: any of these with line breaks or spaces in it. `compressed`: any of these in a gzip or zlib stream.
-FORMS = (*_FORMS, "split", "compressed")
+# `split`: any of these with line breaks or spaces in it. `entities`: any of these as HTML or XML spells it.
+# `compressed`: any of these in a gzip or zlib stream.
+FORMS = (*_FORMS, "split", "entities", "compressed")
 
 
 class Scanner:
@@ -162,6 +166,11 @@ class Scanner:
             for needle, found in self._without_white.items():
                 if found not in seen and needle in dense:
                     yield Leak("split", found[1], 0)
+        if _REFERENCE.search(data):
+            said = html.unescape(data.decode("utf-8", "replace")).encode("utf-8", "replace")
+            for needle, found in self._needles.items():
+                if found not in seen and needle in said:
+                    yield Leak("entities", found[1], 0)
         if depth:
             for at in _zipped_places(data):
                 inside = _unpacked(data[at:])

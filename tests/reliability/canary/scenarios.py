@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
+from reconciler.reports.formats import find_formats
 from tests.reliability.canary.runs import (
     AGE,
     ENV,
@@ -22,6 +23,7 @@ from tests.reliability.canary.runs import (
 )
 from tests.reliability.canary.victim import BUGS
 
+_REPORTS = [word for name in find_formats() for word in ("--report", f"{name}=report.{name}")]
 WRONG_TOKEN = VALUES["a wrong token"]
 SECRETS = "/v1/apps/APP/secrets/*"
 
@@ -184,11 +186,14 @@ _LITERALS = (
 )
 
 
+def _bad_secret(shop: Workshop, spec: str) -> str:
+    head = f"apiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: BAD, app: {shop.app}}}\n"
+    return head + "spec: " + spec.replace("'LITERAL", "'" + LITERAL) + "\n"
+
+
 def a_value_stands_in_a_manifest(shop: Workshop) -> None:
     for number, spec in enumerate(_LITERALS):
-        head = f"apiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: BAD, app: {shop.app}}}\n"
-        text = head + "spec: " + spec.replace("'LITERAL", "'" + LITERAL) + "\n"
-        shop.write(shop.volume() + "---\n" + text, holds_a_value=True)
+        shop.write(shop.volume() + "---\n" + _bad_secret(shop, spec), holds_a_value=True)
         verb = (("validate",), ("-vv", "plan", "--output", "json"), ("-vv", "apply", "--auto-approve"))[
             number % 3
         ]
@@ -196,6 +201,22 @@ def a_value_stands_in_a_manifest(shop: Workshop) -> None:
             verb = ("validate", "--output", "json")
         shop.verb(*verb)
     shop.verb("validate", "-", stdin=shop.secret("A", f"{{value: '{LITERAL}'}}"))
+
+
+def every_format_shows_it(shop: Workshop) -> None:
+    """When all goes well, when the platform repeats a value, and of drift and of broken files."""
+    shop.write(shop.every_source())
+    shop.verb("plan", "--with-exec", *_REPORTS)
+    path = SECRETS.replace("APP", shop.app)
+    shop.platform.fault("POST", path, "status", status=422, body=_echo(AGE), times=None, after=False)
+    shop.verb("apply", "--auto-approve", *_REPORTS)
+    shop.platform.clear()
+    shop.verb("apply", "--auto-approve", *_REPORTS)
+    shop.platform.call("POST", f"/v1/apps/{shop.app}/secrets/AGE", {"value": LITERAL})
+    shop.verb("drift", *_REPORTS)
+    for spec in ("{value: 'LITERAL'}", "{value_from: {template: 'LITERAL${env:'}}", "'LITERAL'"):
+        shop.write(_bad_secret(shop, spec), holds_a_value=True)
+        shop.verb("validate", *_REPORTS)
 
 
 def a_value_stands_in_the_settings(shop: Workshop) -> None:
@@ -377,6 +398,7 @@ SCENARIOS: dict[str, Scenario] = {
     "a value stands in the settings": a_value_stands_in_the_settings,
     "a password stands in an address": a_password_stands_in_an_address,
     "a source cannot be read": a_source_cannot_be_read,
+    "every format shows it": every_format_shows_it,
     "a saved plan is damaged": a_saved_plan_is_damaged,
     "every source is used": every_source_is_used,
     "every source fails": every_source_fails,
