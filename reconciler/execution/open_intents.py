@@ -191,15 +191,16 @@ async def load_with_holders(store: Spooling) -> tuple[State, Mapping[str, Locked
 
 
 def _in_flight(opened: JournalEntry, intent: Intent, held: Locked, now: datetime) -> Diagnostic:
-    """The diagnostic for a call whose sender is still running: nobody has to decide yet."""
+    """The diagnostic for a call whose sender is still running, or may be: nobody has to decide yet."""
     sent_s = max(0.0, (now - opened.at).total_seconds())
-    plan = command("plan")
+    again = command("plan" if held.rest_s is None else "apply")
+    when = "when that apply is done" if held.rest_s is None else "to find out what became of the call"
     return warning(
         IN_FLIGHT,
-        f"{held.holder} has been applying `{opened.address}` for {held.age_s:.0f} s: "
+        f"{held.holder} has been applying `{opened.address}` for {held.age_s:.0f} s{held.doubt}: "
         f"{intent.method} {intent.path} was sent {sent_s:.0f} s ago, and has not been answered yet",
-        help=f"no decision is needed: when that apply is done, run `{plan}` again",
-        advice=(plan,),
+        help=f"no decision is needed: {when}, run `{again}`{' again' if held.rest_s is None else ''}",
+        advice=(again,),
     )
 
 
