@@ -27,11 +27,11 @@ LAYERS = (
     {"planning", "manifests"},
     {"state", "secrets"},
     {"services"},
-    {"moves.carry_out", "importing.ownership", "drift.acceptance", "doctor.check"},
+    {"moves.carry_out", "importing.ownership", "drift.acceptance", "doctor.check", "rehearsal.matrix"},
     {"importing.arrange", "drift.compare"},
     {"execution", "reports", "pipeline.embedded"},
     {"pipeline"},
-    {"importing", "drift", "doctor"},
+    {"importing", "drift", "doctor", "rehearsal"},
     {"cli", "controller", "api"},
     {"__main__"},
 )
@@ -41,7 +41,7 @@ WIRE = LAYERS[0] - {"explanations"}
 # Houses of their own beside the layers: each knows the core and what is spoken, and few open their doors.
 SANDBOX, KIT, CHECK = "sandbox", "providers.kit", "providers.check"
 HOUSES = {SANDBOX, KIT, CHECK}
-DOORS = {"cli": HOUSES, "pipeline.embedded": {SANDBOX}}
+DOORS = {"cli": HOUSES, "pipeline.embedded": {SANDBOX}, "rehearsal": {SANDBOX}}
 
 HOMES = {
     "httpx": {"services.transport"},
@@ -50,6 +50,7 @@ HOMES = {
     "psycopg": {"state", KIT},
     "obstore": {"state"},
     "pyrage": {"secrets"},
+    "cryptography": {"state"},
     "click": {"cli"},
     "rich": {"cli"},
     "fastapi": {SANDBOX},

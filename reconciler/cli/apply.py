@@ -29,7 +29,6 @@ from reconciler.core.steps import ManifestSet, Plan
 if TYPE_CHECKING:
     from reconciler.pipeline.apply import Applied, PlanRefused
     from reconciler.pipeline.project import Desired, Project
-    from reconciler.state.spool_file import Kept
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is
 # unknown and comes with no question, the next run finds out.
@@ -125,7 +124,7 @@ def command(
     def show(plan: Plan) -> None:
         emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))
 
-    left: list[Kept] = []
+    left: list[bytes] = []
 
     async def work(watch: Watch) -> "Applied":
         if plan_file is not None:

@@ -17,6 +17,7 @@ _VERBS = {
     "validate": "check manifests without asking the platform",
     "build": "print the manifests as an environment has them",
     "plan": "show what apply would do",
+    "rehearse": "rehearse a plan on a twin of the platform, clean and with faults",
     "apply": "make the platform match the manifests",
     "drift": "show what changed on the platform without us",
     "import": "write manifests of what runs on the platform",

@@ -196,6 +196,8 @@ def _print(report: "Report", *, paged: bool = False) -> None:
     format = chosen_format()
     if not format.in_parts:
         click.echo(format.printable(format.render(report), output_encoding()), nl=False)
+        if format.step_summary is not None:
+            _add_to_summary(format.step_summary(report))
         return
     if isinstance(report, Failure):  # nothing of it is a result: `failures` tells of it on stderr
         echo_diagnostics(report.diagnostics)
@@ -209,6 +211,26 @@ def _print(report: "Report", *, paged: bool = False) -> None:
     echo_report(format.printable(text, output_encoding()), paged=paged)
     click.echo(notices, nl=False, err=True)
     echo_diagnostics(report.diagnostics)
+
+
+def _add_to_summary(text: str) -> None:
+    """Append `text` to the file that a runner shows as the summary of the step, where it names one."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with Path(path).open("ab", buffering=0) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+    except OSError as failure:
+        _lose(f"cannot write the summary of the step to {path}: {failure.strerror}")
+
+
+def _lose(message: str) -> None:
+    """Tell that a report could not be written; the run then fails."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[LOST] = True
+    click.echo(f"error: {message}", err=True)
 
 
 def echo_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
@@ -234,6 +256,4 @@ def _write_files(report: "Report") -> None:
         try:
             write_output(file.path, text.encode("utf-8", "backslashreplace"))
         except ReconcilerError as failure:
-            assert context is not None
-            context.meta[LOST] = True
-            click.echo(f"error: {failure.message}".replace("write ", "write the report ", 1), err=True)
+            _lose(failure.message.replace("write ", "write the report ", 1))

@@ -36,6 +36,7 @@ from reconciler.core.steps import Plan
 @options.changed_since
 @options.untrusted
 @click.option("--with-exec", is_flag=True, help="Run the programs that give secret values, as apply does.")
+@click.option("--rehearse", is_flag=True, help="Rehearse the plan on a twin of the platform, too.")
 @options.show_all
 @options.no_pager
 @options.state
@@ -50,6 +51,7 @@ def command(
     changed_since: str | None,
     untrusted: str | None,
     with_exec: bool,
+    rehearse: bool,
     env: str,
     show_all: bool,
     state_url: str | None,
@@ -63,6 +65,8 @@ def command(
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.pipeline.saved import dump_plan
+    from reconciler.rehearsal.matrix import Rehearsal
+    from reconciler.rehearsal.rehearse import plan_and_rehearse
     from reconciler.reports.report import PlanReport
 
     if untrusted is not None and out is not None:
@@ -77,14 +81,18 @@ def command(
         paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since, targets=targets
     )
 
-    async def work() -> tuple[Plan, bytes]:
+    async def work() -> tuple[Plan, Rehearsal | None, bytes]:
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
-            plan = await make_plan(project, desired, with_exec=with_exec)
+            plan, rehearsal = (
+                await plan_and_rehearse(project, desired, with_exec=with_exec)
+                if rehearse
+                else (await make_plan(project, desired, with_exec=with_exec), None)
+            )
             savable = out is not None and not has_errors(plan.diagnostics)
-            return plan, await dump_plan(project.store, plan) if savable else b""
+            return plan, rehearsal, await dump_plan(project.store, plan) if savable else b""
 
-    plan, text = run(work)
+    plan, rehearsal, text = run(work)
     savable = bool(text)
     if out is not None and savable:
         write_output(out, text, mode=0o600)
@@ -92,6 +100,7 @@ def command(
     report = PlanReport(
         plan=plan,
         unchanged=unchanged,
+        rehearsal=rehearsal,
         diagnostics=plan.diagnostics,
         declared=desired.declared_at(plan),
     )

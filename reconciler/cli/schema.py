@@ -1,4 +1,4 @@
-"""`reconcile schema`: the manifests' JSON Schema, for editors."""
+"""`reconcile schema`: the JSON Schema of manifests, for editors, and of `plan -o json`, for policies."""
 
 import json
 import os
@@ -10,18 +10,24 @@ import click
 from reconciler.cli.failures import DONE, reports_failures
 
 
-@click.command("schema", short_help="Print the JSON Schema of the manifests.")
+@click.command("schema", short_help="Print the JSON Schema of manifests, or of plans.")
+@click.argument(
+    "of", type=click.Choice(["manifests", "plan"]), default="manifests", metavar="[manifests|plan]"
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write it to FILE; new manifests name reconcile.schema.json.",
 )
 @reports_failures
-def command(out: Path | None) -> int:
-    """Print the JSON Schema of the manifests, for editors with a YAML language server."""
+def command(of: str, out: Path | None) -> int:
+    """Print a JSON Schema: of manifests, for editors with a YAML language server (the default), or of what
+    `plan -o json` prints, for policies and scripts.
+    """
     from reconciler.manifests.authoring.schema import json_schema
+    from reconciler.reports.plan_schema import plan_schema
 
-    schema = json_schema()
+    schema = plan_schema() if of == "plan" else json_schema()
     if out is None:
         click.echo(json.dumps(schema, ensure_ascii=False, indent=2))
     else:

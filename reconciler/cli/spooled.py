@@ -15,12 +15,11 @@ from reconciler.core.plural import counted
 from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
-    from reconciler.state.spool_file import Kept
     from reconciler.state.spooling import Spooling
 
 
 @asynccontextmanager
-async def collected(left: "list[Kept]", store: "Spooling") -> AsyncIterator[None]:
+async def collected(left: list[bytes], store: "Spooling") -> AsyncIterator[None]:
     """After the block, `left` holds what is spooled beside `store`."""
     import anyio
 
@@ -32,7 +31,7 @@ async def collected(left: "list[Kept]", store: "Spooling") -> AsyncIterator[None
 
 
 @contextmanager
-def told_last(left: "list[Kept]", file: Path | None, *, shared: bool) -> Iterator[None]:
+def told_last(left: list[bytes], file: Path | None, *, shared: bool) -> Iterator[None]:
     """After the block, write `left` to `file`; where the state is `shared`, print it: no file may stay."""
     try:
         yield
@@ -41,21 +40,18 @@ def told_last(left: "list[Kept]", file: Path | None, *, shared: bool) -> Iterato
             _tell(left, file)
 
 
-def _tell(left: "list[Kept]", file: Path | None) -> None:
-    from reconciler.state.spool_file import encode
-
-    lines = [encode(kept) for kept in left]
-    what = f"{counted(len(lines), 'outcome')} could not be stored"
+def _tell(left: list[bytes], file: Path | None) -> None:
+    what = f"{counted(len(left), 'outcome')} could not be stored"
     ingest = command("state", "ingest", file or "FILE").with_options(of_this_run())
     if file is not None:
         try:
-            _write(file, b"".join(lines))
+            _write(file, b"".join(left))
         except OSError as failure:
             click.echo(f"error: {file} cannot be written: {failure.strerror}", err=True)
         else:
             what += f"; {file} holds them"
     click.echo(f"{what}: keep these lines in a file, and run `{ingest}`", err=True)
-    for line in lines:
+    for line in left:
         click.echo(visible(line.decode().rstrip("\n")), err=True)
 
 

@@ -22,6 +22,7 @@ from reconciler.reports.records import (
     pin_lines,
     record_page,
     records_page,
+    rekeyed_page,
     restored_page,
     state_doctor_page,
 )
@@ -286,35 +287,93 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
     """
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here
-    from reconciler.core.state_url import shown_url
+    from reconciler.core.state_url import is_shared, shown_url
     from reconciler.pipeline.attribution import holder
     from reconciler.pipeline.migrate import Migrated, opened, side
     from reconciler.pipeline.migrate import migrate as move_state
     from reconciler.pipeline.private import require_own_place
     from reconciler.pipeline.store import store_of
+    from reconciler.state.chain import state_head
 
     if sandbox:
         raise click.UsageError("--sandbox: its state stays where its world is")
     config, reporter = settings_here(env), make_reporter()
     old, new = state_url or config.settings.state_url, url
 
-    async def main() -> Migrated:
+    async def main() -> tuple[Migrated, str]:
         for each in (old, new):
             require_own_place(config, each)
         async with (
-            opened(store_of(config, old, tell=reporter.note)) as source,
-            opened(store_of(config, new, tell=reporter.note)) as target,
+            opened(store_of(config, old, tell=reporter.note, changing=True)) as source,
+            opened(store_of(config, new, tell=reporter.note, changing=not is_shared(new))) as target,
         ):
-            return await move_state(
+            done = await move_state(
                 side(source, shown_url(old)),
                 side(target, shown_url(new)),
                 holder(),
                 timeout_s=lock_timeout,
                 reporter=reporter,
             )
+            state = await target.load()
+            return done, state_head(state.lineage, state.heads)
+
+    done, head = run(main)
+    emit(migrated_page(done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before))
+    return DONE
+
+
+@command.command("rekey")
+@output()
+@options.state
+@options.lock_timeout
+@options.reason
+@reports_failures
+def rekey(env: str, state_url: str | None, sandbox: bool, lock_timeout: float, reason: str) -> int:
+    """Encrypt the state, with a new key, to the recipients of `state.encrypt_to`; to none: decrypt it.
+
+    All of it is written anew. Was it interrupted? Run it again; until then, no other command touches it.
+    """
+    from reconciler.cli.progress import make_reporter
+    from reconciler.cli.sources import settings_here
+    from reconciler.core.clock import SystemClock
+    from reconciler.core.state_url import shown_url
+    from reconciler.pipeline.attribution import holder
+    from reconciler.pipeline.migrate import opened
+    from reconciler.pipeline.private import require_own_place
+    from reconciler.pipeline.rekey import Rekeyed
+    from reconciler.pipeline.rekey import rekey as rekey_state
+    from reconciler.pipeline.store import store_of
+
+    if sandbox:
+        raise click.UsageError("--sandbox: its state is a file of this machine, which is not encrypted")
+    config, reporter = settings_here(env), make_reporter()
+    url, by = state_url or config.settings.state_url, _by(Which(env, state_url, sandbox, reason))
+
+    async def main() -> Rekeyed:
+        require_own_place(config, url)
+        async with opened(store_of(config, url, tell=reporter.note, changing=True)) as store:
+            return await rekey_state(
+                store,
+                shown_url(url),
+                SystemClock(),
+                holder(),
+                by,
+                timeout_s=lock_timeout,
+                reporter=reporter,
+            )
 
     done = run(main)
-    emit(migrated_page(done.contents, shown_url(old), shown_url(new), config.env, before=done.before))
+    emit(
+        rekeyed_page(
+            shown_url(url),
+            recipients=len(done.recipients),
+            generation=done.generation,
+            records=done.records,
+            rows=done.rows,
+            head_before=done.head_before,
+            head=done.head,
+        )
+    )
     return DONE
 
 
@@ -352,24 +411,22 @@ def ingest(file: Path, env: str, state_url: str | None, sandbox: bool, lock_time
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
     from reconciler.core.errors import ReconcilerError
     from reconciler.pipeline.attribution import holder
-    from reconciler.state import spool_file
     from reconciler.state.spooling import Spooling
 
+    async def work(store: Store) -> int:
+        assert isinstance(store, Spooling)
+        return await store.ingest(lines, holder(), timeout_s=lock_timeout)
+
+    which = Which(env, state_url, sandbox)
     try:
-        spooled = spool_file.decode(file.read_bytes())
-    except (OSError, ValueError, KeyError) as failure:
+        lines = file.read_bytes()
+        number = _with_store(which, work)
+    except (OSError, ValueError) as failure:
         raise ReconcilerError(
             f"{file} does not hold what --spool-to wrote: {failure}", help="name that file, unchanged"
         ) from failure
-
-    async def work(store: Store) -> None:
-        assert isinstance(store, Spooling)
-        await store.ingest(spooled, holder(), timeout_s=lock_timeout)
-
-    which = Which(env, state_url, sandbox)
-    _with_store(which, work)
-    taken = counted(len(spooled), "outcome")
-    emit(Page(document={"ingested": len(spooled)}, text=f"{_place(which)}: took in {taken} from {file}\n"))
+    taken = counted(number, "outcome")
+    emit(Page(document={"ingested": number}, text=f"{_place(which)}: took in {taken} from {file}\n"))
     return DONE
 
 

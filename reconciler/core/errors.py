@@ -19,7 +19,8 @@
     │       └── TooLarge   the answer is over the limit, and would be again
     ├── StoreError         the state cannot be read or written
     │   ├── LeaseLost      a lease is no longer ours: nothing more may be written under it
-    │   └── StateMoved     it is somewhere else now (and Diagnosed)
+    │   ├── StateMoved     it is somewhere else now (and Diagnosed)
+    │   └── StateSealed    it is encrypted otherwise than the settings say (and Diagnosed)
     ├── SecretUnavailable  a secret's source gives no value here
     └── Locked             somebody else applies this scope
 
@@ -158,6 +159,11 @@ class LeaseLost(StoreError):
 
 
 COPY = "copy:"
+REKEYING = "rekey:"  # stands where a state is given another key
+
+
+class StateSealed(Diagnosed, StoreError):
+    pass
 
 
 class StateMoved(Diagnosed, StoreError):
@@ -167,6 +173,14 @@ class StateMoved(Diagnosed, StoreError):
         """`mark`: what stands at `place`, the URL of the state; with COPY before it, at a copy of it."""
         self.to, self.copy = mark.removeprefix(COPY), mark.startswith(COPY)
         migrate = command("state", "migrate", "URL")
+        if mark == REKEYING:
+            rekey = command("state", "rekey")
+            message = f"the state {place} is being given another key, or `{rekey}` was interrupted"
+            problem = error(
+                "rekey-unfinished", message, help=f"run `{rekey}`, which ends it", advice=(rekey,)
+            )
+            super().__init__("the state is locked until it has its key; nothing was changed", [problem])
+            return
         if self.copy:
             message = f"what is at {place} is a copy from a move that did not end: the state is {self.to}"
             help = f"go on with `state: {self.to}`, where `{migrate}` begins the move anew"

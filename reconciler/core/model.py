@@ -340,6 +340,15 @@ class Owed:
     certainty: str
     advice: tuple[Command, ...] = ()
 
+    def to_json(self) -> dict[str, str]:
+        """All but the advice: it is what reports show, and what the journal keeps of a run's end."""
+        return {
+            "address": str(self.address),
+            "work": self.work,
+            "because": self.because,
+            "certainty": self.certainty,
+        }
+
 
 def made_at(record: StateRecord) -> datetime | None:
     """When a call of ours created the object; None for an adopted one."""

@@ -164,15 +164,7 @@ class Recorder:
         said |= {"interrupted": True} if interrupted else {}
         owed: dict[str, list[dict[str, str]]] = {}
         for each in self.owed():
-            of_scope = owed.setdefault(self.records[each.address].scope, [])
-            of_scope.append(
-                {
-                    "address": str(each.address),
-                    "work": each.work,
-                    "because": each.because,
-                    "certainty": each.certainty,
-                }
-            )
+            owed.setdefault(self.records[each.address].scope, []).append(each.to_json())
         parts = self._in_every_scope(
             Event.RUN_FINISHED,
             lambda scope: {**said, "owed": owed[scope]} if scope in owed else said,

@@ -196,7 +196,7 @@ async def _end_move(
     except StateMoved as moved:
         if not moved.copy:
             raise
-        async with opened(store_of(config, moved.to, read_only=True)) as old:
+        async with opened(store_of(config, moved.to, read_only=True, changing=True)) as old:
             try:
                 await end_move(side(old, moved.to), side(store, place))
             except ReconcilerError:

@@ -32,6 +32,7 @@ class Project:
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for the base.
     `address`, `state_url`: of the platform and the state, as reports name them. `siblings`: reads what the
     project's other environments have recorded. `trusted`: the revision of `providers`, with --untrusted.
+    `seen`: gets each answer that a plan is made from.
     """
 
     store: Spooling
@@ -51,6 +52,7 @@ class Project:
     state_url: str = ""
     trusted: str = ""
     siblings: Callable[[], Awaitable[Siblings]] = _no_siblings
+    seen: Callable[[Read, Observation], None] = lambda read, observation: None
 
     @property
     def services(self) -> Services:
@@ -122,6 +124,9 @@ async def read_all(
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
 ) -> None:
     """See `observe`."""
-    await observe(
-        project.services, reads, on_answer, clock=project.clock, reporter=project.reporter, about=about
-    )
+
+    def take(read: Read, observation: Observation) -> None:
+        project.seen(read, observation)
+        on_answer(read, observation)
+
+    await observe(project.services, reads, take, clock=project.clock, reporter=project.reporter, about=about)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.state_url import is_shared
+from reconciler.pipeline.encryption import encryption_of
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.state import open_store
 from reconciler.state.spooling import Spooling
@@ -17,10 +18,13 @@ def store_of(
     environment: str | None = None,
     read_only: bool = False,
     tell: Callable[[str], None] = lambda message: None,
+    changing: bool = False,
 ) -> Spooling:
     """The store at `url`, or the configured one; see `open_store`. Nobody has closed it yet.
 
-    Raises ReconcilerError where a lease would end before a call that it was taken for.
+    `changing`: however it is encrypted.
+    Raises ReconcilerError where a lease would end before a call that it was taken for, and for a state in a
+    file that should be encrypted.
     """
     settings = config.settings
     url = url or settings.state_url
@@ -42,4 +46,5 @@ def store_of(
         endpoint=settings.state.endpoint or "",
         lease_s=lease_s,
         variables=config.variables,
+        encryption=encryption_of(config, url, changing=changing),
     )

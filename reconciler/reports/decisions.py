@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reconciler.core.model import Address
+from reconciler.core.plural import counted
 from reconciler.state.runs import Decision
 
 _ATTRIBUTION = ("by", "url", "reason")
@@ -12,6 +13,7 @@ _ATTRIBUTION = ("by", "url", "reason")
 _WORDS: Mapping[str, Callable[[Mapping[str, Any], Address | None], str]] = {
     "salvaged": lambda data, address: f"the state was restored from {data.get('restored')}",
     "new_key": lambda data, address: "the state got a new fingerprint key",
+    "rekeyed": lambda data, address: f"the state was {_encrypted(data)}",
     "landed": lambda data, address: f"the call for {address} made nothing",
     "to": lambda data, address: f"{data.get('from')} ({data.get('id')}) is recorded as {data['to']}",
     "confirmed": lambda data, address: f"{address} is {data.get('id')}",
@@ -40,6 +42,12 @@ def decided(decision: Decision) -> str:
         if name in data:
             return f"{words(data, decision.address)}{', by force' if data.get('forced') else ''}"
     return json.dumps({name: value for name, value in data.items() if name not in _ATTRIBUTION})
+
+
+def _encrypted(data: Mapping[str, Any]) -> str:
+    if not data["rekeyed"]:
+        return "decrypted"
+    return f"encrypted to {counted(data['rekeyed'], 'recipient')}, with key {data.get('generation')}"
 
 
 def _listed(ids: Any) -> str:

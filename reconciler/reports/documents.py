@@ -119,12 +119,7 @@ def shown(value: Any) -> Any:
 
 
 def owed_document(owed: Owed) -> dict[str, Any]:
-    return {
-        "address": str(owed.address),
-        "work": owed.work,
-        "because": owed.because,
-        "certainty": owed.certainty,
-    } | _advice(owed.advice)
+    return owed.to_json() | _advice(owed.advice)
 
 
 def _advice(advice: Sequence[Command]) -> dict[str, Any]:

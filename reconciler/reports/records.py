@@ -116,8 +116,10 @@ def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
     return Page(document={"from": str(source), "record": records[0], "records": records}, text=_lines(lines))
 
 
-def migrated_page(contents: Contents, old: str, new: str, environment: str, *, before: bool) -> Page:
-    """`before`: the copy stood there already."""
+def migrated_page(
+    contents: Contents, head: str, old: str, new: str, environment: str, *, before: bool
+) -> Page:
+    """`head`: of the state where it is now. `before`: the copy stood there already."""
     records, rows = counted(len(contents.records), "record"), counted(len(contents.rows), "journal row")
     document = {
         "from": old,
@@ -125,11 +127,31 @@ def migrated_page(contents: Contents, old: str, new: str, environment: str, *, b
         "lineage": contents.lineage,
         "records": len(contents.records),
         "rows": len(contents.rows),
-        "head": state_head(contents.lineage, contents.hashes),
+        "head": head,
     }
     how = "an earlier move, completed" if before else "copied and verified"
     text = f"{old}: the state is now {new} ({records}, {rows}; {how})\n"
     return Page(document=document, text=text + pin_lines(new, contents.lineage, environment))
+
+
+def rekeyed_page(
+    place: str, *, recipients: int, generation: int, records: int, rows: int, head_before: str, head: str
+) -> Page:
+    """`recipients`: 0 for a state that is not encrypted any more. `head_before`: before it got its key."""
+    document = {
+        "state": place,
+        "recipients": recipients,
+        "generation": generation,
+        "records": records,
+        "rows": rows,
+        "head_before": head_before,
+        "head": head,
+    }
+    how = "not encrypted any more"
+    if recipients:
+        how = f"encrypted to {counted(recipients, 'recipient')}, with key {generation}"
+    written = f"{counted(records, 'record')}, {counted(rows, 'journal row')}"
+    return Page(document=document, text=f"{place}: {how} ({written})\nhead: {head}, before {head_before}\n")
 
 
 def state_doctor_page(place: str, state: State, *, proven: bool) -> Page:

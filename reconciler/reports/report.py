@@ -12,6 +12,7 @@ from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Address, Change, Owed
 from reconciler.core.steps import Plan, Result
+from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.reports.advice import advise, advise_owed, advise_plan
 from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.places import NOWHERE, Places
@@ -65,6 +66,7 @@ class PlanReport(Report):
     kind = "plan"
     plan: Plan
     unchanged: Sequence[Address] | None = None
+    rehearsal: Rehearsal | None = None
 
     @property
     def about(self) -> Context:

@@ -10,12 +10,28 @@ from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
 from reconciler.reports.diagnostics import NOUNS
 from reconciler.reports.documents import summarise
-from reconciler.reports.report import ApplyReport, ValidationReport
+from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
 from reconciler.reports.sections import touches
 
 Piece = tuple[str, Action | None]  # text, and the action that it counts
 
 _WORDS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
+
+
+def of_report(report: Report) -> str:
+    """Of a Failure, what failed: the only one that others have a say in."""
+    match report:
+        case PlanReport():
+            return of_plan(report.plan)
+        case DriftReport():
+            return of_drift(report.plan, only_new=report.only_new, unmanaged=report.unmanaged)
+        case ApplyReport():
+            return of_apply(report)
+        case ValidationReport():
+            return of_validation(report)
+        case Failure():
+            return report.message
+    raise TypeError(f"no verdict of {report.kind}")
 
 
 def of_plan(plan: Plan) -> str:

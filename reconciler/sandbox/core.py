@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.sandbox import access, catalog, control, faults, machine_event, strictness, switches
 from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
-from reconciler.sandbox.database import Database, LogEntry
+from reconciler.sandbox.database import Database, LogEntry, Unstored
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.limits import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
 from reconciler.sandbox.parts import machine, secret, webhook
@@ -29,9 +29,9 @@ DEFAULT_TOKEN = "sandbox"  # noqa: S105 - the documented default, loopback only
 class Sandbox:
     """The emulated platform. `handle` is the in-process front; every answer it gave is stored before.
 
-    Without `db` it lives in memory. `apps` and `machines` are bodies of the control verbs of these
-    names; `seed` is a document like the answer to `GET /_sandbox/world`, planted into an empty world only;
-    `seed_name` is what errors call it.
+    Without `db` it lives in memory; not `stored`, it keeps no log either. `apps` and `machines` are bodies
+    of the control verbs of these names; `seed` is a document like the answer to `GET /_sandbox/world`,
+    planted into an empty world only; `seed_name` is what errors call it.
     `token` may touch every organization, those in `organization_tokens` the organizations with these slugs.
     `switch` are settings of switches, `script` the body of a `POST /_sandbox/faults`; `strict`
     refuses what neither the document nor the notes describe.
@@ -54,6 +54,7 @@ class Sandbox:
         switch: Mapping[str, Any] | None = None,
         script: Any = None,
         strict: bool = False,
+        stored: bool = True,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
@@ -63,7 +64,7 @@ class Sandbox:
         self._rng = rng or random.Random()  # noqa: S311 - ids, not secrets
         self.extended = profile == "extended"
         self.world = World(self._rng, catalog.TRANSITIONS, extended=self.extended)
-        self.database = Database(db)
+        self.database = Database(db) if stored else Unstored()
         saved = self.database.load(self.world)
         self.world.switches.update(saved.get("switches", {}))
         self.faults = faults.stored(saved.get("faults", []))
@@ -205,9 +206,11 @@ class Sandbox:
 
     def _shown_body(self, request: Request) -> str:
         """The body as the log keeps it: JSON of a call with a token, secrets masked; else nothing."""
+        if not request.body:
+            return ""
         try:
             route, _ = self._platform.find(request.method, request.path)
-            body = request.json() if request.body and route.guard == "bearer" else None
+            body = request.json() if route.guard == "bearer" else None
         except Refusal:
             return ""
         shown = secret.masked(body) if secret.is_path(request.path) else body

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyrage import ssh, x25519
 
     Identity = Union[x25519.Identity, ssh.Identity]  # noqa: UP007 - only a name for the type checker
+    Recipient = Union[x25519.Recipient, ssh.Recipient]  # noqa: UP007 - likewise
 
 # Armor adds a third and line breaks, and each recipient a line to the header.
 MAX_ENCRYPTED_BYTES = 2 * MAX_BYTES
@@ -33,6 +34,10 @@ _PASSPHRASE = b"\n-> scrypt "
 _ENCRYPT = command("secret", "encrypt")
 _ENCRYPT_TO = command("secret", "encrypt", "--to", "RECIPIENT")
 _NO_MATCH = "No matching keys found"  # pyrage tells this apart from damage by its text only
+
+
+class NotForUs(SecretUnavailable):
+    """It is encrypted for others."""
 
 
 def parse_identities(text: str, what: str) -> "list[Identity]":
@@ -90,7 +95,7 @@ def decrypt(data: bytes, identities: "Sequence[Identity]", what: str) -> bytes:
     except pyrage.DecryptError as failure:
         refused = str(failure) == _NO_MATCH
     if refused:
-        raise SecretUnavailable(
+        raise NotForUs(
             f"{what} is not encrypted for any of the age identities that were given",
             help=f"encrypt it again with `{_ENCRYPT_TO}`, for this identity's recipient, or provide another "
             "identity",
@@ -122,9 +127,16 @@ def encrypt(value: bytes, recipients: Sequence[str]) -> str:
     Raises ReconcilerError telling which recipient is not valid, by its number: it may be a private key.
     """
     import pyrage
+
+    return pyrage.encrypt(value, parse_recipients(recipients), armored=True).decode()
+
+
+def parse_recipients(recipients: Sequence[str]) -> "list[Recipient]":
+    """Raises as `encrypt` does."""
+    import pyrage
     from pyrage import ssh, x25519
 
-    parsed: list[x25519.Recipient | ssh.Recipient] = []
+    parsed: list[Recipient] = []
     for number, text in enumerate(recipients, start=1):
         try:
             of = ssh.Recipient if text.startswith("ssh-") else x25519.Recipient
@@ -138,7 +150,7 @@ def encrypt(value: bytes, recipients: Sequence[str]) -> str:
                 help="a recipient is public: age1…, ssh-ed25519 … or ssh-rsa …"
                 + ("; this key is now exposed: create another one" if private else ""),
             )
-    return pyrage.encrypt(value, parsed, armored=True).decode()
+    return parsed
 
 
 def generate() -> tuple[str, str]:

@@ -192,10 +192,16 @@ class Sources:
                 "there is no age identity to decrypt with",
                 help=f"set {IDENTITY_FILE} to its path, or `secrets.age_identity_from` in reconcile.yaml",
             )
+        return self.identities(source, named_by_us=source is not self._allowed.identity_from)
+
+    def identities(self, source: SecretRef, *, named_by_us: bool = False) -> "list[Identity]":
+        """Those in `source`, an `env` or a `file`. `named_by_us`: the environment names it, not a file.
+
+        Raises SecretUnavailable naming the source that gives none.
+        """
         if source.source == "env":
             return age.parse_identities(_from_env(source.name, self._env), f"the variable `{source.name}`")
         what = f"the age identity's file `{source.name}`"
-        named_by_us = source is not self._allowed.identity_from
         path = Path(source.name).expanduser()
         path = self._root / path if named_by_us else self._path(str(path), what)
         return age.parse_identities(as_value(read_bytes(path, what, age.MAX_IDENTITIES_BYTES), what), what)

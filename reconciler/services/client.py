@@ -78,7 +78,8 @@ class Client:
         self._auth = auth
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
-        self._rate = RateLimit(None if is_loopback(base_url) else rate_limit, clock)
+        self.rate_limit = None if is_loopback(base_url) else rate_limit
+        self._rate = RateLimit(self.rate_limit, clock)
         self.label = service.label or "the platform"  # in messages
         self._breaker = Breaker(self.label, clock)
         self._user_agent = user_agent

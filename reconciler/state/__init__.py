@@ -8,8 +8,12 @@ from reconciler.core.errors import StoreError
 from reconciler.core.extras import require_extra
 from reconciler.core.state_url import DATABASES, DEFAULT_URL, LEASE_S, OBJECTS, is_shared
 from reconciler.state.contents import Movable, Provable
+from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.passing import Passing
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Files, Maintenance, Store
+
+NO_ENCRYPTION = Encryption()
 
 
 def open_store(
@@ -24,6 +28,7 @@ def open_store(
     endpoint: str = "",
     lease_s: float = LEASE_S,
     variables: Mapping[str, str] = {},
+    encryption: Encryption = NO_ENCRYPTION,
 ) -> Spooling:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
 
@@ -32,7 +37,8 @@ def open_store(
     `read_only`: change no file, and make none. `marks`: a folder that does not go back to an older copy
     together with the state's, and so tells when a state in a file has. None: there is none. Of stores that
     are shared, `endpoint`: where an object store is, if that is not its provider's own place; `lease_s`: how
-    long a lease lasts unless it is renewed; `variables`: the environment's, with credentials.
+    long a lease lasts unless it is renewed; `variables`: the environment's, with credentials; `encryption`:
+    whether, and how, it is encrypted.
 
     Raises StoreError for an unknown scheme or a URL that names no place, and ReconcilerError where a package
     is missing. `url` may hold a password and is never repeated.
@@ -46,6 +52,11 @@ def open_store(
         )
     # What a shared store could not take stays on this machine.
     spool = root / ".reconcile" / environment / "state.spool"
+
+    def sealing(backend: Store) -> Spooling:
+        sealed = Encrypting(backend, encryption, environment=environment, tell=tell)
+        return Spooling(sealed, spool, clock, sealed)
+
     if scheme in DATABASES:
         require_extra("postgres", "a state in PostgreSQL")
         from reconciler.state.postgres.store import PostgresStore
@@ -53,7 +64,7 @@ def open_store(
         database = PostgresStore(
             url, clock, tell=tell, environment=environment, read_only=read_only, lease_s=lease_s
         )
-        return Spooling(database, spool, clock)
+        return sealing(database)
     if scheme in OBJECTS:
         require_extra("objects", "a state in an object store")
         from reconciler.state.objects.opening import open_objects
@@ -67,7 +78,7 @@ def open_store(
             read_only=read_only,
             lease_s=lease_s,
         )
-        return Spooling(objects, spool, clock)
+        return sealing(objects)
     from reconciler.state.sqlite.files import spool_path
     from reconciler.state.sqlite.store import SqliteStore
 
@@ -79,7 +90,7 @@ def open_store(
 
 def maintenance_of(store: Store) -> Maintenance:
     """What `store` offers beside the protocol. Raises StoreError when that is nothing."""
-    backend = _backend(store)
+    backend = _unspooled(store)
     if not isinstance(backend, Maintenance):
         raise StoreError("this kind of state has no maintenance commands")
     return backend
@@ -87,12 +98,12 @@ def maintenance_of(store: Store) -> Maintenance:
 
 def has_files(store: Store) -> bool:
     """Whether the state is in files of this machine, with backups beside them."""
-    return isinstance(_backend(store), Files)
+    return isinstance(_unspooled(store), Files)
 
 
 def files_of(store: Store) -> Files:
     """What `store` offers where it is in files of this machine. Raises StoreError for another."""
-    backend = _backend(store)
+    backend = _unspooled(store)
     if not isinstance(backend, Files):
         raise StoreError("this kind of state has no files on this machine")
     return backend
@@ -100,10 +111,16 @@ def files_of(store: Store) -> Files:
 
 def movable_of(store: Store) -> Movable:
     """`store` as what can be carried elsewhere. Raises StoreError when it cannot."""
-    backend = _backend(store)
+    backend = _unspooled(store)
     if not isinstance(backend, Movable):
         raise StoreError("this kind of state cannot be moved")
     return backend
+
+
+def encrypting_of(store: Store) -> Encrypting | None:
+    """The part of `store` that encrypts; None where it cannot be encrypted."""
+    backend = _unspooled(store)
+    return backend if isinstance(backend, Encrypting) else None
 
 
 async def prove(store: Store) -> bool:
@@ -111,12 +128,14 @@ async def prove(store: Store) -> bool:
 
     Raises StoreError for a store that does not.
     """
-    backend = _backend(store)
+    backend = store
+    while isinstance(backend, Passing):
+        backend = backend.inner
     if not isinstance(backend, Provable):
         return False
     await backend.probe()
     return True
 
 
-def _backend(store: Store) -> Store:
+def _unspooled(store: Store) -> Store:
     return store.inner if isinstance(store, Spooling) else store

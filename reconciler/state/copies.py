@@ -9,8 +9,9 @@ import anyio
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StateMoved, StoreError
-from reconciler.state import files_of, has_files, movable_of
+from reconciler.state import encrypting_of, files_of, has_files, movable_of
 from reconciler.state.contents import Contents, verify, with_entry
+from reconciler.state.sqlite import files
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store
 
@@ -18,16 +19,17 @@ from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, 
 async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
     """A complete, verified copy in `target`, which must not exist; for a state in files, also among its own.
 
-    The key is beside it. Raises StoreError.
+    The key is beside it. That of an encrypted state is encrypted as that is. Raises StoreError.
     """
     if has_files(store):
         return await files_of(store).backup(target)
     if target is None:
         raise StoreError("this state keeps no backups beside itself", help="name a FILE for the copy")
-    contents = await movable_of(store).export()
+    encrypting = encrypting_of(store)
+    contents = await (movable_of(store) if encrypting is None else encrypting.raw).export()
     if contents.moved_to:
         raise StateMoved(target, contents.moved_to)
-    copy = SqliteStore(target, clock, backups=False, environment=contents.environment)
+    copy = SqliteStore(target, clock, backups=False, environment=contents.environment, sealed=True)
     try:
         await copy.import_(contents)
     finally:
@@ -42,10 +44,12 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
     StoreError.
     """
     if has_files(store):
+        if file is not None:
+            files.read_key(files.key_path(file))  # that of an encrypted state does not go into a file
         return await files_of(store).restore(file, by=by)
     if file is None:
         raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
-    source = SqliteStore(file, clock, backups=False, environment=environment, read_only=True)
+    source = SqliteStore(file, clock, backups=False, environment=environment, read_only=True, sealed=True)
     try:
         contents = await source.export()
     finally:
@@ -58,6 +62,9 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
         f"what was done between {taken_at.isoformat()} and {clock.now().isoformat()} is not in the backup: "
         f"look on the platform for objects made since then that `{listed}` does not show"
     )
+    encrypting = encrypting_of(store)
+    if encrypting is not None:
+        contents = await encrypting.plain(contents)
     note = {"restored": file.name, "by": by, "lost": lost, "unclaimed": LOST_ROWS, "because": lost}
     await movable_of(store).import_(_noted(contents, note, clock))
     return Restored(str(file), taken_at, "", 0, (), lost, "restored")

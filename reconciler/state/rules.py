@@ -14,7 +14,7 @@ IntentKey = tuple[str, str, int]  # run, step, attempt
 # PENDING closes too: the call succeeded, and only its wait is not over.
 CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
 
-_DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform", "new")
+DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform", "new")
 
 Ref = TypeVar("Ref")
 
@@ -127,7 +127,7 @@ def _effect(key: IntentKey, event: str, data: Callable[[], Mapping[str, Any]]) -
         return Effect(plan=data().get("plan") or "")
     if event == Event.DECIDED:
         decided = data()
-        return Effect(**{name: decided[name] for name in _DECISIONS if decided.get(name)})
+        return Effect(**{name: decided[name] for name in DECISIONS if decided.get(name)})
     return Effect()
 
 

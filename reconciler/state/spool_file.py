@@ -3,6 +3,7 @@
 Room for them is made when a lease is taken, so that a full disk does not stop them. When even that
 place is gone, they go to the directory for temporary files. A line is overwritten in place and synced;
 one that was torn while it was written was never acknowledged. A line that was taken in begins with a space.
+Beside a state that is encrypted, a line shows its lineage only.
 """
 
 import fcntl
@@ -14,7 +15,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_record
@@ -39,6 +42,7 @@ class Kept:
     entries: Sequence[EntryColumns]
     put: Sequence[tuple[StateRecord, str]]
     remove: Sequence[Address]
+    sealed: bool = False  # with a key that we do not have: nothing else is known of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,32 @@ class Content:
     descriptors: dict[Path, int] = field(default_factory=dict)
 
 
-def encode(kept: Kept) -> bytes:
+class Seal(Protocol):
+    """Of what is kept beside a state that is encrypted."""
+
+    def seal_text(self, text: str) -> str | None:
+        """None where the state is not encrypted."""
+        ...
+
+    def open_text(self, sealed: str) -> str | None:
+        """None for what was not sealed for this state."""
+        ...
+
+
+class Unsealed:
+    """Nothing is encrypted."""
+
+    def seal_text(self, text: str) -> str | None:
+        return None
+
+    def open_text(self, sealed: str) -> str | None:
+        return None
+
+
+UNSEALED = Unsealed()
+
+
+def encode(kept: Kept, seal: Seal = UNSEALED) -> bytes:
     body = json.dumps(
         {
             "lineage": kept.lineage,
@@ -74,15 +103,18 @@ def encode(kept: Kept) -> bytes:
         },
         separators=(",", ":"),
     )
+    sealed = seal.seal_text(body)
+    if sealed is not None:
+        body = json.dumps({"lineage": kept.lineage, "sealed": sealed}, separators=(",", ":"))
     text = body.translate(_ESCAPES).encode()
     return _BEGIN + hashlib.sha256(text).hexdigest().encode() + _MIDDLE + text + b"}\n"
 
 
-def decode(text: bytes) -> list[Kept]:
+def decode(text: bytes, seal: Seal = UNSEALED) -> list[Kept]:
     """The commits of lines that `encode` made. Raises ValueError naming the first that is another."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
-        kept = _decode(line) if line.strip() else None
+        kept = _decode(line, seal) if line.strip() else None
         if kept is not None:
             found.append(kept)
         elif line.strip():
@@ -103,12 +135,12 @@ def reserve(place: Path) -> None:
     sync_directory(place.parent)
 
 
-def keep(best: Path, kept: Kept) -> Path:
+def keep(best: Path, kept: Kept, seal: Seal = UNSEALED) -> Path:
     """Add `kept`, durably, in the first place that takes it (`best`, if it can), which comes back.
 
     Raises OSError, the one of the best place, when none does.
     """
-    line = encode(kept)
+    line = encode(kept, seal)
     failures = []
     for place in _places(best, kept.lineage):
         try:
@@ -120,7 +152,7 @@ def keep(best: Path, kept: Kept) -> Path:
     raise failures[0]
 
 
-def read(best: Path, lineage: str) -> Content:
+def read(best: Path, lineage: str, seal: Seal = UNSEALED) -> Content:
     """What is kept for the state of `lineage`. Raises OSError."""
     content = Content()
     for place in _places(best, lineage):
@@ -130,14 +162,14 @@ def read(best: Path, lineage: str) -> Content:
             with _opened(place, temporary=place != best, lock=False) as descriptor:
                 # An empty reserve is all NULs: its first byte tells.
                 if os.pread(descriptor, 1, 0) != b"\0":
-                    _parse(place, descriptor, lineage, content)
+                    _parse(place, descriptor, lineage, content, seal)
         except (FileNotFoundError, _NotOurs):
             continue
     return content
 
 
 @contextmanager
-def held(best: Path, lineage: str) -> Iterator[Content]:
+def held(best: Path, lineage: str, seal: Seal = UNSEALED) -> Iterator[Content]:
     """As `read`, and nobody adds to these places before the block ends.
 
     A place that another process is writing to at this moment is left out.
@@ -151,7 +183,7 @@ def held(best: Path, lineage: str) -> Iterator[Content]:
             except (FileNotFoundError, BlockingIOError, _NotOurs):
                 continue
             content.descriptors[place] = descriptor
-            _parse(place, descriptor, lineage, content)
+            _parse(place, descriptor, lineage, content, seal)
         yield content
 
 
@@ -178,9 +210,12 @@ class _NotOurs(Exception):
 
 
 def _places(best: Path, lineage: str) -> list[Path]:
-    folder = Path(tempfile.gettempdir())
-    names = (f"reconcile-{lineage}-{os.geteuid()}-{number}.spool" for number in range(_TEMPORARY_PLACES))
-    return [best, *(folder / name for name in names)]
+    return [best, *_temporary_places(tempfile.gettempdir(), f"reconcile-{lineage}-{os.geteuid()}")]
+
+
+@lru_cache(maxsize=8)
+def _temporary_places(folder: str, stem: str) -> list[Path]:
+    return [Path(folder, f"{stem}-{number}.spool") for number in range(_TEMPORARY_PLACES)]
 
 
 @contextmanager
@@ -238,12 +273,12 @@ def _append_to(descriptor: int, line: bytes) -> None:
         raise
 
 
-def _parse(place: Path, descriptor: int, lineage: str, content: Content) -> None:
+def _parse(place: Path, descriptor: int, lineage: str, content: Content, seal: Seal) -> None:
     offset = 0
     *whole, unfinished = _read(descriptor).rstrip(b"\0").split(b"\n")
     for line in (*whole, unfinished):
-        kept = _decode(line)
-        if kept is not None and kept.lineage == lineage:
+        kept = _decode(line, seal)
+        if kept is not None and kept.lineage == lineage and not kept.sealed:
             content.lines.append(Line(place, offset, kept))
         elif kept is not None:
             content.foreign.add(place)
@@ -253,12 +288,17 @@ def _parse(place: Path, descriptor: int, lineage: str, content: Content) -> None
         offset += len(line) + 1
 
 
-def _decode(line: bytes) -> Kept | None:
-    """None for a line whose digest does not fit, or that was taken in."""
+def _decode(line: bytes, seal: Seal) -> Kept | None:
+    """None for a line whose digest does not fit, or that was taken in. Of another state: only which."""
     digest, body = line[len(_BEGIN) : len(_BEGIN) + 64], line[_BODY_AT : line.rfind(b"}")]
     if not line.startswith(_BEGIN) or hashlib.sha256(body).hexdigest().encode() != digest:
         return None
     fields = json.loads(body)
+    if "sealed" in fields:
+        text = seal.open_text(fields["sealed"])
+        if text is None:
+            return Kept(fields["lineage"], {}, [], [], [], sealed=True)
+        fields = json.loads(text)
     put = []
     for kind, name, app, ordinal, serial, text in fields["put"]:
         put.append((decode_record(Address(kind, name, app, ordinal), serial, text.encode()), text))

@@ -17,7 +17,7 @@ from reconciler.state import between_scopes, history, ingest, spool_file
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.durable import make_private
 from reconciler.state.passing import Passing
-from reconciler.state.spool_file import Kept
+from reconciler.state.spool_file import Kept, Seal
 from reconciler.state.store import JournalEntry, Lease, State, Store
 
 T = TypeVar("T")
@@ -30,8 +30,10 @@ class Spooling(Passing):
     of them that a process left half-way.
     """
 
-    def __init__(self, inner: Store, place: Path, clock: Clock) -> None:
+    def __init__(self, inner: Store, place: Path, clock: Clock, seal: Seal = spool_file.UNSEALED) -> None:
+        """`seal`: of a state that may be encrypted; once it was loaded, it knows."""
         super().__init__(inner)
+        self._seal = seal
         self._place = place
         self._clock = clock
         self._lineage = ""
@@ -40,7 +42,7 @@ class Spooling(Passing):
     async def load(self, scopes: Collection[str] | None = None) -> State:
         lineage = await self._known()
         # Before the state: what is taken in or committed meanwhile is then found twice, not missed.
-        content = await self._in_thread(lambda: spool_file.read(self._place, lineage))
+        content = await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))
         if not content.lines:
             return ingest.without_tracked(await self.inner.load(scopes))
         return ingest.overlay(await self.inner.load(), content, self._clock.now()).of(scopes)
@@ -48,7 +50,7 @@ class Spooling(Passing):
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         """As in `Store`, with the spooled entries last."""
         lineage = await self._known()
-        content = await self._in_thread(lambda: spool_file.read(self._place, lineage))
+        content = await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))
         if not content.lines:
             return await self.inner.journal(since=since)
         ingestion = ingest.ingest(content, await self.inner.load(), self._clock.now())
@@ -92,34 +94,45 @@ class Spooling(Passing):
         )
         with anyio.CancelScope(shield=True):
             async with self._busy:
-                place = await self._in_thread(lambda: spool_file.keep(self._place, kept))
+                place = await self._in_thread(lambda: spool_file.keep(self._place, kept, self._seal))
         return str(place)
 
-    async def spooled(self) -> list[Kept]:
-        """What is spooled for this state, oldest first; nothing where it was never reached."""
+    async def spooled(self) -> list[bytes]:
+        """What is spooled for this state, oldest first, as `ingest` takes it; nothing where it was never
+        reached. Each of them is a line, and encrypted if the state is."""
         if not self._lineage:
             return []
-        content = await self._in_thread(lambda: spool_file.read(self._place, self._lineage))
-        return [line.kept for line in content.lines]
+        content = await self._in_thread(lambda: spool_file.read(self._place, self._lineage, self._seal))
+        return [spool_file.encode(line.kept, self._seal) for line in content.lines]
 
-    async def ingest(self, spooled: Sequence[Kept], holder: str, *, timeout_s: float = 0) -> None:
-        """Take in what another machine spooled for this state.
+    async def ingest(self, lines: bytes, holder: str, *, timeout_s: float = 0) -> int:
+        """Take in what another machine spooled for this state (`spooled`); returns how many outcomes.
 
-        Raises Locked, and StoreError for what is spooled for another state.
+        Raises Locked, ValueError for what are not such lines, and StoreError for those of another state.
         """
         lineage = await self._known()
+        try:
+            spooled = spool_file.decode(lines, self._seal)
+        except (KeyError, TypeError) as failure:
+            raise ValueError(f"there is no {failure} in it") from failure
         if any(each.lineage != lineage for each in spooled):
             raise StoreError(
                 "these outcomes are of another state", help="check --env, --state and RECONCILE_STATE"
             )
+        if any(each.sealed for each in spooled):
+            raise StoreError(
+                "these outcomes are encrypted with a key that this state no longer has",
+                help="run `reconcile plan`: what became of their calls is found out from the platform",
+            )
         await self._in_thread(lambda: self._add(spooled))
         scopes = sorted({scope for each in spooled for scope in each.epochs})
         await self.release(await self.lease(scopes, holder, timeout_s=timeout_s))
+        return len(spooled)
 
     def _add(self, spooled: Sequence[Kept]) -> None:
         make_private(self._place.parent)
         for kept in spooled:
-            spool_file.keep(self._place, kept)
+            spool_file.keep(self._place, kept, self._seal)
 
     async def _known(self) -> str:
         """The lineage; "" while there is no state."""
@@ -135,7 +148,7 @@ class Spooling(Passing):
         async with self._busy:
             with ExitStack() as stack:
                 content = await self._in_thread(
-                    lambda: stack.enter_context(spool_file.held(self._place, lineage))
+                    lambda: stack.enter_context(spool_file.held(self._place, lineage, self._seal))
                 )
                 if not content.lines and not content.torn:
                     return

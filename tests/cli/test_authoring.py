@@ -153,7 +153,7 @@ def test_verbs_options_kinds_and_addresses_are_completed(run: Run, tmp_path: Pat
     assert completed("s") == ["show", "state", "secret", "schema", "sandbox"]
     assert completed("state", "f") == ["forget"]
     assert completed("plan", "--det") == ["--detailed-exitcode"]
-    assert completed("plan", "--output", "j") == ["json"]
+    assert completed("plan", "--output", "j") == ["json", "junit"]
     assert completed("plan", "--report", "mar") == ["markdown="]
     assert completed("explain", "machine.g") == ["machine.get"]
     assert completed("new", "P") == ["PostgresCluster"]
@@ -339,3 +339,13 @@ def test_an_address_to_accept_is_corrected(run: Run) -> None:
         code, _, err = run("drift", "--accept", given)
         assert code == 64
         assert f"`{given}` is neither a path nor an address; {told}" in err
+
+
+def test_a_schema_of_plans_is_printed_too(run: Run, tmp_path: Path) -> None:
+    code, text, _ = run("schema", "plan")
+    assert code == 0
+    assert json.loads(text)["title"] == "reconciler plan"
+    assert run("schema", "plan", "--out", "plan.schema.json")[0] == 0
+    assert run("schema", "manifests", "--out", "plan.schema.json")[0] == 1  # it is not one of those
+    assert json.loads((tmp_path / "plan.schema.json").read_text()) == json.loads(text)
+    assert run("schema", "drift")[0] == 64

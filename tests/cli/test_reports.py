@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.reports.formats import find_formats
 from tests.inprocess import Command, volume
 
 
@@ -132,3 +133,37 @@ def test_places_of_problems_are_links_in_a_job_of_ci(
     reconcile.write("deep/more/data.yaml", volume(size_gb=0))
     shown = reconcile("validate -o markdown", code=1, cwd="deep").out
     assert '<a href="https://git.example/team/infra/blob/3f2a9c1d/deep/more/data.yaml#L5">' in shown
+
+
+def test_one_run_writes_every_format(reconcile: Command) -> None:
+    reconcile.write("manifests/data.yaml", volume(size_gb=0))
+    names = sorted(find_formats())
+    options = " ".join(f"--report {name}=report.{name}" for name in names)
+    for verb in ("validate", "plan"):
+        reconcile(f"{verb} {options}", code=1)
+        for name in names:
+            text = (reconcile.root / f"report.{name}").read_text()
+            assert "out-of-range" in text, name
+            assert text.endswith("\n"), name
+
+
+def test_github_gets_annotations_and_the_summary_of_the_step(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconcile.write("manifests/data.yaml", volume(size_gb=0))
+    summary = reconcile.write("summary.md", "# said before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    shown = reconcile("validate -o github", code=1).out
+    assert "\n::error file=manifests/data.yaml,line=5," in shown
+    before, _, added = summary.read_text().partition("\n")
+    assert before == "# said before"
+    assert added == reconcile("validate -o markdown", code=1).out
+
+
+def test_a_summary_that_cannot_be_written_fails_the_run(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(reconcile.root / "nowhere" / "summary.md"))
+    ended = reconcile("validate -o github", code=1)
+    assert ended.out == "Valid: 1 resource in 1 file.\n"
+    assert "cannot write the summary of the step to " in ended.err

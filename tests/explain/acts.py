@@ -35,7 +35,7 @@ from reconciler.reports.formats import find_formats
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, Event, JournalEntry, State
 from tests.execution.stage import Stage
-from tests.explain import projects
+from tests.explain import encrypted, projects
 from tests.explain.pages import situation
 from tests.explain.projects import VOLUME, Act
 from tests.kinds.case import MANIFEST, NOW, LivePlatform, play, project_of
@@ -282,6 +282,7 @@ spec:
 """
 
 ACTS: dict[str, Act] = {
+    **encrypted.ACTS,
     **projects.ACTS,
     "bad-setting": settings,
     "control-character": of_bytes((VOLUME % "data\a").encode()),

@@ -1,12 +1,15 @@
 """Every case file leads to the plan that it expects. See `case.py` for what a case file holds."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.reports.diagnostics import render
+from reconciler.reports.formats.json import FORMAT
 from reconciler.reports.formats.text import render_drift, render_plan
+from reconciler.reports.report import PlanReport
 from tests.kinds.case import (
     case_name,
     differences,
@@ -17,6 +20,7 @@ from tests.kinds.case import (
     secret_values,
 )
 from tests.planning.plans import PLAN_KEY
+from tests.reports.schemas import PLAN
 
 CASES = find_cases()
 
@@ -50,6 +54,16 @@ def test_no_rendering_of_a_case_holds_a_secret(path: Path, tmp_path: Path) -> No
 def test_a_saved_plan_of_a_case_comes_back_equal(path: Path, tmp_path: Path) -> None:
     plan = play(read_case(path), tmp_path).plan
     assert plan is None or load_plan(dump_plan(plan, PLAN_KEY), PLAN_KEY) == plan
+
+
+@each_case
+def test_the_json_of_a_case_is_as_its_schema_says(path: Path, tmp_path: Path) -> None:
+    case = read_case(path)
+    played = play(case, tmp_path)
+    if played.plan is None or case.get("verb") == "drift":
+        return
+    report = PlanReport(plan=played.plan, diagnostics=played.diagnostics)
+    assert PLAN.problems(json.loads(FORMAT.render(report))) == []
 
 
 @each_case

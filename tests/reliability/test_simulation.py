@@ -5,11 +5,14 @@ The whole run: `python -m tests.reliability.simulation --histories 10000 --jobs 
 """
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reconciler.execution import settling
+from reconciler.rehearsal.timeline import Standstill, Timeline
+from reconciler.state.sqlite import journal
 from tests.reliability.simulation import campaign
 from tests.reliability.simulation.campaign import Summary
 from tests.reliability.simulation.draw import draw
@@ -27,7 +30,6 @@ from tests.reliability.simulation.scenario import (
     to_plain,
 )
 from tests.reliability.simulation.seeds import CHANGING, ELSEWHERE, changing, commit_here, of_commit
-from tests.reliability.simulation.timeline import Standstill, Timeline
 
 HISTORIES = 1000
 TWICE = 20  # seeds that are played two times, by new processes
@@ -110,6 +112,14 @@ def test_a_dead_process_sends_and_writes_nothing_more() -> None:
         for line in after
         if " p0.0 carried POST /v1/apps/shop/volumes 200 effect" in line
     ]
+
+
+def test_a_state_that_does_not_follow_from_its_journal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = journal.keep_up
+    monkeypatch.setattr(journal, "keep_up", lambda to, effect, row: kept(to, replace(effect, plan=""), row))
+    violation = play(Scenario(3, [Round([VOLUME], runs=[Run()])])).violation
+    assert violation is not None
+    assert violation.invariant == "state-loads"
 
 
 def test_a_suspend_takes_its_time_and_is_waited_for_in_slices() -> None:

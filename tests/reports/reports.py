@@ -1,6 +1,8 @@
 """Reports with any text wherever a manifest, the platform or a provider has a say."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -59,3 +61,9 @@ def reports_of(text: str) -> tuple[Report, ...]:
     )
     declared = {each.address: Span(file, 2, 1, 2) for each in plan.changes}
     return tuple(replace(each, places=HOST, declared=declared) for each in reports)
+
+
+@cache
+def harmless(structure: Callable[[Report], object]) -> tuple[object, ...]:
+    """The structure of each report with a word for a text."""
+    return tuple(map(structure, reports_of("word")))

@@ -10,6 +10,7 @@ from reconciler.reports.formats.json import render as as_json
 from reconciler.reports.report import Failure, Page
 from reconciler.reports.visible import visible
 
+FAILED = "::error title=failed::"
 UNSEEN = [
     "\u00ad",
     "\u061c",
@@ -67,6 +68,7 @@ def test_a_joiner_between_plain_letters_is_spelled_out() -> None:
 def test_a_command_to_a_ci_runner_is_broken_up(text: str) -> None:
     for each in find_formats().values():
         shown = each.render(Failure(message=text))
+        shown = shown.removeprefix(FAILED)  # the only command that a report gives itself
         assert "##[" not in shown
         assert "::set-output" not in shown
         assert "::error" not in shown

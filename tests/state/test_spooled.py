@@ -7,7 +7,6 @@ import pytest
 from reconciler.cli.spooled import collected, told_last
 from reconciler.core.errors import StoreError
 from reconciler.state import spool_file
-from reconciler.state.spool_file import Kept
 from reconciler.state.store import Event
 from tests.state.doubles import made, spooling
 from tests.state.worlds import SimulatedClock, entry, record
@@ -15,10 +14,10 @@ from tests.state.worlds import SimulatedClock, entry, record
 pytestmark = pytest.mark.anyio
 
 
-async def left_over(folder: Path) -> list[Kept]:
+async def left_over(folder: Path) -> list[bytes]:
     """What an apply finds beside its state, when one outcome could not be stored."""
     store = spooling(made(SimulatedClock()), SimulatedClock(), folder)
-    left: list[Kept] = []
+    left: list[bytes] = []
 
     async def run() -> None:
         async with collected(left, store):
@@ -51,7 +50,7 @@ async def test_it_is_written_and_printed_and_can_be_taken_in_again(
     lease = await store.lease(["shop"], "me")
     await store.commit(lease, [entry(Event.INTENT)])
     await store.release(lease)
-    await store.ingest(spool_file.decode(file.read_bytes()), "me")
+    assert await store.ingest(file.read_bytes(), "me") == 1
     state = await store.load()
     assert not state.open_intents
     assert not state.spooled
@@ -88,7 +87,7 @@ async def test_a_file_that_cannot_be_written_costs_no_line(
         pass
     first, _, line = capsys.readouterr().err.splitlines()
     assert first.startswith(f"error: {tmp_path} cannot be written")
-    assert spool_file.decode(line.encode()) == left
+    assert spool_file.decode(line.encode()) == spool_file.decode(b"".join(left))
 
 
 def test_lines_that_were_changed_are_not_taken() -> None:
@@ -106,4 +105,4 @@ async def test_outcomes_of_another_state_are_refused(tmp_path: Path) -> None:
     known._state.lineage = "another"
     store = spooling(known, SimulatedClock(), tmp_path / "another")
     with pytest.raises(StoreError, match="of another state"):
-        await store.ingest(left, "me")
+        await store.ingest(b"".join(left), "me")

@@ -19,7 +19,8 @@ class Format:
 
     `render` returns all of a report, ending with a newline. `escape` spells a character that standard output
     cannot show, so that the report stays one of this format. `in_parts`: for people who watch, so the plan is
-    printed before it is approved, and diagnostics go to stderr.
+    printed before it is approved, and diagnostics go to stderr. `step_summary`: what else the runner of a job
+    shows as the summary of its step; None for nothing.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Format:
     render: Callable[[Report], str]
     escape: Callable[[str], str] = backslashed
     in_parts: bool = False
+    step_summary: Callable[[Report], str] | None = None
 
     def printable(self, text: str, encoding: str) -> str:
         """`text` with what `encoding` does not have escaped."""

@@ -107,24 +107,15 @@ def _values(report: Report) -> dict[str, Any]:
 
 
 def _verdict(report: Report) -> dict[str, Any]:
+    title = "Failed" if isinstance(report, Failure) else report.kind.capitalize()
+    found: dict[str, Any] = {"title": title, "verdict": verdict.of_report(report)}
     match report:
-        case DriftReport():
-            summary = verdict.of_drift(report.plan, only_new=report.only_new, unmanaged=report.unmanaged)
-            return {"title": "Drift", "verdict": summary}
-        case PlanReport():
-            return {"title": "Plan", "verdict": verdict.of_plan(report.plan)} | _weight(report)
-        case ApplyReport():
-            found = {"title": "Apply", "verdict": verdict.of_apply(report)}
-            return found if report.results else found | _weight(report)
-        case ValidationReport():
-            return {"title": "Validate", "verdict": verdict.of_validation(report)}
+        case PlanReport() | ApplyReport() if not (isinstance(report, ApplyReport) and report.results):
+            impact = verdict.of_impact(report.plan.changes)
+            found |= {"impact": impact, "approvals": verdict.approvals(report.plan)}
         case Failure():
-            return {"title": "Failed", "verdict": report.message, "help": report.help.splitlines()}
-    return {}
-
-
-def _weight(report: PlanReport | ApplyReport) -> dict[str, Any]:
-    return {"impact": verdict.of_impact(report.plan.changes), "approvals": verdict.approvals(report.plan)}
+            found["help"] = report.help.splitlines()
+    return found
 
 
 def _calls(steps: Sequence[Step]) -> Mapping[Address, Sequence[Step]]:

@@ -1,8 +1,8 @@
 """Reports as one JSON document with a version, for programs."""
 
-import json
 from typing import Any
 
+from reconciler.reports import rehearsal
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import (
     apply_document,
@@ -12,6 +12,7 @@ from reconciler.reports.documents import (
     plan_document,
 )
 from reconciler.reports.formats import Format
+from reconciler.reports.json_text import json_text, spelled
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -21,7 +22,6 @@ from reconciler.reports.report import (
     Report,
     ValidationReport,
 )
-from reconciler.reports.visible import escaped
 
 FORMAT_VERSION = "1"
 
@@ -30,19 +30,16 @@ def render(report: Report) -> str:
     begins: dict[str, Any] = {"format_version": FORMAT_VERSION}
     if report.about is not None:
         begins["context"] = context_document(report.about)
-    text = json.dumps(begins | document(report), ensure_ascii=False, indent=2, default=str)
-    # A parser reads the same values; a person sees the characters that would be invisible.
-    return "\n".join(escaped(line, _escape) for line in text.split("\n")) + "\n"
-
-
-def _escape(character: str) -> str:
-    return json.dumps(character)[1:-1] if not character.isascii() else f"\\u{ord(character):04x}"
+    return json_text(begins | document(report))
 
 
 def document(report: Report) -> dict[str, Any]:
     match report:
         case PlanReport():
-            return plan_document(report.plan, diagnostics=report.diagnostics)
+            plan = plan_document(report.plan, diagnostics=report.diagnostics)
+            if report.rehearsal is None:
+                return plan
+            return plan | {"rehearsal": rehearsal.document(report.rehearsal)}
         case DriftReport():
             document = drift_document(report.plan, report.unmanaged, diagnostics=report.diagnostics)
             return document | dict(report.more)
@@ -64,4 +61,4 @@ def document(report: Report) -> dict[str, Any]:
     raise TypeError(f"JSON shows no {report.kind}")
 
 
-FORMAT = Format("json", frozenset({"plan", "drift", "apply", "validate", "page"}), render, escape=_escape)
+FORMAT = Format("json", frozenset({"plan", "drift", "apply", "validate", "page"}), render, escape=spelled)

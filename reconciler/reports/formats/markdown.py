@@ -14,7 +14,8 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Change, Effect, FieldChange, Owed
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
-from reconciler.reports import verdict
+from reconciler.rehearsal.matrix import MEANINGS, Rehearsal
+from reconciler.reports import rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.documents import shown
 from reconciler.reports.formats import Format
@@ -88,9 +89,11 @@ def _blocks(report: Report) -> Iterator[str]:
         case PlanReport() | DriftReport() | ApplyReport():
             yield from _verdict(report)
             yield from _sections(report, sections_of(report))
+            if isinstance(report, PlanReport) and report.rehearsal is not None:
+                yield from _rehearsal(report.rehearsal)
             yield _lines(report.note.splitlines()) if isinstance(report, DriftReport) else ""
         case ValidationReport():
-            yield f"**{verdict.of_validation(report)}**"
+            yield f"**{verdict.of_report(report)}**"
             yield _list("Changed", map(code, report.changed or ()))
             yield _list("Depends on what changed", map(code, report.dependants))
         case Failure():
@@ -106,20 +109,31 @@ def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
     """The verdict in one line, and in another what the report is about."""
     about, *rest = (text if isinstance(text, str) else text[0] for text in context_line(report.plan.context))
     parts = [code(about.rstrip(":"))]
-    match report:
-        case DriftReport():
-            summary = verdict.of_drift(report.plan, only_new=report.only_new, unmanaged=report.unmanaged)
-            parts.append(f"**{summary}**")
-        case ApplyReport():
-            parts.append(f"**{verdict.of_apply(report)}**")
-        case _:
-            parts.append(f"**{verdict.of_plan(report.plan)}**")
+    parts.append(f"**{verdict.of_report(report)}**")
     if not isinstance(report, DriftReport) and not (isinstance(report, ApplyReport) and report.results):
         parts.append(verdict.of_impact(report.plan.changes))
         needed = verdict.approvals(report.plan)
         parts.append(f"**Needs approval:** {', '.join(map(code, needed))}" if needed else "")
     yield " ".join(filter(None, parts))
     yield code("".join(rest).strip())
+
+
+def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
+    """The verdict, what differs, and the matrix of calls and faults, with what a person would be asked."""
+    yield f"**{code(rehearsal.verdict(rehearsed))}**"
+    yield _list("Not as the plan says", map(code, rehearsed.differences))
+    yield _list(
+        "Not rehearsed", (f"{code(str(each.address))}: {code(each.why)}" for each in rehearsed.unrehearsed)
+    )
+    if not rehearsed.steps:
+        return
+    rows = (
+        [code(step), *(f"{cell.end}{', owed' if cell.owed else ''}" for cell in rehearsed.of_step(step))]
+        for step in rehearsed.steps
+    )
+    yield _folded("How each call ends with each fault", _table(("call", *MEANINGS), rows))
+    said = {cell.question or cell.error: cell.end for cell in rehearsed.cells}
+    yield _list("What would be asked or said", (f"{end}: {code(text)}" for text, end in said.items() if text))
 
 
 def _sections(report: PlanReport | DriftReport | ApplyReport, sections: Sections) -> Iterator[str]:

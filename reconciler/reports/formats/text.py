@@ -14,7 +14,7 @@ from reconciler.core.model import Action, Address, Change, Effect, FieldChange, 
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Plan, Result, Step
 from reconciler.moves.compare import LEFT
-from reconciler.reports import verdict
+from reconciler.reports import rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.diagnostics import render as render_diagnostics
 from reconciler.reports.documents import shown
@@ -280,7 +280,10 @@ def render(report: Report) -> str:
 def _body(report: Report) -> str:
     match report:
         case PlanReport():
-            return render_plan(report.plan, report.look, unchanged=report.unchanged)
+            plan = render_plan(report.plan, report.look, unchanged=report.unchanged)
+            if report.rehearsal is None:
+                return plan
+            return f"{plan}\n{_joined(rehearsal.lines(report.rehearsal, report.look))}"
         case DriftReport():
             drift = render_drift(
                 report.plan, report.look, only_new=report.only_new, unmanaged=report.unmanaged

@@ -18,7 +18,7 @@ from reconciler.state.objects.damage import Damaged, Gone
 from reconciler.state.objects.folded import Folded, Marks, read, without_chain
 from reconciler.state.objects.head import Head
 from reconciler.state.objects.layout import Layout
-from reconciler.state.objects.root import UNFINISHED, Trunk
+from reconciler.state.objects.root import PROBE, UNFINISHED, Trunk
 from reconciler.state.objects.segments import Files, side_by_side
 
 _ROWS = 500  # how many rows stand in one change
@@ -51,6 +51,15 @@ def write(bucket: Bucket, layout: Layout, contents: Contents, nonce: Callable[[]
 def finish(bucket: Bucket, layout: Layout) -> None:
     """Its root is there."""
     bucket.delete(f"{layout.folder}{UNFINISHED}")
+
+
+def delete_others(bucket: Bucket, layout: Layout) -> None:
+    """Delete what a state held at this place before: with another key, it would still be there to be read."""
+    kept = (layout.folder, f"{layout.environment}{PROBE}")
+    others = [
+        key for key in bucket.list(layout.environment) if key != layout.root and not key.startswith(kept)
+    ]
+    side_by_side(bucket.delete, others)
 
 
 def scopes_of(contents: Contents) -> list[str]:

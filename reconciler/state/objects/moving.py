@@ -79,6 +79,8 @@ class Moving:
         if isinstance(outcome, writes.Beaten):
             raise is_there(self._bucket.place)
         copying.finish(self._bucket, layout)
+        if before is not None:
+            copying.delete_others(self._bucket, layout)
 
     def retire(self, to: str, contents: Contents) -> None:
         """First the root says that the state moves: a lease that is taken from then on takes that back.

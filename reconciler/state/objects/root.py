@@ -14,6 +14,7 @@ from reconciler.state.objects.layout import Layout
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet
+PROBE = "probe/"  # where it is tried out whether the store keeps its word
 
 
 @dataclass(frozen=True, slots=True)

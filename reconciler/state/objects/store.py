@@ -192,7 +192,7 @@ class ObjectStore:
     async def probe(self) -> None:
         """Prove that the store keeps its word. Raises StoreError that says what it did instead."""
         await self._in_thread(
-            lambda: probing.probe(self._bucket, f"{self._layout.environment}probe/", self._nonce)
+            lambda: probing.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
         )
 
     async def close(self) -> None:

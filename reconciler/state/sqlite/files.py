@@ -10,11 +10,13 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import make_private, sync, sync_directory
+from reconciler.state.encryption.envelope import is_envelope
 from reconciler.state.sqlite import checks, database
 from reconciler.state.sqlite.checks import Place
 
@@ -96,12 +98,23 @@ def lock_path(path: Path) -> Path:
     return _beside(path.resolve(), ".lock")
 
 
-def read_key(path: Path) -> bytes | None:
-    """The key in `path`; None when there is none. Raises StoreError when it is not 32 bytes."""
+def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
+    """The key in `path`; None when there is none. Raises StoreError when it is not 32 bytes.
+
+    `sealed`: it may be that of an encrypted state, too.
+    """
     try:
         key = path.read_bytes()
     except FileNotFoundError:
         return None
+    if is_envelope(key):
+        if sealed:
+            return key
+        raise StoreError(
+            f"{path.with_suffix('')} is the backup of an encrypted state, which cannot be used in a file",
+            help=f"`{_RESTORE}` brings it to a shared place without a state",
+            advice=(_RESTORE,),
+        )
     if len(key) != KEY_BYTES:
         raise StoreError(
             f"{path} does not contain a fingerprint key of {KEY_BYTES} bytes",
@@ -121,7 +134,7 @@ def create_key(path: Path, key: bytes) -> bytes:
             os.fsync(file.fileno())
 
     _create(path, fill)
-    return read_key(path) or key
+    return read_key(path, sealed=True) or key
 
 
 def _create(path: Path, fill: Callable[[Path], None], *, replace: bool = False) -> None:
@@ -145,5 +158,6 @@ def _create(path: Path, fill: Callable[[Path], None], *, replace: bool = False) 
             leftover.unlink(missing_ok=True)
 
 
+@lru_cache(maxsize=64)
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)

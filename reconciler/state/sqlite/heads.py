@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.state.sqlite.checks import Checks
@@ -64,7 +64,7 @@ def changing(connection: sqlite3.Connection, checks: Checks, scope: str) -> Iter
         return
     checks.serial = max(checks.serial, head.serial)
     checks.heads = _text(int(checks.heads, 16) - int(before, 16) + int(after, 16))
-    connection.execute("INSERT OR REPLACE INTO heads VALUES (?,?,?,?,?,?)", (scope, *astuple(head), after))
+    connection.execute("INSERT OR REPLACE INTO heads VALUES (?,?,?,?,?,?)", (scope, *_columns(head), after))
 
 
 def clear_records(connection: sqlite3.Connection, checks: Checks) -> None:
@@ -91,7 +91,11 @@ def _checked(row: tuple[Any, ...]) -> Head:
 
 
 def _digest(scope: str, head: Head) -> str:
-    return hashlib.sha256(json.dumps([scope, *astuple(head)]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([scope, *_columns(head)]).encode()).hexdigest()
+
+
+def _columns(head: Head) -> tuple[int, str, int, int]:
+    return head.seq, head.hash, head.serial, head.records
 
 
 def _text(total: int) -> str:

@@ -27,6 +27,7 @@ class StateFile:
         *,
         environment: str,
         read_only: bool,
+        sealed: bool = False,
     ) -> None:
         self.path = place.path
         self.place = place
@@ -38,6 +39,7 @@ class StateFile:
         self.connection: sqlite3.Connection | None = None
         self._tell = tell
         self._read_only = read_only
+        self._sealed = sealed
         self._inode = (0, 0)
         self._new_key: bytes | None = None
 
@@ -90,7 +92,7 @@ class StateFile:
             yield connection
 
     def key(self) -> bytes | None:
-        return files.read_key(files.key_path(self.path))
+        return files.read_key(files.key_path(self.path), sealed=self._sealed)
 
     def fingerprint_key(self) -> bytes:
         """The key; where there is none yet, the one that `create` keeps."""

@@ -40,7 +40,7 @@ class SqliteStore:
     `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` hears of what went
     wrong beside the work that was asked for. `backups`: whether `release` makes one after commits.
     `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make none.
-    `marks`: see `checks.Place`.
+    `marks`: see `checks.Place`. `sealed`: it may be a copy of an encrypted state, which is only to be copied.
     """
 
     def __init__(
@@ -54,9 +54,16 @@ class SqliteStore:
         environment: str = "",
         read_only: bool = False,
         marks: Path | None = None,
+        sealed: bool = False,
     ) -> None:
         self._file = StateFile(
-            Place(path, marks), clock, randomness, tell, environment=environment, read_only=read_only
+            Place(path, marks),
+            clock,
+            randomness,
+            tell,
+            environment=environment,
+            read_only=read_only,
+            sealed=sealed,
         )
         self._holding = Holding(self._file)
         self._clock = clock

@@ -12,6 +12,7 @@ from tests.reliability.simulation.history import play
 from tests.reliability.simulation.regression import write_case
 from tests.reliability.simulation.tally import Tally
 
+PROGRESS = 1000  # so many histories are played between two lines that say how far it is
 MOST_CASES = 5  # shrinking one takes seconds, and more than a few hardly ever help
 GROUPS = (
     "fault",
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _trace(options.seed)
     if options.check_hashes:
         return _check_hashes(range(options.seed, options.seed + options.check_hashes), options.jobs)
-    summary = campaign.run(range(options.seed, options.seed + options.histories), options.jobs)
+    summary = campaign.run(range(options.seed, options.seed + options.histories), options.jobs, _follow)
     _print(summary)
     for number, (seed, violation) in enumerate(summary.violations):
         print(f"seed {seed}: {violation.invariant}: {violation.message}")
@@ -49,6 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for missed in summary.missed:
         print(f"never reached: {missed}")
     return 1 if summary.violations or summary.missed else 0
+
+
+def _follow(summary: campaign.Summary, played: campaign.Played) -> None:
+    """A violation as soon as it is found, and how far a long run is."""
+    if played.violation is not None:
+        print(f"seed {played.seed} breaks {played.violation.invariant}", file=sys.stderr, flush=True)
+    if summary.histories % PROGRESS == 0:
+        said = f"{summary.histories} histories, {len(summary.violations)} violations, {summary.seconds:.0f} s"
+        print(said, file=sys.stderr, flush=True)
 
 
 def _trace(seed: int) -> int:

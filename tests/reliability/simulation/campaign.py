@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,13 +70,16 @@ def play_seed(seed: int) -> Played:
     )
 
 
-def run(seeds: Sequence[int], jobs: int) -> Summary:
-    """Play all `seeds` on `jobs` processes."""
+def run(
+    seeds: Sequence[int], jobs: int, follow: Callable[[Summary, Played], None] = lambda *so_far: None
+) -> Summary:
+    """Play all `seeds` on `jobs` processes. `follow` hears of each history, and of what there is so far."""
     summary = Summary()
     began_s = time.monotonic()
     for played in _played(seeds, jobs):
         summary.add(played)
-    summary.seconds = time.monotonic() - began_s
+        summary.seconds = time.monotonic() - began_s
+        follow(summary, played)
     return summary
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.model import Address, StateRecord
+from reconciler.rehearsal.timeline import Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.parts.cluster import Cluster
 from reconciler.sandbox.parts.volume import Snapshot, Volume
@@ -13,7 +14,6 @@ from reconciler.sandbox.world import Machine
 from reconciler.services.machines.wire import machine as wires
 from reconciler.state.store import Event, JournalEntry, Lease
 from tests.reliability.simulation.tally import Tally
-from tests.reliability.simulation.timeline import Timeline
 
 if TYPE_CHECKING:
     import asyncio

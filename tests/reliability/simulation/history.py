@@ -28,9 +28,11 @@ from reconciler.pipeline.project import Desired
 from reconciler.pipeline.resolve import forget, resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved
 from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.rehearsal.timeline import START, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import batching, spooling
 from reconciler.state.sqlite import store as sqlite_store
+from reconciler.state.sqlite.database import connect, use_wal
 from reconciler.state.sqlite.store import SqliteStore
 from tests.planning.plans import PLAN_KEY
 from tests.reliability.simulation import invariants, people, wishes
@@ -42,13 +44,14 @@ from tests.reliability.simulation.process import Process
 from tests.reliability.simulation.scenario import Round, Run, Scenario
 from tests.reliability.simulation.store import Inline
 from tests.reliability.simulation.tally import Tally
-from tests.reliability.simulation.timeline import START, Timeline
 
 SHELF = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 RUNS_TO_REST = 3
 LAG_S = 30.0  # so long may reads show the platform as it was, and lost calls take effect
 DECISIONS = 6  # so often may a person be asked before nothing is left to ask
 REST_S = 3 * 3600.0  # hourly figures change meanwhile
+
+_NEW_STATE: dict[str, bytes] = {}  # its files, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +107,6 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
         shutil.rmtree(root)
 
 
-class _NoDatabase:
-    """The platform outlives its history nowhere, so it is not stored."""
-
-    def commit(self, *changed: object) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class History:
     """What all rounds of one history share."""
 
@@ -127,12 +120,11 @@ class History:
             profile="extended",
             apps=[{"name": "shop"}, {"name": "blog"}],
             machines=[{"app": "shop", "id": id} for id in scenario.machines],
+            stored=False,
             wall=START.timestamp,
             monotonic=timeline.time,
             rng=self._rng,
         )
-        sandbox.database.close()
-        sandbox.database = cast("Any", _NoDatabase())
         sandbox.world.switches.update(scenario.switches)
         self.sandbox = sandbox
         self.ghost = Ghost(sandbox, timeline, scenario.machines, keep_trace=keep_trace)
@@ -146,6 +138,7 @@ class History:
 
     def report(self) -> Report:
         ghost = self.ghost
+        self._open.close()
         self.sandbox.close()
         return Report(
             ghost.violation, ghost.hash, ghost.events, ghost.tally, self._timeline.time(), ghost.trace
@@ -169,9 +162,18 @@ class History:
             self._search_for_secrets()
 
     async def _make_the_state(self) -> None:
-        store = SqliteStore(self._root / "state.db", SystemClock(), random.Random("the state").randbytes)
-        await create_state(store, SystemClock(), "the state", new=True)
-        await store.close()
+        """The state of a new project: made once in a process, and copied for each history."""
+        if not _NEW_STATE:
+            randomness = random.Random("the state").randbytes
+            store = SqliteStore(self._root / "state.db", SystemClock(), randomness, backups=False)
+            await create_state(store, SystemClock(), "the state", new=True)
+            await store.close()
+            _NEW_STATE.update({file.name: file.read_bytes() for file in self._root.iterdir()})
+        for name, content in _NEW_STATE.items():
+            (self._root / name).write_bytes(content)
+        # As long as somebody has the file open, SQLite does not fold the WAL in with each process that ends.
+        self._open = connect(self._root / "state.db")
+        use_wal(self._open)
 
     # --- rounds ---
 
@@ -354,10 +356,11 @@ class History:
             ghost.violate("exit-0-only-if-converged", difference)
 
     async def _look_at_the_state(self) -> None:
-        """Another process reads the state: it loads, and holds what was stored."""
+        """Another process reads the state: it is sound as a whole, and holds what was stored."""
         observer = self._process("observer", Run(verb="plan"))
         try:
             state = await observer.store.load()
+            await observer.store.inner.verify()
         except ReconcilerError as failure:
             self.ghost.violate("state-loads", failure.message)
         else:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.model import Address, Deletion, StateRecord
+from reconciler.rehearsal.timeline import START
 from reconciler.sandbox.exchange import Response
 from reconciler.state.store import Event, JournalEntry, Lease, State
 from tests.reliability.simulation.faults import LAG_S, STALE_S
 from tests.reliability.simulation.ghost import UNNUMBERED, Ghost, Opened, Sending
 from tests.reliability.simulation.power import AT_REST, COMING, wanted_power
-from tests.reliability.simulation.timeline import START
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from reconciler.core.errors import Lost, TransportError
+from reconciler.rehearsal.timeline import Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.parts.cluster import Cluster
@@ -28,7 +29,6 @@ from tests.reliability.simulation.faults import (
 )
 from tests.reliability.simulation.ghost import Ghost, Sending
 from tests.reliability.simulation.scenario import Fault
-from tests.reliability.simulation.timeline import Timeline
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process

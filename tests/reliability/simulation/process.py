@@ -15,6 +15,7 @@ from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.project import Desired, Project
+from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Answer
@@ -23,7 +24,6 @@ from tests.reliability.simulation.ghost import CANARY, Ghost, Opened
 from tests.reliability.simulation.network import Network
 from tests.reliability.simulation.scenario import Fault, Moment, Run
 from tests.reliability.simulation.store import SimulatedSpooling
-from tests.reliability.simulation.timeline import TICK_S, Timeline
 
 BASE_URL = "http://127.0.0.1:9"
 

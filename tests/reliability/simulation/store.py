@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.rehearsal.timeline import TICK_S
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.files import spool_path
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY
-from tests.reliability.simulation.timeline import TICK_S
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
@@ -27,7 +27,8 @@ class SimulatedStore(SqliteStore):
     def __init__(self, process: "Process", path: Path, rng: Random) -> None:
         self._process = process
         self._asked: dict[int, tuple[asyncio.Task[Any] | None, Sequence[JournalEntry]]] = {}
-        super().__init__(path, _StoreClock(process), rng.randbytes)
+        # A backup would only be read again by nobody: the whole state is verified after each round.
+        super().__init__(path, _StoreClock(process), rng.randbytes, backups=False)
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         process = self._process
@@ -83,7 +84,8 @@ class SimulatedStore(SqliteStore):
             task, entries = self._asked.pop(id(request.remove), (None, ()))
             if not entries or isinstance(request.outcome, StoreError):
                 continue
-            if any(CANARY in columns[-1] for columns in request.entries):
+            written = [columns[-1] for columns in request.entries] + [body for _, body in request.put]
+            if any(CANARY in text for text in written):
                 process.ghost.violate("no-secret-leaves-memory", f"{entries[0].step} writes a secret value")
             process.ghost.note(process.name, "commits", *(f"{entry.event} {entry.step}" for entry in entries))
             process.ghost.take_in(process, task, request.lease, entries, request.outcome, request.remove)

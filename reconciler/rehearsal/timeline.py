@@ -44,9 +44,10 @@ class _NoFiles(selectors.BaseSelector):
 
 
 class Timeline(asyncio.SelectorEventLoop):
-    """The loop of one history. Its time starts at 0."""
+    """The loop of one history. Its time starts at 0, which is `begin`."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin: datetime = START) -> None:
+        self._begin = begin
         self._waiting = _NoFiles()
         super().__init__(self._waiting)
         self._numbers = itertools.count()
@@ -56,7 +57,7 @@ class Timeline(asyncio.SelectorEventLoop):
         return self._waiting.elapsed_s
 
     def now(self) -> datetime:
-        return START + timedelta(seconds=self.time())
+        return self._begin + timedelta(seconds=self.time())
 
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None

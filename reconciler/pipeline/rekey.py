@@ -1,0 +1,94 @@
+"""Giving a state another key: encrypting it, to other recipients, or no longer.
+
+All of it is written anew, under a new content key. First the state is marked as being given another key, so
+that nobody can change it; what then replaces it appears as a whole. Killed between the two, the state still
+is what it was, and every verb refuses it until the same command ends what it began.
+"""
+
+from dataclasses import dataclass, replace
+
+from reconciler.core.attribution import Attribution
+from reconciler.core.clock import Clock
+from reconciler.core.errors import REKEYING, ReconcilerError, StateMoved
+from reconciler.core.reporter import Reporter
+from reconciler.execution.leasing import leased
+from reconciler.state import encrypting_of
+from reconciler.state.chain import state_head
+from reconciler.state.contents import Contents, verify, with_entry
+from reconciler.state.encryption.envelope import Keys
+from reconciler.state.encryption.store import Encrypting
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Rekeyed:
+    """`recipients`: none for a state that is no longer encrypted. `generation` counts its content keys.
+
+    `head_before`, `head`: of the state (`chain.state_head`), which is another one with every key.
+    """
+
+    recipients: tuple[str, ...]
+    generation: int
+    records: int
+    rows: int
+    head_before: str
+    head: str
+
+
+async def rekey(
+    store: Spooling,
+    place: str,
+    clock: Clock,
+    holder: str,
+    by: Attribution,
+    *,
+    timeout_s: float,
+    reporter: Reporter | None = None,
+) -> Rekeyed:
+    """`store`: as the settings say, and opened however it is encrypted. Ends what an earlier call began.
+
+    Raises Locked while a run holds any lease, StateMoved for a state that is elsewhere, and StoreError.
+    """
+    encrypting = encrypting_of(store)
+    if encrypting is None:
+        raise ReconcilerError(
+            f"the state {place} is in a file of this machine, which is not encrypted",
+            help="move it to a shared store first: `reconcile state migrate URL`",
+        )
+    left = await encrypting.raw.export()
+    if not left.moved_to:
+        await _close(store, encrypting, holder, timeout_s, reporter)
+        left = await encrypting.raw.export()
+    if left.moved_to != REKEYING:
+        raise StateMoved(place, left.moved_to)
+    keys, plain = await encrypting.opened_keys(left), await encrypting.plain(left)
+    verify(plain)
+    recipients = encrypting.recipients
+    generation = (keys.generation if keys is not None else 0) + 1 if recipients else 0
+    before = _head(left, keys)
+    said = {"rekeyed": len(recipients), "generation": generation, "head": before, **by.to_json()}
+    noted = with_entry(plain, WHOLE_STATE, JournalEntry("", Event.DECIDED, clock.now(), data=said))
+    await encrypting.replace(encrypting.sealed(replace(noted, moved_to=""), keys))
+    state = await store.load()
+    head = state_head(state.lineage, state.heads)
+    return Rekeyed(recipients, generation, len(state.records), len(noted.rows), before, head)
+
+
+def _head(contents: Contents, keys: Keys | None) -> str:
+    """As `apply` has printed it: of a state as its backend has it."""
+    name = keys.ciphers()[0].name if keys is not None else str
+    return state_head(contents.lineage, {name(scope): hash for scope, hash in contents.hashes.items()})
+
+
+async def _close(
+    store: Spooling, encrypting: Encrypting, holder: str, timeout_s: float, reporter: Reporter | None
+) -> None:
+    """Let nobody change the state until it has another key."""
+    scopes = {WHOLE_STATE, *(await encrypting.export()).heads}
+    async with leased(store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
+        contents = await encrypting.raw.export()
+        verify(contents)
+        verify(await encrypting.plain(contents))
+        await store.check(lease)
+        await encrypting.raw.retire(REKEYING, contents)

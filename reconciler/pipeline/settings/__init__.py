@@ -1,0 +1,35 @@
+"""The project's settings: `reconcile.yaml`, and the environment variables that come before it."""
+
+from reconciler.pipeline.settings.project import (
+    PRIVATE,
+    ProjectSettings,
+    find_settings,
+    project_root,
+    refuse_unknown_environment,
+)
+from reconciler.pipeline.settings.sections import (
+    ENVIRONMENT,
+    FILE_NAME,
+    PlatformSettings,
+    ProviderSection,
+    SecretSource,
+    Settings,
+    check_address,
+    known_capabilities,
+)
+
+__all__ = [
+    "ENVIRONMENT",
+    "FILE_NAME",
+    "PRIVATE",
+    "PlatformSettings",
+    "ProjectSettings",
+    "ProviderSection",
+    "SecretSource",
+    "Settings",
+    "check_address",
+    "find_settings",
+    "known_capabilities",
+    "project_root",
+    "refuse_unknown_environment",
+]

@@ -1,0 +1,253 @@
+"""What `reconcile.yaml` may contain: one model for each section, and the patterns of values in them."""
+
+import re
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, PydanticKnownError
+
+from reconciler.core.context import BASE
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, is_shared, scheme_of
+from reconciler.core.steps import SecretRef
+from reconciler.kinds import find_kinds
+from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
+from reconciler.secrets.age import parse_recipients
+
+FILE_NAME = "reconcile.yaml"
+
+EXTENDED = "extended"  # stands for all capabilities
+
+ENVIRONMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+RESERVED = "reserved_environment"  # type of the error that pydantic gives
+BROKEN_RECIPIENT = "broken_recipient"  # likewise
+_LINEAGE = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+URL = r"^https?://[^\s/\\?#@\x00-\x1f\x7f]+(/[^\s\\?#@\x00-\x1f\x7f]*)?$"
+_RECIPIENT = "^(age1|ssh-)"
+# A folder below the project's root, written plainly: it is compared with the names of files.
+_BELOW = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
+
+ALLOWED = {  # by pattern, in words
+    URL: "an address such as https://api.example.com, without a user or password",
+    _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
+    VARIABLE: "the name of a variable: letters, digits and `_`, not beginning with a digit",
+    _LINEAGE: "a lineage as `state init` prints it, such as 6c1e0a52-4c0f-4f9e-9d43-0f3f1f1d8a57",
+    _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
+    f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
+    "the first one a letter or digit",
+    "^/": "a path that begins with `/`",
+}
+
+
+def _not_reserved(name: str) -> str:
+    if name == BASE:
+        raise PydanticCustomError(RESERVED, "the name is reserved")
+    return name
+
+
+EnvironmentName = Annotated[str, StringConstraints(pattern=f"^{ENVIRONMENT.pattern}$")]
+NewEnvironment = Annotated[EnvironmentName, AfterValidator(_not_reserved)]
+
+
+def check_address(url: str) -> None:
+    """Raises ReconcilerError for what is not the address of a platform."""
+    if not re.match(URL, url):
+        raise ReconcilerError(f"this is not the address of a platform: expected {ALLOWED[URL]}")
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class TokenSource(Section):
+    env: str = Field(
+        "RECONCILE_TOKEN",
+        pattern=VARIABLE,
+        description="Environment variable that holds the platform's token.",
+    )
+
+
+@cache
+def known_capabilities() -> frozenset[str]:
+    """What kinds can use of the platform beside what it documents."""
+    return frozenset(name for kind in find_kinds().values() for name in kind.capabilities)
+
+
+def _known_capability(value: Any) -> Any:
+    known = (*sorted(known_capabilities()), EXTENDED)
+    if value not in known:
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(f"'{name}'" for name in known)})
+    return value
+
+
+class PlatformSettings(Section):
+    base_url: str | None = Field(None, pattern=URL)
+    token_from: TokenSource = TokenSource()
+    capabilities: list[Annotated[str, BeforeValidator(_known_capability)]] = []
+    rate_limit: float | None = Field(
+        1.0, gt=0, strict=False, description="Requests per second and action; null for none."
+    )
+
+
+class ExecutionSettings(Section):
+    concurrency: int = Field(8, ge=1, le=256)
+    lease_s: float = Field(
+        LEASE_S,
+        gt=0,
+        strict=False,
+        description="How long a dead run keeps its apps locked in a shared state; longer than `deadline_s`.",
+    )
+    settle_s: float = Field(
+        180.0, ge=0, strict=False, description="How long after a lost create its object may still appear."
+    )
+    deadline_s: float = Field(30.0, gt=0, strict=False, description="Time limit of one request.")
+    adopt_inferred: bool = Field(
+        True, description="Adopt the object that a lost create has evidently created; false: ask a person."
+    )
+
+
+class SecretSource(ValueSource):
+    """Where a secret comes from: exactly one of these. A file's path is relative to the project's root."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "SecretSource":
+        for problem in check_source(self, ("value",), lambda *path: None):
+            raise ValueError(problem.help)
+        return self
+
+    def ref(self) -> SecretRef:
+        return source_ref(self, FILE_NAME)
+
+
+class IdentitySource(Section):
+    """Where age identities come from: exactly one of these. Relative paths begin at the project's root."""
+
+    env: str | None = Field(None, pattern=VARIABLE)
+    file: str | None = Field(None, min_length=1)
+
+    @model_validator(mode="after")
+    def _one(self) -> "IdentitySource":
+        if (self.env is None) == (self.file is None):
+            raise ValueError("give exactly one of `env` and `file`")
+        if is_private_key(self.file or ""):
+            raise ValueError(
+                "this is a private key; write the path of its file instead, and create a new key"
+            )
+        return self
+
+    def ref(self) -> SecretRef:
+        return SecretRef("env", self.env) if self.env is not None else SecretRef("file", self.file or "")
+
+
+class SecretsSettings(Section):
+    age_identity_from: IdentitySource | None = Field(
+        None, description="Identities for decryption; RECONCILE_AGE_IDENTITY and …_FILE take precedence."
+    )
+    age_recipients: list[Annotated[str, Field(pattern=_RECIPIENT)]] = Field(
+        [], description="Recipients of `reconcile secret encrypt` without --to."
+    )
+    exec: list[Annotated[str, Field(min_length=1)]] = Field(
+        [], description="Programs that `value_from: {exec: …}` may run."
+    )
+
+
+class ProviderSection(Section):
+    """What the platform gave to one extension provider, for those who run that provider."""
+
+    public_url: str | None = Field(None, description="Address at which the platform calls it.")
+    signing_secret_from: SecretSource | list[SecretSource] | None = Field(
+        None,
+        description="Secret that signs the platform's requests; during a rotation, the new and the old one.",
+    )
+    encoding: Literal["hex", "base64"] = Field("hex", description="Encoding of signatures.")
+    webhook_url: str | None = Field(None, description="Address at which the platform receives its webhooks.")
+    webhook_secret_from: SecretSource | None = None
+    auth_url: str | None = Field(None, description="The platform's sign-in service.")
+    client_id: str | None = None
+    client_secret_from: SecretSource | None = None
+    costs_path: str | None = Field(None, pattern="^/")
+
+
+def _whole_recipient(text: str) -> str:
+    try:
+        parse_recipients([text])
+    except ReconcilerError:
+        raise PydanticCustomError(BROKEN_RECIPIENT, "this is not a whole recipient") from None
+    return text
+
+
+class StateSection(Section):
+    """Where the state is, and which one: `state: URL` gives the first alone."""
+
+    url: str | None = Field(None, description="Where the state is.")
+    endpoint: str | None = Field(
+        None, pattern=URL, description="Of an object store, where that is not the provider's own."
+    )
+    lineage: str | None = Field(
+        None,
+        pattern=_LINEAGE,
+        description="Lineage of the only state that is accepted; `state init` prints it.",
+    )
+    encrypt_to: list[Annotated[str, Field(pattern=_RECIPIENT), AfterValidator(_whole_recipient)]] = Field(
+        [], description="Recipients of age that a shared state is encrypted to; all who use it."
+    )
+    identity_from: IdentitySource | None = Field(
+        None, description="Where the identity comes from that opens an encrypted state."
+    )
+
+    @model_validator(mode="after")
+    def _used(self) -> "StateSection":
+        if self.encrypt_to and self.identity_from is None:
+            raise ValueError("`encrypt_to` needs `identity_from`: each user of the state has to read it")
+        if self.encrypt_to and self.url is not None and not is_shared(self.url):
+            raise ValueError(
+                "`encrypt_to` is for a shared state: one in a file of this machine is not encrypted"
+            )
+        if self.endpoint is not None and self.url is not None and scheme_of(self.url) not in OBJECTS:
+            raise ValueError("`endpoint` means nothing for this `url`: it is that of an object store")
+        return self
+
+
+StateSetting = Annotated[
+    StateSection, BeforeValidator(lambda value: {"url": value} if isinstance(value, str) else value)
+]
+
+
+class EnvironmentSection(Section):
+    """What differs in one environment; what is not written here is as it is everywhere."""
+
+    platform: PlatformSettings = PlatformSettings()
+    state: StateSetting = StateSection()
+    execution: ExecutionSettings = ExecutionSettings()
+
+
+class Settings(Section):
+    platform: PlatformSettings = PlatformSettings()
+    providers: dict[str, ProviderSection] = Field(default_factory=dict)
+    state: StateSetting = StateSection()
+    manifests: list[str] = ["manifests"]
+    overlays: str = Field("overlays", pattern=_BELOW, description="Folder of the environments' overlays.")
+    execution: ExecutionSettings = ExecutionSettings()
+    secrets: SecretsSettings = SecretsSettings()
+    environments: dict[NewEnvironment, EnvironmentSection] = Field(default_factory=dict)
+    default_environment: EnvironmentName | None = Field(
+        None, description="The environment to use without --env; `base` for none."
+    )
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        named = frozenset(self.platform.capabilities)
+        return known_capabilities() if EXTENDED in named else named
+
+    @property
+    def state_url(self) -> str:
+        return self.state.url or DEFAULT_URL

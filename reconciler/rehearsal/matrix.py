@@ -1,0 +1,67 @@
+"""What a rehearsal found: one cell for each call and fault, and where the twin differs from the plan."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from reconciler.core.model import Address, Owed
+
+NONE = "none"
+# What a call suffers, in the order of reports.
+MEANINGS = {
+    "lost_before": "the connection breaks before the call takes effect",
+    "lost_after": "the call takes effect, and its answer is lost",
+    "error_after": "the call takes effect, and is answered 502",
+    "slow": "the call takes effect, and its answer comes after the deadline",
+    "refused_412": "the call is refused with 412",
+    "limited_429": "the call is refused with 429",
+    "killed": "the call takes effect, and this program is killed before it records that",
+}
+FAULTS = (NONE, *MEANINGS)
+End = Literal["converged", "pending", "decision", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a run ends in, with the applies after it, when the call of `step` suffers `fault`.
+
+    `step`: "" for the clean run. `question`: what a person must decide; `error`: why it failed.
+    `duration_s`: how long all runs took that had something to do, by the platform's time.
+    """
+
+    step: str
+    fault: str
+    end: End
+    owed: tuple[Owed, ...] = ()
+    question: str = ""
+    error: str = ""
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unrehearsed:
+    """What of a plan has no twin, and why."""
+
+    address: Address
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """`steps`: those whose calls were struck, of `of` that the clean run sent. `cells`: the clean run first.
+
+    `differences`: between what the plan says and what the clean run did, in words.
+    """
+
+    steps: tuple[str, ...]
+    of: int
+    cells: tuple[Cell, ...]
+    differences: tuple[str, ...] = ()
+    unrehearsed: tuple[Unrehearsed, ...] = ()
+
+    @property
+    def clean(self) -> Cell:
+        return self.cells[0]
+
+    def of_step(self, step: str) -> Sequence[Cell]:
+        return [cell for cell in self.cells if cell.step == step]

@@ -1,0 +1,214 @@
+"""Rehearsing a plan: what its twin begins with, which calls are struck, and the matrix that they make."""
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain, zip_longest
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.extras import require_extra
+from reconciler.core.model import Address, Observation, Resource, StateRecord
+from reconciler.core.steps import PLATFORM, Plan, Read, Step
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import OnService, secret_names, secret_of
+from reconciler.pipeline.plan import make_plan, unchanged_in
+from reconciler.pipeline.project import Desired, Project
+from reconciler.rehearsal.matrix import MEANINGS, NONE, Rehearsal, Unrehearsed
+from reconciler.rehearsal.placeholders import Placeholders, placeholder
+from reconciler.secrets.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from reconciler.rehearsal.cells import Played
+    from reconciler.rehearsal.twin import Original
+
+MOST_STEPS = 20  # of a larger plan a sample is rehearsed
+_CELLS_A_WORKER = 24  # below that a process of its own costs more than it saves
+
+
+async def plan_and_rehearse(
+    project: Project, desired: Desired, *, with_exec: bool = False
+) -> tuple[Plan, Rehearsal | None]:
+    """What apply would do, and its rehearsal; None for a plan with errors, which nothing carries out."""
+    seen: dict[Read, Observation] = {}
+    plan = await make_plan(replace(project, seen=seen.__setitem__), desired, with_exec=with_exec)
+    if has_errors(plan.diagnostics):
+        return plan, None
+    return plan, await rehearse(project, desired, plan, seen)
+
+
+async def rehearse_saved(project: Project, desired: Desired, plan: Plan) -> Rehearsal:
+    """The rehearsal of a plan from a file, on the platform as it is now. No source of secrets is read."""
+    seen: dict[Read, Observation] = {}
+    await make_plan(replace(project, sources=Placeholders(), seen=seen.__setitem__), desired)
+    return await rehearse(project, desired, plan, seen)
+
+
+async def rehearse(
+    project: Project,
+    desired: Desired,
+    plan: Plan,
+    observed: Mapping[Read, Observation],
+    *,
+    switches: Mapping[str, Any] | None = None,
+) -> Rehearsal:
+    """Carry `plan` out on a twin of what was `observed`, once clean and once for each call and fault.
+
+    Nothing of it touches the platform, the state, or a source of secrets. `switches`: of the sandbox. Raises
+    ReconcilerError where the sandbox is not installed, or cannot hold what was seen.
+    """
+    require_extra("sandbox", "a rehearsal")
+    original, left = await original_of(project, desired, plan, observed, switches or {})
+    plan = original.plan
+    (clean,) = await to_thread.run_sync(_play_all, original, [("", NONE)], abandon_on_cancel=True)
+    sent = {each.step for each in clean.sent}
+    sending = [step for step in plan.steps if step.mutates and step.id in sent]
+    struck = _sample(sending)
+    cells = [(step.id, fault) for step in struck for fault in MEANINGS]
+    played = await to_thread.run_sync(_play_all, original, cells, abandon_on_cancel=True)
+    return Rehearsal(
+        tuple(step.id for step in struck),
+        len(sending),
+        (clean.cell, *(each.cell for each in played)),
+        clean.differences,
+        tuple(Unrehearsed(address, why) for address, why in left.items()),
+    )
+
+
+def _play_all(original: "Original", cells: Sequence[tuple[str, str]]) -> "Sequence[Played]":
+    from reconciler.rehearsal.cells import play
+
+    with _pool(min(os.cpu_count() or 1, len(cells) // _CELLS_A_WORKER)) as pool:
+        played = [pool.submit(play, original, step, fault) for step, fault in cells]
+        return [each.result() for each in played]
+
+
+def _pool(workers: int) -> Executor:
+    if workers < 2:
+        return ThreadPoolExecutor(1)
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+
+
+async def original_of(
+    project: Project,
+    desired: Desired,
+    plan: Plan,
+    observed: Mapping[Read, Observation],
+    switches: Mapping[str, Any],
+) -> "tuple[Original, Mapping[Address, str]]":
+    """What a twin begins with, and what has no twin, with the reason."""
+    from reconciler.rehearsal.seed import seed_of
+    from reconciler.rehearsal.twin import Original
+
+    left = _without_twin(plan, desired)
+    plan = _only(plan, left)
+    kinds, state = find_kinds(), await project.store.load()
+    resources = [each for each in desired.resources if each.address not in left]
+    records = {address: each for address, each in state.records.items() if address not in left}
+    addresses = {each.address for each in resources} | set(records)
+    lineage = state.lineage or "rehearsal"
+    original = Original(
+        plan=replace(plan, context=replace(plan.context, lineage=lineage)),
+        begin=plan.context.at,
+        seed=seed_of(
+            observed,
+            apps={each.app for each in addresses if each.app},
+            machines=[
+                (each.address.app or "", each.adopt_id or "")
+                for each in resources
+                if not kinds[each.address.kind].takes_over
+            ],
+            secrets=[
+                (address.app or "", name)
+                for address, record in records.items()
+                for name in secret_names(kinds[address.kind], None, record)
+            ],
+        ),
+        lineage=lineage,
+        records=_with_placeholders(records, resources, unchanged_in(plan, desired)),
+        resources=resources,
+        policies=desired.policies,
+        focus=desired.focus,
+        targets=desired.targets,
+        selected=frozenset(each.address for each in records.values() if desired.selected(each)),
+        declared=frozenset(each.address for each in records.values() if desired.declared(each)),
+        capabilities=project.capabilities,
+        limits=project.limits,
+        rate_limit=project.platform.rate_limit,
+        switches=switches,
+    )
+    return original, left
+
+
+def _with_placeholders(
+    records: Mapping[Address, StateRecord], resources: Sequence[Resource], unchanged: Sequence[Address]
+) -> dict[Address, StateRecord]:
+    """`records`, where an unchanged secret has the fingerprint of its placeholder."""
+    from reconciler.rehearsal.twin import KEY
+
+    kinds, found = find_kinds(), dict(records)
+    for resource in resources:
+        address = resource.address
+        ref = secret_of(kinds[address.kind], resource)
+        if ref is not None and address in found and address in unchanged:
+            kept = fingerprint(KEY, address, placeholder(ref))
+            found[address] = replace(found[address], applied={**found[address].applied, "fingerprint": kept})
+    return found
+
+
+def _without_twin(plan: Plan, desired: Desired) -> dict[Address, str]:
+    """What is not rehearsed, and why: objects of other services, and what needs them."""
+    kinds = find_kinds()
+    left: dict[Address, str] = {}
+    for resource in desired.resources:
+        service = kinds[resource.address.kind].role(OnService)
+        if service is not None:
+            left[resource.address] = _no_twin_of(service.service(resource.spec, None))
+    for step in plan.steps:
+        if step.call.service != PLATFORM:
+            left.setdefault(step.address, _no_twin_of(step.call.service))
+    size = -1
+    while size < len(left):
+        size = len(left)
+        for resource in desired.resources:
+            needed = kinds[resource.address.kind].references(resource.spec, resource.address)
+            missing = next((each.address for each in needed if each.address in left), None)
+            if missing is not None:
+                left.setdefault(resource.address, f"it needs `{missing}`, which is not rehearsed")
+    return left
+
+
+def _no_twin_of(service: str) -> str:
+    return f"the provider `{service}` has no twin"
+
+
+def _only(plan: Plan, left: Mapping[Address, str]) -> Plan:
+    """`plan` without what is not rehearsed."""
+    steps = [step for step in plan.steps if step.address not in left]
+    there = {step.id for step in steps}
+    return replace(
+        plan,
+        changes=tuple(each for each in plan.changes if each.address not in left),
+        steps=tuple(replace(step, after=tuple(id for id in step.after if id in there)) for step in steps),
+        expectations=tuple(each for each in plan.expectations if each.address not in left),
+        bindings=tuple(each for each in plan.bindings if each.address not in left),
+        inputs=tuple(each for each in plan.inputs if Address.parse(each[0]) not in left),
+        moves=tuple(each for each in plan.moves if each.source not in left and each.target not in left),
+    )
+
+
+def _sample(steps: Sequence[Step]) -> Sequence[Step]:
+    """At most `MOST_STEPS` of them: by turns one of each sort, in the plan's order."""
+    if len(steps) <= MOST_STEPS:
+        return steps
+    sorts: dict[Any, list[Step]] = defaultdict(list)
+    for step in steps:
+        sorts[step.address.kind, step.call.method, step.recovery.how, step.wait is None].append(step)
+    by_turns = [step for step in chain.from_iterable(zip_longest(*sorts.values())) if step is not None]
+    chosen = {step.id for step in by_turns[:MOST_STEPS]}
+    return [step for step in steps if step.id in chosen]

@@ -1,0 +1,165 @@
+"""The twin: an emulated platform that begins as the live one is, with a state of its own, on its own time."""
+
+import asyncio
+import random
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from reconciler.core.attribution import Attribution
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.reporter import Reporter
+from reconciler.core.steps import ManifestSet, Plan
+from reconciler.execution.limits import Limits
+from reconciler.pipeline.project import Desired, Project
+from reconciler.rehearsal.line import TwinLine
+from reconciler.rehearsal.placeholders import Placeholders
+from reconciler.rehearsal.process import Process, TwinStore
+from reconciler.rehearsal.seed import Seed, cannot_plant
+from reconciler.rehearsal.timeline import TICK_S, Timeline
+from reconciler.sandbox.core import Sandbox
+from reconciler.services.machines.service import platform_client
+from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.rules import View
+
+T = TypeVar("T")
+
+_URL = "https://twin.invalid"  # no request of a twin goes out
+_TOKEN = "sandbox"  # noqa: S105 - the sandbox's default; it protects nothing
+KEY = bytes(32)  # of fingerprints, which are all of placeholders
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What a rehearsal begins with: the plan, and all that it was made from. It can be sent to a process.
+
+    `records`: with the fingerprints of placeholders where a secret is unchanged. `selected`: which of them
+    the given manifests are about.
+    """
+
+    plan: Plan
+    begin: datetime
+    seed: Seed
+    lineage: str
+    records: Mapping[Address, StateRecord]
+    resources: Sequence[Resource]
+    policies: Sequence[Resource]
+    focus: Collection[Address] | None
+    targets: tuple[Address, ...]
+    selected: frozenset[Address]
+    declared: frozenset[Address]
+    capabilities: frozenset[str]
+    limits: Limits
+    rate_limit: float | None
+    switches: Mapping[str, Any]
+
+    def desired(self) -> Desired:
+        return Desired(
+            self.resources,
+            selected=lambda record: record.address in self.selected,
+            policies=self.policies,
+            focus=self.focus,
+            targets=self.targets,
+            declared=lambda record: record.address in self.declared,
+            manifests=ManifestSet(),
+        )
+
+
+class Twin:
+    """One world and one state, for one process after another."""
+
+    def __init__(self, original: Original) -> None:
+        """Raises ReconcilerError where the sandbox cannot hold what was seen."""
+        self.original = original
+        self.timeline = Timeline(original.begin)
+        self._rng = random.Random("twin")  # noqa: S311 - ids and latencies
+        try:
+            self.sandbox = Sandbox(
+                clock="real",
+                profile="extended",
+                seed=original.seed,
+                seed_name="the world",
+                switch=original.switches,
+                stored=False,
+                wall=original.begin.timestamp,
+                monotonic=self.timeline.time,
+                rng=self._rng,
+            )
+        except StoreError as failure:
+            self.timeline.close()
+            raise cannot_plant(failure) from None
+        serials: dict[str, int] = {}
+        for record in original.records.values():
+            serials[record.scope] = max(record.serial, serials.get(record.scope, 0))
+        self._state = MemoryState(
+            _Clock(self.timeline),
+            randomness=self._rng.randbytes,
+            lineage=original.lineage,
+            key=KEY,
+            records=dict(original.records),
+            serials=serials,
+            view=View(new=True),
+        )
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry `work` out on the twin's time."""
+        asyncio.set_event_loop(self.timeline)
+        try:
+            return self.timeline.run_until_complete(work)
+        finally:
+            asyncio.set_event_loop(None)
+
+    @property
+    def records(self) -> Mapping[Address, StateRecord]:
+        """What the state holds now."""
+        return self._state.records
+
+    def free(self) -> None:
+        """Give back what a process that is gone has held, as an operating system does."""
+        for holding in self._state.holdings.values():
+            holding.handle = None
+
+    def close(self) -> None:
+        self.timeline.close()
+
+    def project(self, process: Process) -> Project:
+        """What a verb of `process` needs."""
+        clock, original = _Clock(self.timeline), self.original
+        return Project(
+            store=TwinStore(MemoryStore(self._state), process),
+            platform=platform_client(
+                TwinLine(self.sandbox, process),
+                _URL,
+                lambda: _TOKEN,
+                clock,
+                rate_limit=original.rate_limit,
+                jitter=self._rng.random,
+            ),
+            capabilities=original.capabilities,
+            limits=original.limits,
+            clock=clock,
+            reporter=Reporter(),
+            sources=Placeholders(),
+            new_id=lambda: f"{self._rng.getrandbits(64):016x}",
+            holder="the rehearsal",
+            by=Attribution("the rehearsal"),
+            environment=original.plan.context.environment,
+            address=original.plan.context.platform or "",
+            state_url=original.plan.context.state,
+        )
+
+
+class _Clock:
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    def now(self) -> datetime:
+        return self._timeline.now()
+
+    def monotonic(self) -> float:
+        return self._timeline.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds, TICK_S))

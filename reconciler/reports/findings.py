@@ -1,0 +1,104 @@
+"""What a report complains about, one by one: for hosts that show problems at the lines of files."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from reconciler.core.diagnostics import Severity, Span
+from reconciler.core.model import Change, Owed
+from reconciler.core.steps import OutcomeWord
+from reconciler.reports.documents import shown
+from reconciler.reports.report import ApplyReport, DriftReport, PlanReport, Report
+from reconciler.reports.visible import visible
+
+DRIFT, NOT_DONE, OWED = "drift", "not-done", "owed"  # beside the codes of diagnostics
+TITLES = {
+    DRIFT: "an object has changed on the platform without us",
+    NOT_DONE: "a call of the plan is not done",
+    OWED: "work is owed that nobody has done yet",
+}
+_SEVERITIES: dict[OutcomeWord, Severity] = {
+    "failed": Severity.ERROR,
+    "unknown": Severity.ERROR,
+    "pending": Severity.WARNING,
+    "skipped": Severity.WARNING,
+}
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`message` is one line, and `help` has its lines; both are visible. `about`: addresses of resources."""
+
+    code: str
+    severity: Severity
+    message: str
+    help: str = ""
+    span: Span | None = None
+    about: tuple[str, ...] = ()
+
+
+def findings_of(report: Report) -> Iterator[Finding]:
+    """Diagnostics, what drifted, steps that are not done, and what is owed."""
+    for item in report.problems:
+        texts = [*item.notes, *([item.help] if item.help else [])]
+        message = f"{item.message}: {item.label}" if item.label else item.message
+        lines = (visible(line) for text in texts for line in text.splitlines())
+        yield Finding(item.code, item.severity, visible(message), "\n".join(lines), item.span, item.addresses)
+    if isinstance(report, DriftReport):
+        yield from (_drifted(report, each, Severity.WARNING) for each in report.plan.changes)
+        yield from (_drifted(report, each, Severity.INFO) for each in report.unmanaged)
+    if isinstance(report, ApplyReport):
+        for result in report.results:
+            if result.outcome != "done":
+                message = visible(f"{result.step} is {result.outcome}: {result.error}".removesuffix(": "))
+                span = report.declared.get(result.address)
+                severity = _SEVERITIES[result.outcome]
+                yield Finding(NOT_DONE, severity, message, visible(result.note), span, (str(result.address),))
+
+    if isinstance(report, PlanReport | DriftReport | ApplyReport):
+        owed = report.owed if isinstance(report, ApplyReport) else report.plan.owed
+        yield from (_owed(report, each) for each in owed)
+
+
+def _owed(report: Report, owed: Owed) -> Finding:
+    certainty = "" if owed.certainty == "owed" else f" ({owed.certainty} whether needed)"
+    message = f"{owed.address}: {owed.work}{certainty}, because {owed.because}"
+    help = "\n".join(visible(f"once done: {command}") for command in owed.advice)
+    span = report.declared.get(owed.address)
+    return Finding(OWED, Severity.INFO, visible(message), help, span, (str(owed.address),))
+
+
+def fingerprints(report: Report, findings: Iterable[Finding]) -> list[str]:
+    """One for each finding: the same in every run that finds it, wherever its line has moved.
+
+    Numbers in a message may be ages or counts. Of equal findings each has its own.
+    """
+    seen: Counter[str] = Counter()
+    made = []
+    for each in findings:
+        path = report.places.path(each.span.file) if each.span is not None else ""
+        message = _NUMBER.sub("0", each.message)
+        key = json.dumps([report.kind, _environment(report), each.code, path, each.about, message])
+        seen[key] += 1
+        made.append(sha256(f"{key}{seen[key]}".encode()).hexdigest())
+    return made
+
+
+def _environment(report: Report) -> str:
+    return report.about.environment if report.about is not None else ""
+
+
+def _drifted(report: DriftReport, change: Change, severity: Severity) -> Finding:
+    fields = (f"{each.path}: {_json(each.before)} -> {_json(each.after)}" for each in change.fields)
+    message = f"{change.address} {change.reason}; {', '.join(fields)}".removesuffix("; ")
+    span = report.declared.get(change.address)
+    return Finding(DRIFT, severity, visible(message), "", span, (str(change.address),))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(shown(value), ensure_ascii=False, default=str)

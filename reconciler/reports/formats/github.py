@@ -1,0 +1,58 @@
+"""Findings as GitHub's workflow commands: annotations at the lines of a pull request. Gitea reads them, too.
+
+Source: GitHub, "Workflow commands"; which characters are escaped: actions/toolkit, `core/src/command.ts`.
+"""
+
+from functools import partial
+
+from reconciler.core.diagnostics import Severity
+from reconciler.reports import verdict
+from reconciler.reports.context import context_line
+from reconciler.reports.findings import Finding, findings_of
+from reconciler.reports.formats import Format
+from reconciler.reports.formats.markdown import render_within
+from reconciler.reports.report import Failure, Page, Report
+from reconciler.reports.visible import visible
+
+_LONGEST_SUMMARY = 1_000_000  # bytes; GitHub drops the summary of a step that has more than 1 MiB
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+def render(report: Report) -> str:
+    """What it is about and the verdict as lines of the log, then a command for each finding."""
+    if isinstance(report, Page):
+        raise TypeError(f"GitHub's format shows no {report.kind}")
+    about = context_line(report.about) if report.about is not None else ()
+    first = "".join(text if isinstance(text, str) else text[0] for text in about)
+    summary = verdict.of_report(report) if not isinstance(report, Failure) else ""  # its command says it
+    lines = [visible(line) for line in (first, summary) if line]
+    lines += (_command(report, each) for each in findings_of(report))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _command(report: Report, finding: Finding) -> str:
+    properties: dict[str, object] = {}
+    if finding.span is not None and (path := report.places.path(finding.span.file)):
+        span = finding.span
+        properties |= {"file": path, "line": span.line, "col": span.column}
+        properties |= {"endColumn": span.column + span.width - 1}  # the last one that is marked
+    properties["title"] = finding.code
+    said = ",".join(f"{name}={_property(visible(str(value)))}" for name, value in properties.items())
+    text = "\n".join(filter(None, (finding.message, finding.help)))
+    return f"::{_COMMANDS[finding.severity]} {said}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+FORMAT = Format(
+    "github",
+    frozenset({"plan", "drift", "apply", "validate"}),
+    render,
+    step_summary=partial(render_within, most=_LONGEST_SUMMARY),
+)

@@ -1,0 +1,144 @@
+"""Reports as JUnit's XML, which CI systems show as tests: a file, a change, an object or a call is one."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.model import Action, Change
+from reconciler.core.steps import Result
+from reconciler.reports import verdict
+from reconciler.reports.diagnostics import render as excerpt
+from reconciler.reports.findings import DRIFT, OWED, Finding, findings_of
+from reconciler.reports.formats import Format
+from reconciler.reports.report import (
+    ApplyReport,
+    DriftReport,
+    Page,
+    PlanReport,
+    Report,
+    ValidationReport,
+)
+from reconciler.reports.visible import visible
+
+_COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+_ENDS = {"failed": "failure", "unknown": "error", "pending": "skipped", "skipped": "skipped"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """`ended`: `failure`, `error`, `skipped`, or "" for passed. `text`: more about that; `out`: remarks."""
+
+    group: str
+    name: str
+    ended: str = ""
+    message: str = ""
+    text: str = ""
+    out: str = ""
+
+
+def render(report: Report) -> str:
+    if isinstance(report, Page):
+        raise TypeError(f"JUnit shows no {report.kind}")
+    cases = list(_cases(report))
+    counts = {name: str(sum(each.ended == ended for each in cases)) for name, ended in _COUNTED}
+    counts = {"tests": str(len(cases)), **counts, "time": "0"}
+    suites = Element("testsuites", counts)
+    environment = f" {visible(report.about.environment)}" if report.about is not None else ""
+    suite = SubElement(suites, "testsuite", {"name": f"reconcile {report.kind}{environment}", **counts})
+    if report.about is not None:
+        suite.set("timestamp", report.about.at.strftime("%Y-%m-%dT%H:%M:%S"))
+    for each in cases:
+        _add(suite, each)
+    indent(suites)
+    return f"{tostring(suites, encoding='unicode')}\n"
+
+
+def _add(suite: Element, case: _Case) -> None:
+    element = SubElement(
+        suite, "testcase", {"classname": visible(case.group), "name": visible(case.name), "time": "0"}
+    )
+    if case.ended:
+        ended = SubElement(element, case.ended, {"message": visible(case.message)})
+        ended.text = case.text or None
+    if case.out:
+        SubElement(element, "system-out").text = case.out
+
+
+def _cases(report: Report) -> Iterator[_Case]:
+    match report:
+        case ValidationReport():
+            yield from _files(report)
+            return
+        case PlanReport():
+            yield from map(_planned, report.plan.changes)
+        case DriftReport():
+            yield from _drifted(report)
+        case ApplyReport():
+            yield from map(_done, report.results)
+            yield from map(_planned, report.plan.changes if not report.results else ())
+    yield from _problems(report, report.problems)
+    for each in findings_of(report):
+        if each.code == OWED:
+            yield _Case("owed", each.about[0], out="\n".join(filter(None, (each.message, each.help))))
+
+
+def _files(report: ValidationReport) -> Iterator[_Case]:
+    """A case a file, and one for each problem that is in none of them."""
+    by_file: dict[str, list[Diagnostic]] = {name: [] for name in report.files}
+    others: list[Diagnostic] = []
+    for item in report.diagnostics:
+        (by_file.setdefault(item.span.file, []) if item.span is not None else others).append(item)
+    for name, items in by_file.items():
+        errors = [item for item in items if item.severity is Severity.ERROR]
+        remarks = _text(report, [item for item in items if item.severity is not Severity.ERROR])
+        if errors:
+            yield _Case("files", name, "failure", errors[0].message, _text(report, errors), remarks)
+        else:
+            yield _Case("files", name, out=remarks)
+    yield from _problems(report, others)
+
+
+def _problems(report: Report, problems: Iterable[Diagnostic]) -> Iterator[_Case]:
+    for item in problems:
+        name = item.span.place if item.span is not None else ", ".join(item.addresses) or "project"
+        text = _text(report, [item])
+        if item.severity is Severity.ERROR:
+            yield _Case(item.code, name, "error", item.message, text)
+        else:
+            yield _Case(item.code, name, out=text)
+
+
+def _planned(change: Change) -> _Case:
+    """A change that is refused fails."""
+    ended = "failure" if change.action is Action.REFUSED else ""
+    name = f"{change.address}: {' and '.join(map(verdict.word, change.actions))}"
+    return _Case(change.address.kind, name, ended, change.reason, out="" if ended else visible(change.reason))
+
+
+def _drifted(report: DriftReport) -> Iterator[_Case]:
+    """Each object that drifted fails; a single case stands for all others."""
+    found: Sequence[Finding] = [each for each in findings_of(report) if each.code == DRIFT]
+    for each in found:
+        ended = "failure" if each.severity is Severity.WARNING else ""
+        group = each.about[0].partition("/")[0]
+        yield _Case(group, each.about[0], ended, each.message, out="" if ended else each.message)
+    if report.plan.unchanged:
+        yield _Case("all", f"{report.plan.unchanged} without drift")
+
+
+def _done(result: Result) -> _Case:
+    ended, why = _ENDS.get(result.outcome, ""), result.error or result.outcome
+    return _Case(result.address.kind, result.step, ended, why, out=visible(result.note))
+
+
+def _text(report: Report, items: Sequence[Diagnostic]) -> str:
+    """As people read them; already visible."""
+    return excerpt(items, report.read_line)
+
+
+def _number(character: str) -> str:
+    return f"&#{ord(character)};"
+
+
+FORMAT = Format("junit", frozenset({"plan", "drift", "apply", "validate"}), render, escape=_number)

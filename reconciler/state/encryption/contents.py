@@ -1,0 +1,83 @@
+"""Whole states, sealed and opened, with the chains that follow from it. Pure.
+
+A state that is sealed and opened again has the chains that it had, hash for hash.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from reconciler.core.model import Address, StateRecord
+from reconciler.state.chain import row_hash
+from reconciler.state.codec import EntryColumns, decode_entry, decode_record, encode_entry, encode_record
+from reconciler.state.contents import Body, Contents, Row
+from reconciler.state.encryption.cipher import Cipher
+from reconciler.state.encryption.sealing import Order, open_entry, open_record, seal_entry, seal_record
+from reconciler.state.store import JournalEntry
+
+
+def sealed(contents: Contents, cipher: Cipher, key: bytes) -> Contents:
+    """`key`: what the backend is to keep as the state's key."""
+
+    def row(row: Row) -> EntryColumns:
+        entry, text = _decoded(row)
+        return encode_entry(seal_entry(cipher, entry, text, row.scope, (0, row.seq, 0)))
+
+    def record(address: Address, body: Body) -> tuple[StateRecord, str]:
+        record = decode_record(address, body.serial, body.text.encode())
+        changed = seal_record(cipher, record, body.text, (0, body.serial, 0))
+        return changed, encode_record(changed)
+
+    return rewritten(contents, key, cipher.token, row, record)
+
+
+def opened(contents: Contents, cipher: Cipher, key: bytes) -> Contents:
+    """`key`: the fingerprint key. Raises NotOurs for what is not where it was sealed for."""
+    order = Order()
+
+    def row(row: Row) -> EntryColumns:
+        found = open_entry(cipher, _decoded(row)[0])
+        order.follow(cipher.name(row.scope), found)
+        return (*encode_entry(replace(found.entry, data={}))[:-1], found.text)
+
+    def record(address: Address, body: Body) -> tuple[StateRecord, str]:
+        record, text, place = open_record(cipher, decode_record(address, body.serial, body.text.encode()))
+        order.require(record, place)
+        return record, text
+
+    return rewritten(contents, key, cipher.name, row, record)
+
+
+def _decoded(row: Row) -> tuple[JournalEntry, str]:
+    """The entry, and its data as they are encoded."""
+    run, event, at, address, step, attempt, text = row.columns
+    return decode_entry(run, event, at, address, step, attempt, text.encode()), text
+
+
+def rewritten(
+    contents: Contents,
+    key: bytes,
+    name: Callable[[str], str],
+    columns_of: Callable[[Row], EntryColumns],
+    record_of: Callable[[Address, Body], tuple[StateRecord, str]],
+) -> Contents:
+    """`contents` with each name, row and record as the functions say, and chains that fit them."""
+    trunk, ends = contents.lineage, dict[str, str]()
+    rows, records = list[Row](), dict[Address, Body]()
+    for number, row in enumerate(contents.rows):
+        in_trunk, scope, columns = number < contents.trunk.seq, name(row.scope), columns_of(row)
+        previous = trunk if in_trunk else ends.get(scope, trunk)
+        hash = row_hash(previous, row.seq, columns[:-1], columns[-1].encode(), scope)
+        rows.append(Row(scope, row.seq, columns, hash))
+        if in_trunk:
+            trunk = hash
+        else:
+            ends[scope] = hash
+    for address, body in contents.records.items():
+        record, text = record_of(address, body)
+        records[record.address] = Body(body.serial, text)
+    heads = {
+        name(scope): replace(head, hash=ends.get(name(scope), trunk))
+        for scope, head in contents.heads.items()
+    }
+    begin = replace(contents.trunk, hash=trunk)
+    return replace(contents, key=key, trunk=begin, rows=tuple(rows), records=records, heads=heads)

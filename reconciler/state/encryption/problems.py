@@ -1,0 +1,58 @@
+"""What is refused of encrypted states, and why."""
+
+from reconciler.core.advice import command
+from reconciler.core.diagnostics import error
+from reconciler.core.errors import StateSealed, StoreError
+
+_REKEY = command("state", "rekey")
+
+
+def not_configured() -> StateSealed:
+    problem = error(
+        "state-encrypted",
+        "the state is encrypted, and the settings do not say so",
+        help="set `state.encrypt_to` and `state.identity_from` in reconcile.yaml as those who use this state "
+        f"have them; to decrypt it permanently, set `state.identity_from` alone and run `{_REKEY}`",
+        advice=(_REKEY,),
+    )
+    return StateSealed("the state cannot be read; nothing was changed", [problem])
+
+
+def no_identity(why: str, help: str) -> StateSealed:
+    """`why`: what its source said."""
+    problem = error("state-encrypted", f"the state is encrypted, and there is no identity: {why}", help=help)
+    return StateSealed("the state cannot be read; nothing was changed", [problem])
+
+
+def wrong_identity() -> StateSealed:
+    problem = error(
+        "state-identity",
+        "the state is not encrypted to the identity of `state.identity_from`",
+        help="give the identity of one of its recipients; to add a recipient, somebody who can read the "
+        f"state adds it to `state.encrypt_to` and runs `{_REKEY}`",
+        advice=(_REKEY,),
+    )
+    return StateSealed("the state cannot be read; nothing was changed", [problem])
+
+
+def not_encrypted() -> StateSealed:
+    problem = error(
+        "state-not-encrypted",
+        "the settings say `encrypt_to`, but the state is not encrypted",
+        help=f"to encrypt it, run `{_REKEY}`",
+        advice=(_REKEY,),
+    )
+    return StateSealed("the state was not touched; nothing was changed", [problem])
+
+
+def damaged(what: str) -> StoreError:
+    restore = command("state", "restore", "FILE")
+    return StoreError(
+        f"the encrypted state is damaged: {what} is not what was written there",
+        help=f"restore a backup with `{restore}` to a place without a state",
+        advice=(restore,),
+    )
+
+
+def rekeyed() -> StoreError:
+    return StoreError("the state was given another key during this run", help="run again")

@@ -1,0 +1,49 @@
+"""States that are encrypted otherwise than the settings say."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+
+from reconciler.core.clock import SystemClock
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.errors import REKEYING, Diagnosed, StateMoved
+from reconciler.pipeline.encryption import encryption_of
+from reconciler.pipeline.settings import find_settings
+from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.memory import MemoryState, MemoryStore
+from tests.explain.projects import Act
+from tests.state.encryption.doubles import ANA, BEN
+
+
+def read_of(made: Encryption, identity: str) -> Act:
+    """Load a state that was `made` so, with the settings of the page."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        text = manifest.replace("age1…", ANA.recipient)
+        (folder / "reconcile.yaml").write_text(text, encoding="utf-8")
+        config = find_settings(folder, {"STATE_IDENTITY": identity})
+        known = MemoryState(SystemClock())
+
+        async def use() -> None:
+            await Encrypting(MemoryStore(known), made).create()
+            await Encrypting(MemoryStore(known), encryption_of(config, config.settings.state_url)).load()
+
+        with pytest.raises(Diagnosed) as refused:
+            anyio.run(use)
+        return refused.value.diagnostics
+
+    return act
+
+
+def being_rekeyed(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    return StateMoved("s3://team-state/shop", REKEYING).diagnostics
+
+
+ACTS: dict[str, Act] = {
+    "rekey-unfinished": being_rekeyed,
+    "state-encrypted": read_of(ANA.alone, ""),
+    "state-identity": read_of(ANA.alone, BEN.identity),
+    "state-not-encrypted": read_of(Encryption(), ANA.identity),
+}

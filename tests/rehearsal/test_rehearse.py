@@ -1,0 +1,139 @@
+"""A rehearsal: what a plan does on a twin of the platform, clean and with each fault in each call."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
+from reconciler.pipeline.project import Desired
+from reconciler.rehearsal.matrix import FAULTS, MEANINGS, Cell, Rehearsal
+from reconciler.rehearsal.rehearse import MOST_STEPS, plan_and_rehearse, rehearse, rehearse_saved
+from reconciler.secrets.sources import Sources
+from tests.execution.stage import Stage, cluster, loaded, plan, volume
+
+pytestmark = pytest.mark.anyio
+
+SECRET = (
+    "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: TOKEN, app: shop}\n"
+    "spec: {value_from: {env: PASSWORD}}\n"
+)
+
+
+async def rehearsed(stage: Stage, manifests: str) -> Rehearsal:
+    found, rehearsal = await plan_and_rehearse(stage.project(), Desired(loaded(stage, manifests)))
+    assert found.diagnostics == ()
+    assert rehearsal is not None
+    return rehearsal
+
+
+def ends(cells: Sequence[Cell]) -> dict[str, str]:
+    return {cell.fault: cell.end for cell in cells}
+
+
+async def test_every_call_is_disturbed_by_every_fault_and_the_platform_is_only_read(stage: Stage) -> None:
+    rehearsal = await rehearsed(stage, volume() + SECRET)
+    assert rehearsal.steps == ("Volume/shop/data#create", "Secret/shop/TOKEN#set")
+    assert [(cell.step, cell.fault) for cell in rehearsal.cells] == [
+        ("", "none"),
+        *((step, fault) for step in rehearsal.steps for fault in MEANINGS),
+    ]
+    assert rehearsal.differences == ()
+    assert {cell.end for cell in rehearsal.cells} == {"converged"}
+    assert stage.line.mutations == []
+    assert (await stage.store.load()).records == {}
+
+
+async def test_a_lost_cluster_asks_a_person_and_a_refused_one_does_not(stage: Stage) -> None:
+    rehearsal = await rehearsed(stage, cluster())
+    assert ends(rehearsal.of_step("PostgresCluster/orders#create")) == {
+        "lost_before": "decision",
+        "lost_after": "decision",
+        "error_after": "decision",
+        "slow": "decision",
+        "refused_412": "converged",
+        "limited_429": "converged",
+        "killed": "decision",
+    }
+    asked = next(cell for cell in rehearsal.cells if cell.end == "decision")
+    assert "POST /v1/postgres" in asked.question
+    assert "reconcile resolve PostgresCluster/orders" in asked.question
+
+
+async def test_a_restart_that_will_be_owed_is_told(stage: Stage) -> None:
+    await stage.apply(volume())
+    stage.hold()
+    rehearsal = await rehearsed(stage, volume(spec="region: ams, size_gb: 20"))
+    (clean, *struck) = rehearsal.cells
+    assert [(owed.work, owed.certainty) for owed in clean.owed] == [("restart", "owed")]
+    killed = next(cell for cell in struck if cell.fault == "killed")
+    assert [owed.certainty for owed in killed.owed] == ["unknown"]
+
+
+async def test_a_platform_that_does_not_do_as_the_plan_says_is_told_as_a_difference(stage: Stage) -> None:
+    project, desired = stage.project(), Desired(loaded(stage, volume()))
+    found = await plan(stage, volume())
+    switches = {"placement": "insufficient_capacity"}
+    rehearsal = await rehearse(project, desired, found, {}, switches=switches)
+    assert rehearsal.clean.end == "failed"
+    assert rehearsal.differences[0].startswith("Volume/shop/data#create is failed on the twin: ")
+
+
+async def test_what_is_unchanged_stays_so_also_a_secret_whose_source_is_not_read(stage: Stage) -> None:
+    await stage.apply(volume() + SECRET)
+    manifests = volume(spec="region: ams, size_gb: 20") + SECRET
+    saved, desired = await plan(stage, manifests), Desired(loaded(stage, manifests))
+    project = replace(stage.project(), sources=_Unread(stage.root, {}))
+    rehearsal = await rehearse_saved(project, desired, saved)
+    assert rehearsal.steps == ("Volume/shop/data#extend",)
+    assert rehearsal.differences == ()
+    assert {cell.end for cell in rehearsal.cells} == {"converged"}
+
+
+async def test_a_world_that_moved_since_the_plan_was_saved_is_a_difference(stage: Stage) -> None:
+    await stage.apply(volume())
+    manifests = volume(spec="region: ams, size_gb: 20")
+    saved, desired = await plan(stage, manifests), Desired(loaded(stage, manifests))
+    (held,) = stage.volumes()
+    stage.call("PUT", f"/v1/apps/shop/volumes/{held['id']}/extend", {"size_gb": 15})
+    rehearsal = await rehearse_saved(stage.project(), desired, saved)
+    assert rehearsal.differences == (
+        "the plan was refused on the twin: `Volume/shop/data` changed on the platform since the plan was "
+        "made",
+    )
+
+
+async def test_what_is_no_target_is_left_alone_by_the_applies_that_follow_too(stage: Stage) -> None:
+    target = Address.parse("Volume/shop/data")
+    desired = Desired(loaded(stage, volume() + volume("other")), targets=(target,))
+    _, rehearsal = await plan_and_rehearse(stage.project(), desired)
+    assert rehearsal is not None
+    assert rehearsal.steps == ("Volume/shop/data#create",)
+    assert rehearsal.differences == ()
+
+
+async def test_a_plan_without_calls_has_a_clean_run_alone(stage: Stage) -> None:
+    await stage.apply(volume())
+    rehearsal = await rehearsed(stage, volume())
+    assert (rehearsal.steps, rehearsal.of, ends(rehearsal.cells)) == ((), 0, {"none": "converged"})
+
+
+async def test_of_a_large_plan_a_sample_of_all_sorts_of_calls_is_disturbed(stage: Stage) -> None:
+    manifests = "".join(volume(f"v{number}") for number in range(MOST_STEPS + 5)) + SECRET
+    rehearsal = await rehearsed(stage, manifests)
+    assert (len(rehearsal.steps), rehearsal.of) == (MOST_STEPS, MOST_STEPS + 6)
+    assert "Secret/shop/TOKEN#set" in rehearsal.steps
+    assert len(rehearsal.cells) == 1 + MOST_STEPS * (len(FAULTS) - 1)
+
+
+async def test_a_world_that_the_twin_cannot_hold_is_refused_by_its_name(stage: Stage) -> None:
+    await stage.apply(volume())
+    stage.fault(method="GET", path="/v1/apps/shop/volumes", action="unknown_enum", times=None)
+    with pytest.raises(ReconcilerError, match=r"cannot be rehearsed.*volumes\[0\]\.state"):
+        await rehearsed(stage, volume() + volume("other"))
+
+
+class _Unread(Sources):
+    def value(self, *asked: object) -> object:  # type: ignore[override]
+        raise AssertionError("a source of secrets was read")

@@ -1,0 +1,90 @@
+"""The schema of `plan -o json`: plans are as it says (each of a case file, too), and its copy is current."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.core.advice import command
+from reconciler.core.diagnostics import error
+from reconciler.core.model import Action, Address
+from reconciler.core.steps import Call, ForEach, IfOwed, Move, OutputRef, Step, UnlessRecorded
+from reconciler.reports.formats.json import FORMAT
+from reconciler.reports.plan_schema import plan_schema
+from reconciler.reports.report import Failure, PlanReport
+from tests.docs.pages import ROOT
+from tests.reports import plans
+from tests.reports.schemas import PLAN, Schema
+
+DATA = Address("Volume", "data", "shop")
+RARE = replace(
+    plans.EMPTY,
+    steps=(
+        Step("a", DATA, Call("PUT", "/a", service="pg"), guard=IfOwed((DATA,)), lane="one"),
+        Step("b", DATA, Call("PUT", "/b"), guard=UnlessRecorded("value")),
+        Step("c", DATA, Call("PUT", "/c"), for_each=ForEach(OutputRef("a", "config"), ".*", "kept ")),
+    ),
+    outside=2,
+    providers={"pg": "https://pg.example"},
+    moves=(Move(DATA, DATA._replace(name="main"), "vol_1", 1),),
+    diagnostics=(replace(error("a", "b", advice=(command("plan"),)), addresses=("Volume/shop/data",)),),
+)
+
+
+def document(plan: Any) -> Any:
+    return json.loads(FORMAT.render(PlanReport(plan=plan, diagnostics=plan.diagnostics)))
+
+
+@pytest.mark.parametrize("plan", [plans.PLAN, plans.EMPTY, RARE], ids=["all", "none", "rare"])
+def test_a_plan_is_as_the_schema_says(plan: Any) -> None:
+    assert PLAN.problems(document(plan)) == []
+
+
+def test_a_plan_that_failed_has_diagnostics_alone() -> None:
+    assert PLAN.problems(json.loads(FORMAT.render(Failure(message="no", help="mend it")))) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["changes", 0, "action"], "explode"),
+        (["changes", 0, "unheard_of"], 1),
+        (["steps", 0, "method"], "BREW"),
+        (["steps", 0, "wait", "until"], 7),
+        (["context", "dirty"], "yes"),
+        (["summary", "create"], -1),
+        (["format_version"], "2"),
+        (["diagnostics", 0, "line"], "7"),
+    ],
+)
+def test_the_schema_refuses_what_is_no_plan(path: list[Any], value: Any) -> None:
+    found = document(plans.PLAN)
+    *way, last = path
+    part = found
+    for each in way:
+        part = part[each]
+    part[last] = value
+    assert PLAN.problems(found)
+
+
+@pytest.mark.parametrize("name", ["context", "steps", "owed", "summary", "diagnostics", "format_version"])
+def test_a_plan_lacks_nothing(name: str) -> None:
+    found = document(plans.PLAN)
+    del found[name]
+    assert PLAN.problems(found)
+
+
+def test_later_versions_may_say_more() -> None:
+    assert Schema(plan_schema()).problems(document(plans.PLAN) | {"rehearsal": {}}) == []
+
+
+def test_every_action_of_a_change_has_its_count() -> None:
+    assert set(plan_schema()["properties"]["summary"]["properties"]) == {each.value for each in Action}
+
+
+def test_the_published_schema_is_the_current_one() -> None:
+    """Write it anew: `reconcile schema plan --out docs/plan.schema.json`."""
+    published = Path(ROOT / "docs/plan.schema.json").read_text(encoding="utf-8")
+    assert json.loads(published) == plan_schema()

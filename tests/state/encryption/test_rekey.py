@@ -1,0 +1,304 @@
+"""`state rekey`, stopped at each step: the state is what it was, or refused, and the next one ends it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore as Objects
+
+from reconciler.core.attribution import Attribution
+from reconciler.core.errors import Locked, ReconcilerError, StateMoved, StateSealed, StoreError
+from reconciler.pipeline.rekey import Rekeyed, rekey
+from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.objects.bucket import Bucket, Found
+from reconciler.state.objects.driver import ObstoreBucket
+from reconciler.state.objects.store import ObjectStore
+from reconciler.state.postgres.line import Line, Row, Statement
+from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.spooling import Spooling
+from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.store import JournalEntry, State, Store
+from tests.providers.postgres import Postgres
+from tests.state.encryption.doubles import ANA, BEN
+from tests.state.moving import Filled, filled
+from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
+from tests.state.worlds import SimulatedClock
+
+pytestmark = pytest.mark.anyio
+
+PLACE = "s3://team/state"
+STRIDE = 6  # of a database's messages, one in so many is tried here: each takes half a second
+BY = Attribution("ana@host", reason="ben has left")
+WAYS: Mapping[str, tuple[Encryption, Encryption]] = {
+    "encrypt": (Encryption(), ANA.changing),
+    "rotate": (ANA.alone, replace(ANA.reads(ANA.recipient, BEN.recipient), changing=True)),
+    "decrypt": (ANA.alone, replace(ANA.reads(), changing=True)),
+}
+
+
+class Killed(BaseException):
+    pass
+
+
+@dataclass
+class Dying:
+    """A bucket whose user is killed at the write number `at`: just before it, or just after."""
+
+    inner: Bucket
+    at: int = 0
+    landed: bool = False
+    writes: int = 0
+
+    @property
+    def place(self) -> str:
+        return self.inner.place
+
+    def get(self, key: str) -> Found | None:
+        self._alive()
+        return self.inner.get(key)
+
+    def create(self, key: str, body: bytes) -> str:
+        return self._write(lambda: self.inner.create(key, body))
+
+    def replace(self, key: str, body: bytes, tag: str) -> str:
+        return self._write(lambda: self.inner.replace(key, body, tag))
+
+    def delete(self, key: str) -> None:
+        def work() -> str:
+            self.inner.delete(key)
+            return ""
+
+        self._write(work)
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        self._alive()
+        return self.inner.list(prefix)
+
+    def list_beside(self) -> tuple[str, ...]:
+        return self.inner.list_beside()
+
+    def _alive(self) -> None:
+        if self.at and self.writes >= self.at:
+            raise Killed
+
+    def _write(self, work: Callable[[], str]) -> str:
+        self._alive()
+        self.writes += 1
+        if self.writes == self.at and not self.landed:
+            raise Killed
+        done = work()
+        self._alive()
+        return done
+
+
+async def whole(backend: Store, encryption: Encryption, folder: Path, clock: SimulatedClock) -> Filled:
+    """A state with something of each kind in it, but a move that a lease would end."""
+    sealed = Encrypting(backend, encryption)
+    made = await filled(sealed)
+    store = Spooling(sealed, folder / "state.spool", clock, sealed)
+    await store.release(await store.lease(["blog", "shop"], "me"))
+    return replace(made, state=await sealed.load())
+
+
+async def rekeyed(backend: Store, encryption: Encryption, folder: Path, clock: SimulatedClock) -> Rekeyed:
+    sealed = Encrypting(backend, encryption)
+    store = Spooling(sealed, folder / "state.spool", clock, sealed)
+    return await rekey(store, PLACE, clock, "ana", BY, timeout_s=200)
+
+
+async def loaded(store: Store) -> State | str:
+    """The state, or why it is refused."""
+    try:
+        return await store.load()
+    except StateMoved as moved:
+        return moved.diagnostics[0].code
+    except StateSealed:
+        return "another key"
+
+
+async def known(store: Store) -> tuple[State, Sequence[tuple[str, JournalEntry]], bytes]:
+    """What must not change: all but the note of the rekey."""
+    journal = [each for each in await store.journal() if "rekeyed" not in each[1].data]
+    journal.sort(key=lambda each: each[0])  # scopes of one time have no common order in a bucket
+    return await store.load(), journal, await store.fingerprint_key()
+
+
+async def require_same(make: Callable[[], Store], way: str, before: Filled, journal: object) -> None:
+    settings = replace(WAYS[way][1], changing=False)
+    store = Encrypting(make(), settings)
+    state, after, key = await known(store)
+    assert (state, key) == (before.state, before.key)
+    assert after == journal
+    await store.verify()
+    others = [Encryption(), ANA.alone] if way != "rotate" else [Encryption()]
+    for other in others:
+        if bool(other.recipients) is not bool(settings.recipients):
+            with pytest.raises(StoreError):
+                await Encrypting(make(), other).load()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
+    way: str, tmp_path: Path, clock: SimulatedClock
+) -> None:
+    first, second = WAYS[way]
+    origin = bucket_of(Objects())
+    before = await whole(ObjectStore(origin, clock), first, tmp_path, clock)
+    _, journal, _ = await known(before.store)
+    content = {key: found.body for key in origin.list("") if (found := origin.get(key)) is not None}
+    refused, at, ended = 0, 0, False
+    while not ended:
+        at += 1
+        for landed in (False, True):
+            bucket = bucket_of(Objects())
+            for key, body in content.items():
+                bucket.create(key, body)
+            dying = Dying(bucket, at, landed)
+            try:
+                await rekeyed(ObjectStore(dying, clock), second, tmp_path, clock)
+                ended = True
+            except Killed:
+                pass
+
+            def opened(bucket: Bucket = bucket) -> ObjectStore:
+                return ObjectStore(bucket, clock)
+
+            for settings in (first, replace(second, changing=False)):
+                shown = await loaded(Encrypting(opened(), settings))
+                assert shown in (before.state, "rekey-unfinished", "another key")
+                refused += shown == "rekey-unfinished"
+            await rekeyed(opened(), second, tmp_path, clock)
+            await require_same(opened, way, before, journal)
+            generations = {key.split("/")[1] for key in bucket.list("")}
+            assert len(generations) == 2  # state.json, and the one folder that it names
+    assert at > 10
+    assert refused > 10
+
+
+def bucket_of(objects: Objects) -> ObstoreBucket:
+    return ObstoreBucket("memory://", objects, objects)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["rotate"])
+async def test_killed_at_any_message_to_a_database_it_can_be_ended(
+    way: str,
+    database: Postgres,  # noqa: F811 - a fixture
+    tmp_path: Path,
+    clock: SimulatedClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = WAYS[way]
+    stores: list[PostgresStore] = []
+
+    def opened() -> PostgresStore:
+        stores.append(PostgresStore(database.url, clock, now=lambda: f"timestamptz '{clock.now()}'"))
+        return stores[-1]
+
+    before = await whole(opened(), first, tmp_path, clock)
+    _, journal, _ = await known(before.store)
+    tables = ("states", "leases", "heads", "records", "journal", "lists")
+    for table in tables:
+        database.rows(f"CREATE TABLE reconcile.{table}_kept AS SELECT * FROM reconcile.{table}")
+    columns = dict(
+        database.rows(
+            "SELECT table_name, string_agg(quote_ident(column_name), ',') FROM information_schema.columns "
+            "WHERE table_schema = 'reconcile' GROUP BY table_name"
+        )
+    )
+    ask, at, asked = Line.ask, 0, 0
+
+    async def dying(line: Line, *statements: Statement) -> list[list[Row]]:
+        nonlocal asked
+        asked += 1
+        if at and asked > at:
+            raise Killed
+        found = await ask(line, *statements)
+        if asked == at:
+            raise Killed  # it has landed, and nobody has heard of it
+        return found
+
+    ended = False
+    while not ended:
+        at, asked = at + STRIDE, 0
+        for table in tables:
+            database.rows(f"DELETE FROM reconcile.{table}")
+            database.rows(
+                f"INSERT INTO reconcile.{table} ({columns[table]}) OVERRIDING SYSTEM VALUE "
+                f"SELECT {columns[table]} FROM reconcile.{table}_kept"
+            )
+        with monkeypatch.context() as patch:
+            patch.setattr(Line, "ask", dying)
+            store = opened()
+            try:
+                await rekeyed(store, second, tmp_path, clock)
+                ended = True
+            except (Killed, BaseExceptionGroup):
+                pass
+        for store in stores:
+            await store.close()
+        await rekeyed(opened(), second, tmp_path, clock)
+        await require_same(opened, way, before, journal)
+        for store in stores:
+            await store.close()
+    assert at > 10
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_run_that_holds_a_lease_keeps_its_state_as_it_is(
+    way: str, tmp_path: Path, clock: SimulatedClock
+) -> None:
+    first, second = WAYS[way]
+    known = MemoryState(clock)
+    before = await whole(MemoryStore(known), first, tmp_path, clock)
+    lease = await before.store.lease(["shop"], "ben")
+    with pytest.raises(Locked, match="`shop` has been locked by ben"):
+        await rekeyed(MemoryStore(known), second, tmp_path, clock)
+    assert await before.store.load() == before.state
+    await before.store.release(lease)
+    done = await rekeyed(MemoryStore(known), second, tmp_path, clock)
+    assert done.records == len(before.state.records)
+
+
+async def test_a_run_from_before_can_neither_write_nor_read_wrongly(
+    tmp_path: Path, clock: SimulatedClock
+) -> None:
+    for way, (first, second) in WAYS.items():
+        known = MemoryState(clock)
+        old = (await filled(Encrypting(MemoryStore(known), first))).store
+        await rekeyed(MemoryStore(known), second, tmp_path, clock)
+        with pytest.raises(StoreError, match="was given another key during this run"):
+            await old.load()
+        assert way
+
+
+async def test_the_history_tells_of_it(tmp_path: Path, clock: SimulatedClock) -> None:
+    known = MemoryState(clock)
+    await filled(Encrypting(MemoryStore(known), Encryption()))
+    done = await rekeyed(MemoryStore(known), ANA.changing, tmp_path, clock)
+    *_, (_, entry) = await Encrypting(MemoryStore(known), ANA.alone).journal()
+    said = {
+        "rekeyed": 1,
+        "generation": 1,
+        "head": done.head_before,
+        "by": "ana@host",
+        "reason": "ben has left",
+    }
+    assert entry.data == said
+
+
+async def test_a_state_in_a_file_gets_no_key(tmp_path: Path, clock: SimulatedClock) -> None:
+    store = Spooling(SqliteStore(tmp_path / "state.db", clock), tmp_path / "spool", clock)
+    with pytest.raises(ReconcilerError, match="is in a file of this machine"):
+        await rekey(store, "sqlite:state.db", clock, "ana", BY, timeout_s=0)
+
+
+async def test_a_state_that_is_elsewhere_gets_no_key(tmp_path: Path, clock: SimulatedClock) -> None:
+    known = MemoryState(clock)
+    await filled(MemoryStore(known))
+    backend = MemoryStore(known)
+    await backend.retire("s3://other", await backend.export())
+    with pytest.raises(StateMoved):
+        await rekeyed(backend, ANA.changing, tmp_path, clock)
