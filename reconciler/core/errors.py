@@ -199,9 +199,13 @@ class SecretUnavailable(ReconcilerError):
 
 
 class Locked(ReconcilerError):
-    """Another process has held the lease of `scope` for `age_s` seconds."""
+    """Another process has held the lease of `scope` for `age_s` seconds.
 
-    def __init__(self, scope: str, holder: str, age_s: float) -> None:
+    `rest_s`: it has given no sign of life for longer than its lease lasts; if none comes for so many seconds,
+    the next one who asks for the lease gets it. None: it lives, as far as can be seen.
+    """
+
+    def __init__(self, scope: str, holder: str, age_s: float, rest_s: float | None = None) -> None:
         super().__init__(
             f"`{scope}` has been locked by {holder} for {age_s:.0f} s",
             help="wait for that process, or pass --lock-timeout SECONDS",
@@ -209,3 +213,11 @@ class Locked(ReconcilerError):
         self.scope = scope
         self.holder = holder
         self.age_s = age_s
+        self.rest_s = rest_s
+
+    @property
+    def doubt(self) -> str:
+        """What is not known of the holder, to be put behind what it does; "" for one that lives."""
+        if self.rest_s is None:
+            return ""
+        return f" (it may have died; the next apply waits at most {self.rest_s:.0f} s for it)"

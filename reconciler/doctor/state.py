@@ -59,7 +59,10 @@ async def check_state(
 def check_lock(holders: Mapping[str, Locked]) -> Check:
     if not holders:
         return fine("lock", "no process holds a lock")
-    held = [f"`{scope}` by {each.holder} for {each.age_s:.0f} s" for scope, each in sorted(holders.items())]
+    held = [
+        f"`{scope}` by {each.holder} for {each.age_s:.0f} s{each.doubt}"
+        for scope, each in sorted(holders.items())
+    ]
     unlock = command("state", "unlock", min(holders))
     return suspicious(
         "lock",

@@ -236,8 +236,8 @@ async def _first_apply(project: Project, missing: Sequence[Resource]) -> Diagnos
     drift = command("drift")
     return error(
         IN_FLIGHT,
-        f"{held.holder} has been applying `{scope}` for {held.age_s:.0f} s: {len(missing)} declared, nothing "
-        "recorded yet, and nothing was compared",
+        f"{held.holder} has been applying `{scope}` for {held.age_s:.0f} s{held.doubt}: "
+        f"{len(missing)} declared, nothing recorded yet, and nothing was compared",
         help=f"when that apply is done, run `{drift}` again",
         advice=(drift,),
     )

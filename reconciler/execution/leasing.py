@@ -1,15 +1,17 @@
 """Holding leases for as long as a block runs."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 
 from reconciler.core.clock import TELL_EVERY_S
-from reconciler.core.errors import Locked, StoreError
+from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.core.reporter import Reporter
 from reconciler.state.renewing import renewed
 from reconciler.state.store import Lease, Store
+
+_SILENT_S = 2.0  # how long a store may take for a lease until a person is told why
 
 
 @asynccontextmanager
@@ -39,19 +41,50 @@ async def _take(store: Store, scopes: Sequence[str], holder: str, left_s: float,
     """The lease, asked for in slices of `TELL_EVERY_S`: between two of them a person is told who has it."""
     slice_s = 0.0
     told: Locked | None = None
+
+    def tell(held: Locked, rest_s: float) -> None:
+        nonlocal told
+        if told is not None and told.scope != held.scope:
+            reporter.waiting_for_lock(told, 0)
+        told = held
+        reporter.waiting_for_lock(held, rest_s)
+
     try:
         while True:
             try:
-                return await store.lease(scopes, holder, timeout_s=slice_s)
+                return await _asked(store, scopes, holder, slice_s, tell)
             except Locked as held:
                 left_s -= slice_s
                 if left_s <= 0:
                     raise
-                if told is not None and told.scope != held.scope:
-                    reporter.waiting_for_lock(told, 0)
-                told = held
-                reporter.waiting_for_lock(held, left_s)
+                tell(held, left_s)
                 slice_s = min(TELL_EVERY_S, left_s)
     finally:
         if told is not None:
             reporter.waiting_for_lock(told, 0)
+
+
+async def _asked(
+    store: Store, scopes: Sequence[str], holder: str, timeout_s: float, tell: Callable[[Locked, float], None]
+) -> Lease:
+    """As `Store.lease`. `tell` hears of a holder whose death the store waits to be sure of."""
+    found: Lease | ReconcilerError
+
+    async def tell_of_the_dead() -> None:
+        await anyio.sleep(_SILENT_S)
+        with suppress(StoreError):
+            for held in (await store.holders(scopes)).values():
+                if held.rest_s is not None:
+                    tell(held, held.rest_s)
+                    return
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(tell_of_the_dead)
+        try:
+            found = await store.lease(scopes, holder, timeout_s=timeout_s)
+        except ReconcilerError as failure:
+            found = failure
+        group.cancel_scope.cancel()
+    if isinstance(found, ReconcilerError):
+        raise found
+    return found

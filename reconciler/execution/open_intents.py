@@ -133,8 +133,10 @@ async def overlay(
             continue
         settlement = Settlement("undecided", why="nothing on the platform shows its outcome")
         if undecided is not None:
-            why = undecided.get(opened.address, "another run sent it a moment ago")
-            settlement = Settlement("undecided", why=why)
+            if opened.address not in undecided:
+                questions[opened.address] = _begun_since(opened, intent)
+                continue
+            settlement = Settlement("undecided", why=undecided[opened.address])
         elif intent.if_unknown == "find" and intent.find is not None:
             tracked = frozenset(record.id for record in records.values())
             settlement = await look(intent, services.read, services, tracked.copy, limits)
@@ -190,15 +192,28 @@ async def load_with_holders(store: Spooling) -> tuple[State, Mapping[str, Locked
 
 
 def _in_flight(opened: JournalEntry, intent: Intent, held: Locked, now: datetime) -> Diagnostic:
-    """The diagnostic for a call whose sender is still running: nobody has to decide yet."""
+    """The diagnostic for a call whose sender is still running, or may be: nobody has to decide yet."""
     sent_s = max(0.0, (now - opened.at).total_seconds())
-    plan = command("plan")
+    again = command("plan" if held.rest_s is None else "apply")
+    when = "when that apply is done" if held.rest_s is None else "to find out what became of the call"
     return warning(
         IN_FLIGHT,
-        f"{held.holder} has been applying `{opened.address}` for {held.age_s:.0f} s: "
+        f"{held.holder} has been applying `{opened.address}` for {held.age_s:.0f} s{held.doubt}: "
         f"{intent.method} {intent.path} was sent {sent_s:.0f} s ago, and has not been answered yet",
-        help=f"no decision is needed: when that apply is done, run `{plan}` again",
-        advice=(plan,),
+        help=f"no decision is needed: {when}, run `{again}`{' again' if held.rest_s is None else ''}",
+        advice=(again,),
+    )
+
+
+def _begun_since(opened: JournalEntry, intent: Intent) -> Diagnostic:
+    """The diagnostic for a call whose sender died after this run had settled what it found."""
+    apply = command("apply")
+    return warning(
+        IN_FLIGHT,
+        f"another run sent {intent.method} {intent.path} for `{opened.address}` at "
+        f"{opened.at:%Y-%m-%d %H:%M:%S} UTC, and ended without an answer",
+        help=f"no decision is needed: run `{apply}` again, which finds out what became of it",
+        advice=(apply,),
     )
 
 

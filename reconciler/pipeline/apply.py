@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from reconciler.core.diagnostics import Diagnostic, error, has_errors
+from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
 from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
@@ -122,18 +122,7 @@ async def _plan_and_run(
 ) -> Applied:
     state = await require_state(project)
     project.sources.runs_programs = True
-    undecided = await settle_open(
-        project.store,
-        state,
-        services=project.services,
-        clock=project.clock,
-        reporter=project.reporter,
-        limits=project.limits,
-        holder=project.holder,
-        timeout_s=project.lock_timeout_s,
-        concerned=partial(concerned_scopes, desired),
-    )
-    plan = await make_plan(project, desired, undecided=undecided)
+    plan = await _settled_plan(project, desired, state)
     state = await project.store.load()
     plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
@@ -155,6 +144,34 @@ async def _plan_and_run(
         resources=desired.by_address,
         on_executor=on_executor,
     )
+
+
+async def _settled_plan(project: Project, desired: Desired, state: State) -> Plan:
+    """A plan that knows what became of the calls before it. `state`: as it stands.
+
+    Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
+    the plan would leave it out. Raises Locked, as `settle_open`.
+    """
+    for again in reversed(range(PLANS_AFTER_WAITING)):
+        undecided = await settle_open(
+            project.store,
+            state,
+            services=project.services,
+            clock=project.clock,
+            reporter=project.reporter,
+            limits=project.limits,
+            holder=project.holder,
+            timeout_s=project.lock_timeout_s,
+            concerned=partial(concerned_scopes, desired),
+        )
+        plan = await make_plan(project, desired, undecided=undecided)
+        under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
+        if not under_way:
+            return plan
+        if not again:
+            raise Moved("other runs send calls while this one plans", under_way)
+        state = await project.store.load()
+    raise AssertionError("the last attempt returns or raises")
 
 
 async def refuse_unless_runnable(

@@ -279,7 +279,10 @@ class Store(Protocol):
         ...
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
-        """By scope, what `lease` would raise: of `scopes`, those that a living holder has. Takes nothing."""
+        """By scope, who has it: of `scopes`, those that a holder has which lives, or may live (`rest_s`).
+
+        Takes nothing, and waits for nothing.
+        """
         ...
 
     async def renew(self, lease: Lease) -> Lease:

@@ -1,15 +1,19 @@
 """Calls that an earlier run left open: what the next plan says of them, and what the next apply does."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import anyio
 import pytest
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Action, Address
+from reconciler.core.steps import Plan
 from reconciler.execution.open_intents import load_with_holders
+from reconciler.pipeline import apply as pipeline
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import PlanRefused
+from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.records import forget
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, of_shop, outcomes, plan, volume
 
@@ -273,3 +277,40 @@ async def test_a_plan_beside_a_living_apply_asks_nobody(stage: Stage) -> None:
     assert [(item.code, "the test" in item.message) for item in beside.diagnostics] == [("in-flight", True)]
     assert [step.address.name for step in beside.steps] == ["logs"]
     assert [item.code for item in (await plan(stage, volume())).diagnostics] == ["unknown-outcome"]
+
+
+async def test_a_run_that_died_while_an_apply_was_planning_is_settled_and_nobody_is_asked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = list[str]()
+
+    async def after_another(*arguments: Any, **more: Any) -> Plan:
+        planned.append("")
+        if len(planned) == 1:
+            await left_open(stage, volume(), "POST")
+        return await make_plan(*arguments, **more)
+
+    monkeypatch.setattr(pipeline, "make_plan", after_another)
+    await stage.apply(volume())
+    assert [(await stage.record()).id] == [each["id"] for each in stage.volumes()]
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_an_apply_that_another_one_overtook_while_it_planned_says_who_works_there(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = list[str]()
+    async with anyio.create_task_group() as group:
+
+        async def beside_another(*arguments: Any, **more: Any) -> Plan:
+            if not other:
+                other.append("")
+                stage.line.hangs.add("POST")
+                group.start_soon(stage.apply, volume())
+                await stage.line.reached.wait()
+            return await make_plan(*arguments, **more)
+
+        monkeypatch.setattr(pipeline, "make_plan", beside_another)
+        with pytest.raises(Locked):
+            await stage.apply(volume())
+        group.cancel_scope.cancel()

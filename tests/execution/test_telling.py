@@ -2,8 +2,9 @@
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+import anyio
 import pytest
 from rich.console import Console
 
@@ -12,6 +13,7 @@ from reconciler.core.errors import Locked
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Call, Step
+from reconciler.execution import leasing
 from reconciler.execution.leasing import leased
 from reconciler.state.passing import Passing
 from reconciler.state.store import Lease, Store
@@ -193,3 +195,37 @@ def test_a_terminal_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the lock of `shop` (ada on laptop has held it for 47 s)" in shown()
     reporter.waiting_for_lock(Locked("shop", "ada on laptop", 40), 0)
     assert shown() == ""
+
+
+class WaitsForTheDead(Passing):
+    """Gives a lease once it is known that its holder is dead."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.known = anyio.Event()
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        await self.known.wait()
+        return await super().lease(scopes, holder, timeout_s=timeout_s)
+
+    async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        return {scope: Locked(scope, "ada on laptop", 400, 63) for scope in scopes}
+
+
+async def test_a_wait_for_a_holder_that_may_be_dead_says_who_it_was_and_how_long_it_takes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leasing, "_SILENT_S", 0)
+    store = WaitsForTheDead(stage.store.inner)
+    stage.store = spooling(store, stage.time, stage.root)
+    told: list[tuple[str, float]] = []
+
+    class Listening(Reporter):
+        def waiting_for_lock(self, held: Locked, left_s: float) -> None:
+            told.append((held.holder, left_s))
+            store.known.set()
+
+    stage.reporter = Listening()
+    await stage.apply(volume())
+    assert told[:2] == [("ada on laptop", 63), ("ada on laptop", 0)]
+    assert len(stage.volumes()) == 1

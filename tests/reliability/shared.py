@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -62,20 +63,28 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    url: str
+    """`whole`: the URL with the user and the password, which a shell has in variables."""
+
+    whole: str
+
+    @property
+    def url(self) -> str:
+        scheme, _, rest = self.whole.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
 
     @property
     def variables(self) -> Mapping[str, str]:
-        return {}
+        parts = urlsplit(self.whole)
+        return {"PGUSER": parts.username or "", "PGPASSWORD": parts.password or ""}
 
     def open(self) -> Store:
-        return PostgresStore(self.url, SystemClock())
+        return PostgresStore(self.whole, SystemClock())
 
     def lease_over(self) -> None:
-        lease_over(self.url)
+        lease_over(self.whole)
 
     def drop(self) -> None:
-        server, _, name = self.url.rpartition("/")
+        server, _, name = self.whole.rpartition("/")
         Postgres(f"{server}/postgres").rows(f"DROP DATABASE {name} WITH (FORCE)")
 
 

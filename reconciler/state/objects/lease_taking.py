@@ -22,10 +22,14 @@ from reconciler.state.store import Event, JournalEntry
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Who has a scope. `rest_s`: seconds until it may be taken for dead; None: it is alive."""
+    """Who has a scope."""
 
     locked: Locked
-    rest_s: float | None
+
+    @property
+    def rest_s(self) -> float | None:
+        """Seconds until it may be taken for dead; None: it is alive."""
+        return self.locked.rest_s
 
 
 class Raced(Exception):
@@ -140,7 +144,7 @@ class Taking:
         return side_by_side(refreshed, list(names))
 
     def _obstacle(self, name: str, beat: Beat) -> Obstacle:
-        return Obstacle(Locked(name, beat.holder, beat.age_s(self._clock.now())), self._rest_s(beat))
+        return Obstacle(Locked(name, beat.holder, beat.age_s(self._clock.now()), self._rest_s(beat)))
 
     def _rest_s(self, beat: Beat) -> float | None:
         """Seconds until its holder may be taken for dead; None: it is alive, or was a moment ago."""

@@ -93,13 +93,8 @@ class ObjectStore:
             await self._wait(taken, ends_s)
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
-        """As in `Store`. Where a holder may be dead, this waits until that is known."""
-        while True:
-            found = await self._in_thread(lambda: self._obstacles(scopes))
-            unsure = [each.rest_s for each in found.values() if each.rest_s is not None]
-            if not unsure:
-                return {name: each.locked for name, each in found.items()}
-            await self._clock.sleep(min(_POLL_S, *unsure))
+        found = await self._in_thread(lambda: self._obstacles(scopes))
+        return {name: each.locked for name, each in found.items()}
 
     async def renew(self, lease: Lease) -> Lease:
         return await self._in_thread(lambda: self.beat(lease))

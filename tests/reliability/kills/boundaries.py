@@ -86,8 +86,8 @@ def struck_at(trace: Sequence[str]) -> float:
 def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
     """Instrument this process, which then runs the product as it is. There is no way back."""
     _wrap_store(boundaries)
-    _wrap_line(boundaries)
-    _wrap_bucket(boundaries)
+    wrap_line(boundaries)
+    wrap_bucket(boundaries)
     _wrap_locks(boundaries)
     _wrap_transport(boundaries, Effects(sandbox_url))
     _wrap_clock(boundaries)
@@ -108,7 +108,7 @@ def _wrap_store(boundaries: Boundaries) -> None:
             setattr(owner, name, _around(boundaries, getattr(owner, name), name))
 
 
-def _wrap_line(boundaries: Boundaries) -> None:
+def wrap_line(boundaries: Boundaries) -> None:
     """Each message to PostgreSQL: what begins a transaction, what ends one, and what is none."""
     from reconciler.state.postgres.line import BEGIN, COMMIT, Line, Row, Statement
 
@@ -126,7 +126,7 @@ def _wrap_line(boundaries: Boundaries) -> None:
     Line.ask = ask  # type: ignore[method-assign]
 
 
-def _wrap_bucket(boundaries: Boundaries) -> None:
+def wrap_bucket(boundaries: Boundaries) -> None:
     """Each request to an object store, by what it asks for and the kind of object."""
     from reconciler.state.objects.obstore_bucket import ObstoreBucket
 

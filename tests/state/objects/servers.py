@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -145,8 +146,7 @@ def _until_it_writes(endpoint: str) -> None:
     ends_s, pause = time.monotonic() + _PATIENCE_S, threading.Event()
     while True:
         try:
-            bucket.delete("probe")
-            bucket.create("probe", b"1")
+            bucket.create(f"probe-{uuid.uuid4().hex}", b"1")
         except (StoreError, Unanswered):
             if time.monotonic() > ends_s:
                 raise

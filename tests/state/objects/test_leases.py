@@ -173,6 +173,21 @@ async def test_an_unlock_of_a_dead_holder_needs_no_force(
 
 
 @pytest.mark.anyio
+async def test_who_asks_for_holders_is_told_at_once_of_one_that_may_be_dead(
+    store: ObjectStore, opened: Open, clock: SimulatedClock
+) -> None:
+    await store.lease(["shop"], "anna")
+    clock.elapsed_s += LEASE_S + 1
+    watcher = opened()
+    (held,) = (await watcher.holders(["shop"])).values()
+    assert held.holder == "anna"
+    assert held.rest_s == pytest.approx(LEASE_S, rel=0.06)
+    assert clock.elapsed_s == LEASE_S + 1
+    clock.elapsed_s += 2 * LEASE_S
+    assert await watcher.holders(["shop"]) == {}
+
+
+@pytest.mark.anyio
 async def test_checks_at_the_same_moment_share_one_read_for_all_scopes(
     opened: Open, clock: SimulatedClock
 ) -> None:
