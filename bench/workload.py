@@ -8,7 +8,7 @@ multiple of ten. The spellings agree, so that a plan over them finds nothing to 
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -136,13 +136,16 @@ def write_project(root: Path, size: int) -> None:
     """Manifests, and a state in which all of them are recorded as they are."""
     write_manifests(root / "manifests", size)
     (root / "reconcile.yaml").write_text("manifests: [manifests]\n")
-    anyio.run(_write_records, root, size)
+    anyio.run(write_records, root, size)
 
 
-async def _write_records(root: Path, size: int) -> None:
+async def write_records(
+    root: Path, size: int, url: str = DEFAULT_URL, variables: Mapping[str, str] = {}
+) -> None:
+    """Make the state at `url`, and record everything that `write_manifests` declares."""
     records = [*_volume_records(size), *_cluster_records(size)]
     clock = SystemClock()
-    store = open_store(DEFAULT_URL, root=root, clock=clock)
+    store = open_store(url, root=root, clock=clock, variables=variables)
     try:
         by_scope: dict[str, list[StateRecord]] = {}
         for record in records:

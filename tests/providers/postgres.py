@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +56,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 @contextmanager
-def running_postgres() -> Iterator[Postgres]:
+def running_postgres(settings: Sequence[str] = _SETTINGS) -> Iterator[Postgres]:
     """A server for the block. Skips where PostgreSQL is not installed, but fails there in CI."""
     binaries = _binaries()
     if binaries is None:
@@ -68,7 +68,7 @@ def running_postgres() -> Iterator[Postgres]:
         user = owner_of_servers(folder)
         password = secrets.token_urlsafe(16)
         _initialize(binaries, folder, user, password)
-        with _process(binaries, folder, user) as port:
+        with _process(binaries, folder, user, settings) as port:
             yield Postgres(f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{port}/postgres")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -141,10 +141,12 @@ def _initialize(binaries: Path, folder: Path, user: str | None, password: str) -
 
 
 @contextmanager
-def _process(binaries: Path, folder: Path, user: str | None) -> Iterator[int]:
+def _process(
+    binaries: Path, folder: Path, user: str | None, settings: Sequence[str] = _SETTINGS
+) -> Iterator[int]:
     """The port of a server process that accepts connections."""
     port = free_port()
-    options = [option for setting in _SETTINGS for option in ("-c", setting)]
+    options = [option for setting in settings for option in ("-c", setting)]
     with subprocess.Popen(
         [
             binaries / "postgres",

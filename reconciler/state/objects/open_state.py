@@ -1,7 +1,7 @@
 """All that works on one state, once its lineage is known."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
@@ -22,10 +22,13 @@ from reconciler.state.store import Lease
 
 @dataclass(eq=False, slots=True)
 class Check:
-    """One call of `Store.check`, on its way to the worker thread and back."""
+    """One call of `Store.check`, on its way to the worker thread and back.
+
+    `failure`: what it raises; until it was asked, that nobody knows.
+    """
 
     lease: Lease
-    failure: StoreError | None = None
+    failure: StoreError | None = field(default_factory=lambda: StoreError("the lease could not be checked"))
 
 
 class Opened:
@@ -63,3 +66,6 @@ class Opened:
         except StoreError as failure:
             for check in batch:
                 check.failure = failure
+        else:
+            for check in batch:
+                check.failure = None

@@ -112,12 +112,13 @@ class ObjectStore:
         """As in `Store`. One read serves all who ask at once, and an intent one of them (`Keeping`)."""
         if self._opened is None:
             raise no_longer_ours(lease.scopes[0])
-        opened, check = self._opened, Check(lease)
+        opened = self._opened
         opened.keeping.require(lease)
         if not opened.keeping.take_proof(lease):
+            check = Check(lease)
             await opened.checks.ask(check)
-        if check.failure is not None:
-            raise check.failure
+            if check.failure is not None:
+                raise check.failure
         opened.keeping.require(lease)
         if opened.keeping.shortest_s(lease) <= for_s:
             await self.renew(lease)

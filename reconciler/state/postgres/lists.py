@@ -18,11 +18,14 @@ INTENTS, PLANS, UNCLAIMED, HALF_MOVED, FACTS = "open_intents", "plans_run", "unc
 # With the field of an entry's data that holds the key.
 _ENTRIES = {UNCLAIMED: "unclaimed", HALF_MOVED: "moved_from"}
 
+# Asked for apart from the others, so that nobody reads the whole journal for all the plans that ever ran.
+_WITH_ROWS = "l.list IN ('open_intents', 'unclaimed', 'half_moved')"
 SELECT = f"""SELECT l.list, l.key, l.scope, l.seq, l.value, {journal.COLUMNS}
     FROM reconcile.lists l LEFT JOIN reconcile.journal j
     ON j.state = l.state AND j.scope = l.scope AND j.seq = l.seq
-    AND l.list IN ('open_intents', 'unclaimed', 'half_moved')
-    WHERE l.state = %s ORDER BY j.row"""
+    WHERE l.state = %s AND {_WITH_ROWS} ORDER BY j.row"""
+SELECT_OTHERS = f"""SELECT l.list, l.key, l.scope, l.seq, l.value FROM reconcile.lists l
+    WHERE l.state = %s AND NOT {_WITH_ROWS}"""
 
 _INSERT = """INSERT INTO reconcile.lists (state, list, key, scope, seq, value)
     SELECT %s, * FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[])"""
@@ -98,7 +101,10 @@ def items(rows: Iterable[Row]) -> dict[Key, Item]:
 
 
 def read(rows: Iterable[Row], heads: Mapping[str, Head], lineage: str) -> State:
-    """What the rows of `SELECT` say, and nothing else. Raises Damaged where they are not what was written."""
+    """What the rows of `SELECT` and `SELECT_OTHERS` say, and nothing else.
+
+    Raises Damaged where they are not what was written.
+    """
     entries: dict[str, list[JournalEntry]] = {INTENTS: [], UNCLAIMED: [], HALF_MOVED: []}
     plans, facts, total = set(), {}, 0
     for name, key, scope, seq, value, *row in rows:

@@ -24,13 +24,14 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
     if scopes is not None:
         some = [state_id, sorted(scopes)]
         asked = [(records.SELECT_SOME, some), (records.SELECT_OTHERS, some)]
-    _, _, known, ends, broken, listed, rows, *others, _ = await line.ask(
+    _, _, known, ends, broken, listed, plain, rows, *others, _ = await line.ask(
         BEGIN_READING,
         LIMITS,
         schema.look_again(identity),
         (heads.SELECT, [state_id]),
         (_ENDS, [state_id, identity.trunk_seq]),
         (lists.SELECT, [state_id]),
+        (lists.SELECT_OTHERS, [state_id]),
         *asked,
         COMMIT,
     )
@@ -39,7 +40,7 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
         raise Damaged(f"the journal of `{scope}` does not end where it should")
     with decoding(), collector_paused():
         found = heads.read(ends)
-        state = lists.read(listed, found, identity.lineage)
+        state = lists.read([*listed, *plain], found, identity.lineage)
         tracked = [records.read(row) for row in rows]
         elsewhere = dict(records.read_id(row) for each in others for row in each)
     count = sum(head.records for head in found.values())

@@ -7,6 +7,7 @@ of its own, so that applies of different apps do not wait for each other.
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
@@ -35,6 +36,15 @@ _POLL_S = 0.2  # how often a held lease is asked for again
 _KNOWS = "SELECT EXISTS (SELECT FROM reconcile.journal WHERE state = %s AND starts_with(address, %s))"
 
 T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class _Check:
+    """One call of `check`. `failure`: what it raises; until it was asked, that nobody knows."""
+
+    lease: Lease
+    for_s: float
+    failure: StoreError | None = field(default_factory=lambda: StoreError("the lease could not be checked"))
 
 
 class PostgresStore:
@@ -71,6 +81,7 @@ class PostgresStore:
         self._identity: Identity | None = None
         self._loaded: tuple[frozenset[str] | None, State] | None = None  # which scopes (None: all)
         self._commits = Batching(self._store)
+        self._checks = Batching(self._check)
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return (await self._run(lambda: self._load(scopes), shield=False)).of(scopes)
@@ -152,11 +163,10 @@ class PostgresStore:
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """As in `Store`. A lease that would end too soon is renewed, as far as that may help."""
-
-        async def check() -> None:
-            await leases.check(self._line, await self._state(), lease, for_s, self._lease_s)
-
-        await self._run(check)
+        request = _Check(lease, for_s)
+        await self._checks.ask(request)
+        if request.failure is not None:
+            raise request.failure
 
     async def release(self, lease: Lease) -> None:
         async def release() -> None:
@@ -295,6 +305,27 @@ class PostgresStore:
         state = await reading.read(self._line, known.identity, scopes)
         self._loaded = (None if scopes is None else frozenset(scopes)), state
         return state
+
+    async def _check(self, batch: Sequence[_Check]) -> None:
+        """One question for all who ask the same: the tasks of an apply have one lease."""
+        waiting = list(batch)
+        while waiting:
+            lease, for_s = waiting[0].lease, waiting[0].for_s
+            same = [each for each in waiting if (each.lease, each.for_s) == (lease, for_s)]
+            waiting = [each for each in waiting if each not in same]
+            failure = await self._checked(lease, for_s)
+            for each in same:
+                each.failure = failure
+
+    async def _checked(self, lease: Lease, for_s: float) -> StoreError | None:
+        async def check() -> None:
+            await leases.check(self._line, await self._state(), lease, for_s, self._lease_s)
+
+        try:
+            await self._run(check)
+        except StoreError as failure:
+            return failure
+        return None
 
     async def _store(self, batch: Sequence[Request]) -> None:
         """Store all requests of `batch` in one transaction."""

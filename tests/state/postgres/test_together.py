@@ -1,0 +1,81 @@
+"""What several tasks ask PostgreSQL for at the same moment costs one round trip."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from reconciler.core.errors import StoreError
+from reconciler.state.postgres.line import Line
+from tests.state.postgres.conftest import Handles
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many statements each message held."""
+    messages: list[int] = []
+    ask = Line.ask
+
+    async def counting(line: Line, *statements: Any) -> Any:
+        messages.append(len(statements))
+        return await ask(line, *statements)
+
+    monkeypatch.setattr(Line, "ask", counting)
+    return messages
+
+
+async def test_checks_of_one_moment_are_one_question(handles: Handles, asked: list[int]) -> None:
+    store = handles.open()
+    await store.create()
+    lease = await store.lease(["blog", "shop"], "anna")
+    asked.clear()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(50):
+            tasks.start_soon(store.check, lease, 5)
+    assert len(asked) <= 2  # who comes first asks alone
+
+
+async def test_each_of_them_hears_that_the_lease_is_lost(handles: Handles) -> None:
+    store = handles.open()
+    await store.create()
+    lease = await store.lease(["blog", "shop"], "anna")
+    other = await store.lease(["wiki"], "anna")
+    await handles.open().unlock("shop", force=True)
+    told = []
+
+    async def check(each: Any) -> None:
+        try:
+            await store.check(each)
+        except StoreError as failure:
+            told.append(failure.message)
+
+    async with anyio.create_task_group() as tasks:
+        for each in (lease, other, lease, other, lease):
+            tasks.start_soon(check, each)
+    assert told == ["the lease of `shop` is no longer ours"] * 3
+
+
+async def test_nobody_takes_a_question_that_was_not_asked_for_a_yes(
+    handles: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = handles.open()
+    await store.create()
+    lease = await store.lease(["shop"], "anna")
+    told = []
+
+    async def fail(line: Line, *statements: Any) -> Any:
+        raise AssertionError("a mistake of ours")
+
+    async def check() -> None:
+        try:
+            await store.check(lease)
+        except (StoreError, AssertionError) as failure:
+            told.append(str(failure))
+
+    monkeypatch.setattr(Line, "ask", fail)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(check)
+    assert len(told) == 5
