@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from reconciler.core.errors import ReconcilerError, StoreError
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.state.postgres import schema
 from reconciler.state.postgres.place import Place
@@ -207,7 +208,7 @@ async def test_a_part_of_a_state_or_another_programs_tables_are_no_place_for_a_n
             await attempt()
     store = handles.open()
     with pytest.raises(StoreError, match=told):
-        await create_state(store, handles.clock, "me", new=True)
+        await create_state(store, Actor(handles.clock, "me"), new=True)
 
 
 async def test_an_empty_schema_is_a_place_for_a_state(handles: Handles, database: Postgres) -> None:
