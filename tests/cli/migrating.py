@@ -1,4 +1,4 @@
-"""A `reconcile state migrate` that is killed: `python -m tests.cli.migrating NUMBER URL`.
+"""A `reconcile state migrate` that is killed: its arguments are NUMBER and URL.
 
 It dies at the NUMBERth step: before or after what it does to either state, and to the files of a new one.
 """
@@ -13,8 +13,8 @@ from typing import Any
 
 from reconciler.cli.main import run
 from reconciler.state.postgres.store import PostgresStore
-from reconciler.state.sqlite import files
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.sqlite import files, upkeep
+from reconciler.state.sqlite.holding import Holding
 
 _steps = count(1)
 
@@ -41,14 +41,14 @@ def deadly(owner: Any, name: str, last: int) -> None:
     setattr(owner, name, await_call if iscoroutinefunction(real) else call)
 
 
-if __name__ == "__main__":
+def main() -> None:
     for owner, name in [
-        (SqliteStore, "_export"),
-        (SqliteStore, "_take"),
-        (SqliteStore, "_import"),
-        (SqliteStore, "_retire"),
-        (SqliteStore, "_revive"),
-        (SqliteStore, "_release"),
+        (upkeep, "export"),
+        (Holding, "take"),
+        (upkeep, "import_"),
+        (upkeep, "retire"),
+        (upkeep, "revive"),
+        (Holding, "release"),
         (files, "_create"),
         (PostgresStore, "export"),
         (PostgresStore, "import_"),

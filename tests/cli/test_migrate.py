@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import anyio
@@ -16,8 +14,8 @@ from reconciler.pipeline.open import open_state
 from reconciler.pipeline.settings import find_settings
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, State
-from tests.cli.harness import Project, volume
-from tests.docs.pages import ROOT
+from tests.cli.harness import PATIENCE_S, Project, Ran, volume
+from tests.cli.warm import run_warm
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import new_database, postgres  # noqa: F401 - a fixture
 
@@ -103,13 +101,11 @@ def test_a_run_that_is_under_way_is_waited_for_and_not_cut_off(applied: Project)
     assert not (applied.root / ".reconcile" / "new.db").exists()
 
 
-def migrate_and_die(
-    project: Project, root: Path, step: int, url: str = NEW
-) -> "subprocess.CompletedProcess[str]":
+def migrate_and_die(project: Project, root: Path, step: int, url: str = NEW) -> Ran:
     """`step`: see `migrating`; 0: it does not die."""
-    variables = {**os.environ, **project.env, "PYTHONPATH": str(ROOT)}
-    child = [sys.executable, "-m", "tests.cli.migrating", str(step), url]
-    return subprocess.run(child, cwd=root, env=variables, capture_output=True, text=True, check=False)
+    variables = {**os.environ, **project.env}
+    arguments, module = [str(step), url], "tests.cli.migrating"
+    return Ran(*run_warm(arguments, root=root, env=variables, patience_s=PATIENCE_S, module=module))
 
 
 def test_killed_at_any_step_exactly_one_state_can_be_written_and_running_it_again_ends_it(
@@ -123,7 +119,7 @@ def test_killed_at_any_step_exactly_one_state_can_be_written_and_running_it_agai
         root = folders / f"step-{step}"
         shutil.copytree(applied.root, root, symlinks=True)
         killed = migrate_and_die(applied, root, step)
-        if killed.returncode != -signal.SIGKILL:
+        if killed.code != -signal.SIGKILL:
             break
         look = folders / f"look-{step}"
         shutil.copytree(root, look, symlinks=True)
@@ -133,10 +129,10 @@ def test_killed_at_any_step_exactly_one_state_can_be_written_and_running_it_agai
         # In the other order, and again at the place where it was killed:
         assert [is_writable(root, url) for url in (NEW, OLD)] == [url in writable for url in (NEW, OLD)]
         ended = migrate_and_die(applied, root, 0)
-        assert ended.returncode == 0, ended.stderr
+        assert ended.code == 0, ended.err
         assert (is_writable(root, OLD), is_writable(root, NEW)) == (False, True)
         assert loaded(root, NEW).records == before.records
-    assert killed.returncode == 0, killed.stderr
+    assert killed.code == 0, killed.err
     assert step > 12
     assert sides == sorted(sides, key=[OLD, NEW].index)  # there is one moment at which the state moves
     assert {OLD, NEW} == set(sides)
@@ -154,15 +150,15 @@ def test_killed_at_any_step_of_a_move_to_postgresql_one_side_takes_changes(
         root, url = folders / f"step-{step}", new_database(postgres).url
         shutil.copytree(applied.root, root, symlinks=True)
         killed = migrate_and_die(applied, root, step, url)
-        if killed.returncode != -signal.SIGKILL:
+        if killed.code != -signal.SIGKILL:
             break
         writable = [is_writable(root, each) for each in (OLD, url)]
         assert writable in ([True, False], [False, True]), step
         sides.append("old" if writable[0] else "new")
         ended = migrate_and_die(applied, root, 0, url)
-        assert ended.returncode == 0, ended.stderr
+        assert ended.code == 0, ended.err
         assert [is_writable(root, each) for each in (OLD, url)] == [False, True]
         assert loaded(root, url).records == before.records
-    assert killed.returncode == 0, killed.stderr
+    assert killed.code == 0, killed.err
     assert sides == sorted(sides, reverse=True)
     assert {"old", "new"} == set(sides)

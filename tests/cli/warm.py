@@ -15,10 +15,10 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from reconciler.cli.main import main
 from tests.forking import become, finish, import_everything
 
 _LARGEST_ORDER = 1 << 17  # bytes: arguments and environment
@@ -26,13 +26,21 @@ _ROOT = Path(__file__).parent.parent.parent
 
 
 def run_warm(
-    arguments: Sequence[str], *, root: Path, env: Mapping[str, str], stdin: str, patience_s: float
+    arguments: Sequence[str],
+    *,
+    root: Path,
+    env: Mapping[str, str],
+    stdin: str = "",
+    patience_s: float,
+    module: str = "reconciler.cli.main",
 ) -> tuple[int, str, str]:
     """Exit code (negative: by that signal), stdout and stderr of a verb run to its end in `root`.
 
+    `module`: whose `main` is run.
     Raises TimeoutError, when it has been killed, for one that did not end within `patience_s`.
     """
-    order = json.dumps({"arguments": arguments, "root": str(root), "env": dict(env)}).encode()
+    given_to = {"module": module, "arguments": arguments, "root": str(root), "env": dict(env)}
+    order = json.dumps(given_to).encode()
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
@@ -95,7 +103,7 @@ def _run(order: Mapping[str, Any], streams: Sequence[int]) -> None:
     stdin, out, err = streams
     become(Path(order["root"]), order["env"], stdin, out, err)
     sys.argv = ["reconcile", *order["arguments"]]
-    finish(main)
+    finish(import_module(order["module"]).main)
 
 
 if __name__ == "__main__":

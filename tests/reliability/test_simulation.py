@@ -14,7 +14,7 @@ from reconciler.execution import settling
 from reconciler.rehearsal.timeline import Standstill, Timeline
 from reconciler.state.sqlite import journal
 from tests.reliability.simulation import campaign
-from tests.reliability.simulation.campaign import Summary
+from tests.reliability.simulation.campaign import Summary, play_seed
 from tests.reliability.simulation.draw import draw
 from tests.reliability.simulation.history import play
 from tests.reliability.simulation.regression import CASES, read_case, write_case
@@ -22,6 +22,7 @@ from tests.reliability.simulation.scenario import (
     Edit,
     Fault,
     Moment,
+    Pause,
     Round,
     Run,
     Scenario,
@@ -32,6 +33,7 @@ from tests.reliability.simulation.scenario import (
 from tests.reliability.simulation.seeds import CHANGING, ELSEWHERE, changing, commit_here, of_commit
 
 HISTORIES = 1000
+SHARED_HISTORIES = 30
 TWICE = 20  # seeds that are played two times, by new processes
 VOLUME = {
     "apiVersion": "reconciler/v1",
@@ -56,6 +58,12 @@ def test_histories_that_change_with_each_commit_break_no_invariant() -> None:
     assert campaign.run(seeds, jobs=2).violations == [], f"seeds {seeds[0]} to {seeds[-1]}"
 
 
+def test_runners_that_share_an_object_store_break_no_invariant() -> None:
+    shared = campaign.run(range(SHARED_HISTORIES), 2, "objects")
+    assert shared.violations == []
+    assert {"taken over", "late sender", "pause stopped", "store write late"} <= set(shared.tally)
+
+
 def test_each_commit_has_seeds_of_its_own(tmp_path: Path) -> None:
     assert of_commit("0000000a" + "0" * 32) == range(10, 10 + CHANGING)
     assert of_commit("") == range(ELSEWHERE, ELSEWHERE + CHANGING)
@@ -69,6 +77,11 @@ def test_the_schedule_reaches_every_kind_of_event(summary: Summary) -> None:
 
 def test_the_same_seed_gives_the_same_trace_in_any_process() -> None:
     assert campaign.differing_hashes(range(TWICE), jobs=2) == []
+
+
+def test_the_same_seed_gives_the_same_trace_of_threads() -> None:
+    once, again = ([play_seed(seed, "objects").hash for seed in range(5)] for _ in range(2))
+    assert once == again
 
 
 @pytest.mark.parametrize("case", sorted(CASES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -99,6 +112,7 @@ def test_a_scenario_survives_being_written_down() -> None:
     scenario = Scenario(1, [Round([VOLUME], edits=[Edit("twin", "data", "shop")], runs=[run])], {}, [])
     assert from_plain(to_plain(scenario)) == scenario
     assert from_plain(to_plain(draw(3))) == draw(3)
+    assert from_plain(to_plain(draw(3, "objects"))) == draw(3, "objects")
 
 
 def test_a_dead_process_sends_and_writes_nothing_more() -> None:
@@ -112,6 +126,19 @@ def test_a_dead_process_sends_and_writes_nothing_more() -> None:
         for line in after
         if " p0.0 carried POST /v1/apps/shop/volumes 200 effect" in line
     ]
+
+
+def test_what_a_stopped_runner_sends_too_late_is_told() -> None:
+    stopped = Run(pause=Pause(Moment("mutation:before"), 400.0))
+    rival = Run(after_s=70.0, lock_timeout_s=200.0)
+    scenario = Scenario(3, [Round([VOLUME], runs=[stopped, rival])], state="objects")
+    report = play(scenario, keep_trace=True)
+    assert report.violation is None
+    assert report.tally["late sender beyond the settle window"] == 1
+    assert report.tally["late object told"] == 1
+    (sent,) = [line for line in report.trace if "p0.0 sends POST" in line]
+    (taken,) = [line for line in report.trace if "p0.1 takes shop 2" in line]
+    assert 60 < float(taken.split()[0]) < 180 < 400 < float(sent.split()[0])
 
 
 def test_a_state_that_does_not_follow_from_its_journal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

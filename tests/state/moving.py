@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.core.model import Address
+from reconciler.state import prove
 from reconciler.state.between_scopes import arrived
 from reconciler.state.contents import Contents, Movable, same, verify
 from reconciler.state.memory import MemoryState, MemoryStore
@@ -209,6 +210,7 @@ class MovableContract:
         await here.store.commit(lease, [entry(Event.DONE, "s2")], remove=[DATA])
         newer = await movable(here.store).export()
         again = elsewhere.open()
+        await prove(again)  # as every move does before it copies
         await movable(again).import_(replace(newer, moved_to=HERE))
         await movable(again).revive()
         assert await elsewhere.open().load() == await here.store.load()

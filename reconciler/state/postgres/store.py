@@ -228,7 +228,7 @@ class PostgresStore:
 
     async def probe(self) -> None:
         """Prove that the database keeps its word. Raises StoreError that says what it did instead."""
-        version = (await self._run(self._known, shield=False)).version
+        version = (await self._run(self._known_or_moved, shield=False)).version
         lines = [Line(self._place, self._clock, self._line.now) for _ in range(probing.WRITERS)]
         try:
             await probing.probe(lines, lambda: self._randomness(8).hex(), with_schema=version > 0)
@@ -247,13 +247,18 @@ class PostgresStore:
             return await self._line.run(work, shield=shield)
 
     async def _known(self) -> Known:
-        """What is there, in a schema of the newest version. Raises StateMoved where it is elsewhere."""
+        """As `_known_or_moved`. Raises StateMoved where the state is elsewhere."""
+        known = await self._known_or_moved()
+        if known.moved_to:
+            raise StateMoved(self._place.shown, known.moved_to)
+        return known
+
+    async def _known_or_moved(self) -> Known:
+        """What is there, in a schema of the newest version."""
         known = await schema.known(self._line, self._environment)
         if 0 < known.version < schema.VERSION:
             await self._migrate(known.version)
             known = await schema.known(self._line, self._environment)
-        if known.moved_to:
-            raise StateMoved(self._place.shown, known.moved_to)
         return known
 
     async def _migrate(self, version: int) -> None:

@@ -10,48 +10,48 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
+from tests.cli.harness import PATIENCE_S, Ran
+from tests.cli.warm import run_warm
 from tests.providers.check.reference import SIGNING, WEBHOOK, Reference, serving
 
 ENVIRONMENT = {"CHECK_SIGNING": SIGNING.decode(), "CHECK_WEBHOOK": WEBHOOK.decode(), "EMPTY": ""}
 SECRETS = ("--signing-secret-env", "CHECK_SIGNING", "--webhook-secret-env", "CHECK_WEBHOOK")
 
 
-def check(*arguments: str, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "reconciler", "provider", "check", *arguments],
-        env={**os.environ, **ENVIRONMENT},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
+def check(*arguments: str, folder: Path | None = None) -> Ran:
+    variables = {**os.environ, **ENVIRONMENT}
+    return Ran(
+        *run_warm(
+            ["provider", "check", *arguments], root=folder or Path.cwd(), env=variables, patience_s=PATIENCE_S
+        )
     )
 
 
 def test_a_run_prints_a_line_for_each_check_and_a_summary() -> None:
     with serving(Reference(polls=0)) as app:
         run = check(app.url, *SECRETS, "--costs-path", "/costs", "--only", "calls")
-    assert run.returncode == 0
-    lines = run.stdout.splitlines()
+    assert run.code == 0
+    lines = run.out.splitlines()
     assert "ok   calls: POST provisions" in lines
     assert lines[-1] == f"{len(lines) - 1} passed, 0 failed"
-    assert "checking calls: POST provisions" in run.stderr
+    assert "checking calls: POST provisions" in run.err
     assert app.resources == {}
 
 
 def test_a_failure_ends_with_1_and_says_what_is_demanded() -> None:
     with serving(Reference("gives a number in config", polls=0)) as app:
         run = check(app.url, *SECRETS, "--only", "calls: POST*")
-    assert run.returncode == 1
-    assert "FAIL calls: POST provisions" in run.stdout
-    assert "required: a signed POST of the documented parameters" in run.stdout
-    assert run.stdout.endswith("0 passed, 1 failed\n")
+    assert run.code == 1
+    assert "FAIL calls: POST provisions" in run.out
+    assert "required: a signed POST of the documented parameters" in run.out
+    assert run.out.endswith("0 passed, 1 failed\n")
 
 
 def test_json_is_one_document_on_stdout() -> None:
     with serving(Reference("fails at unknown ids", polls=0)) as app:
         run = check(app.url, *SECRETS, "--only", "calls: * unknown id", "-o", "json")
-    assert run.returncode == 1
-    told = json.loads(run.stdout)
+    assert run.code == 1
+    told = json.loads(run.out)
     assert told["format_version"] == "1"
     assert told["summary"] == {"passed": 0, "failed": 3, "not_checked": 0}
     first = told["checks"][0]
@@ -63,16 +63,16 @@ def test_json_is_one_document_on_stdout() -> None:
 def test_junit_is_one_document_on_stdout() -> None:
     with serving(Reference(polls=0)) as app:
         run = check(app.url, *SECRETS, "--only", "calls", "-o", "junit")
-    assert run.returncode == 0
-    (suite,) = JUnitXml.fromstring(run.stdout.encode())
+    assert run.code == 0
+    (suite,) = JUnitXml.fromstring(run.out.encode())
     assert (suite.name, suite.failures, suite.skipped) == ("calls", 0, 1)
 
 
 def test_when_nothing_could_be_checked_it_does_not_pass() -> None:
     with serving(Reference(polls=0)) as app:
         run = check(app.url, *SECRETS, "--only", "sign-in")
-    assert run.returncode == 1
-    assert "0 passed, 0 failed, 9 not checked" in run.stdout
+    assert run.code == 1
+    assert "0 passed, 0 failed, 9 not checked" in run.out
 
 
 def test_secrets_and_encoding_come_from_the_settings(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_secrets_and_encoding_come_from_the_settings(tmp_path: Path) -> None:
         options = ("--provider", "databases", "--only", "*costs*")
         run = check(app.url, *options, folder=tmp_path)
         webhook = check(app.url, "--provider", "databases", "--only", "*under the webhook*", folder=tmp_path)
-    assert run.stdout.endswith("3 passed, 0 failed\n")
-    assert webhook.stdout.endswith("5 passed, 0 failed\n")
+    assert run.out.endswith("3 passed, 0 failed\n")
+    assert webhook.out.endswith("5 passed, 0 failed\n")
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_slip_on_the_command_line_ends_with_64(
     arguments: tuple[str, ...], told: str, tmp_path: Path
 ) -> None:
     run = check(*arguments, folder=tmp_path)
-    assert run.returncode == 64
-    assert told in run.stderr
+    assert run.code == 64
+    assert told in run.err
 
 
 def test_ctrl_c_deletes_what_was_made() -> None:

@@ -5,11 +5,13 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import get_args
 
 from tests.reliability.simulation import campaign
 from tests.reliability.simulation.draw import draw
 from tests.reliability.simulation.history import play
 from tests.reliability.simulation.regression import write_case
+from tests.reliability.simulation.scenario import State
 from tests.reliability.simulation.tally import Tally
 
 PROGRESS = 1000  # so many histories are played between two lines that say how far it is
@@ -26,6 +28,8 @@ GROUPS = (
     "decision",
     "edit",
     "machine",
+    "store",
+    "pause",
 )
 
 
@@ -36,17 +40,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--trace", action="store_true", help="print every event of --seed's history")
     parser.add_argument("--check-hashes", type=int, metavar="N", help="play N seeds twice and compare")
+    parser.add_argument("--state", choices=get_args(State), default="sqlite", help="where it is kept")
     options = parser.parse_args(arguments)
+    state: State = options.state
     if options.trace:
-        return _trace(options.seed)
+        return _trace(options.seed, state)
     if options.check_hashes:
-        return _check_hashes(range(options.seed, options.seed + options.check_hashes), options.jobs)
-    summary = campaign.run(range(options.seed, options.seed + options.histories), options.jobs, _follow)
+        return _check_hashes(range(options.seed, options.seed + options.check_hashes), options.jobs, state)
+    seeds = range(options.seed, options.seed + options.histories)
+    summary = campaign.run(seeds, options.jobs, state, _follow)
     _print(summary)
     for number, (seed, violation) in enumerate(summary.violations):
         print(f"seed {seed}: {violation.invariant}: {violation.message}")
         if number < MOST_CASES:
-            print(f"  case: {write_case(draw(seed), violation.invariant)}")
+            print(f"  case: {write_case(draw(seed, state), violation.invariant)}")
     for missed in summary.missed:
         print(f"never reached: {missed}")
     return 1 if summary.violations or summary.missed else 0
@@ -61,15 +68,15 @@ def _follow(summary: campaign.Summary, played: campaign.Played) -> None:
         print(said, file=sys.stderr, flush=True)
 
 
-def _trace(seed: int) -> int:
-    report = play(draw(seed), keep_trace=True)
+def _trace(seed: int, state: State) -> int:
+    report = play(draw(seed, state), keep_trace=True)
     print("\n".join(report.trace))
     print(f"hash {report.hash}")
     return 1 if report.violation else 0
 
 
-def _check_hashes(seeds: Sequence[int], jobs: int) -> int:
-    differing = campaign.differing_hashes(seeds, jobs)
+def _check_hashes(seeds: Sequence[int], jobs: int, state: State) -> int:
+    differing = campaign.differing_hashes(seeds, jobs, state)
     print(f"{len(seeds)} seeds played twice, {len(differing)} with different traces {differing[:10] or ''}")
     return 1 if differing else 0
 

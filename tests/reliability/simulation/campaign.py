@@ -12,6 +12,7 @@ from functools import partial
 from tests.reliability.simulation.draw import draw
 from tests.reliability.simulation.ghost import Violation
 from tests.reliability.simulation.history import play
+from tests.reliability.simulation.scenario import State
 from tests.reliability.simulation.tally import REQUIRED, Tally
 
 CHUNK = 20
@@ -34,6 +35,7 @@ class Played:
 class Summary:
     """All that was reached. `missed`: the kinds of event that never happened."""
 
+    state: State = "sqlite"
     histories: int = 0
     events: int = 0
     simulated_s: float = 0.0
@@ -44,7 +46,7 @@ class Summary:
 
     @property
     def missed(self) -> list[str]:
-        return sorted(REQUIRED - set(self.tally))
+        return sorted(REQUIRED[self.state] - set(self.tally))
 
     def add(self, played: Played) -> None:
         self.histories += 1
@@ -56,9 +58,9 @@ class Summary:
             self.violations.append((played.seed, played.violation))
 
 
-def play_seed(seed: int) -> Played:
+def play_seed(seed: int, state: State = "sqlite") -> Played:
     began_s = time.process_time()
-    report = play(draw(seed))
+    report = play(draw(seed, state))
     return Played(
         seed,
         report.violation,
@@ -71,35 +73,38 @@ def play_seed(seed: int) -> Played:
 
 
 def run(
-    seeds: Sequence[int], jobs: int, follow: Callable[[Summary, Played], None] = lambda *so_far: None
+    seeds: Sequence[int],
+    jobs: int,
+    state: State = "sqlite",
+    follow: Callable[[Summary, Played], None] = lambda *so_far: None,
 ) -> Summary:
     """Play all `seeds` on `jobs` processes. `follow` hears of each history, and of what there is so far."""
-    summary = Summary()
+    summary = Summary(state)
     began_s = time.monotonic()
-    for played in _played(seeds, jobs):
+    for played in _played(seeds, jobs, state):
         summary.add(played)
         summary.seconds = time.monotonic() - began_s
         follow(summary, played)
     return summary
 
 
-def differing_hashes(seeds: Sequence[int], jobs: int) -> list[int]:
+def differing_hashes(seeds: Sequence[int], jobs: int, state: State = "sqlite") -> list[int]:
     """The seeds whose two histories differ, played by processes that hash their strings differently."""
     with _processes(jobs, "1") as first, _processes(jobs, "2") as second:
-        pairs = zip(_map(first, seeds), _map(second, seeds), strict=True)
+        pairs = zip(_map(first, seeds, state), _map(second, seeds, state), strict=True)
         return [one.seed for one, other in pairs if one.hash != other.hash]
 
 
-def _played(seeds: Sequence[int], jobs: int) -> Iterator[Played]:
+def _played(seeds: Sequence[int], jobs: int, state: State) -> Iterator[Played]:
     if jobs == 1:
-        yield from map(play_seed, seeds)
+        yield from (play_seed(seed, state) for seed in seeds)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from _map(pool, seeds)
+        yield from _map(pool, seeds, state)
 
 
-def _map(pool: ProcessPoolExecutor, seeds: Sequence[int]) -> Iterable[Played]:
-    return pool.map(play_seed, seeds, chunksize=CHUNK)
+def _map(pool: ProcessPoolExecutor, seeds: Sequence[int], state: State) -> Iterable[Played]:
+    return pool.map(partial(play_seed, state=state), seeds, chunksize=CHUNK)
 
 
 @contextmanager

@@ -16,7 +16,20 @@ from tests.reliability.simulation.faults import (
     kinds_for,
 )
 from tests.reliability.simulation.people import MACHINE_EDITS, VOLUME_EDITS
-from tests.reliability.simulation.scenario import Edit, Fault, Moment, Round, Run, Scenario, Spell, Verb
+from tests.reliability.simulation.scenario import (
+    CutOff,
+    Edit,
+    Fault,
+    Moment,
+    Pause,
+    Round,
+    Run,
+    Scenario,
+    Spell,
+    State,
+    StoreFault,
+    Verb,
+)
 from tests.reliability.simulation.tally import SEAMS
 
 CAPABILITIES = (
@@ -38,13 +51,34 @@ NUMBERS = {
     "new_app_404_s": (0, 0, 0, 0, 0, 30),
     "auto_extend_gb": (0, 0, 0, 0, 2),
 }
+SKEW_S = 300.0
+DRIFT = 0.01
+STOPPED_S = (3.0, 25.0, 70.0, 100.0, 400.0)
+STORE_FAULTS: tuple[StoreFault, ...] = ("answer lost", "request lost", "late", "refused", "slow")
+PAUSED_AT = (
+    "check",
+    "mutation:before",
+    "mutation:before",
+    "mutation:sent",
+    "mutation:after",
+    "commit:before",
+    "commit:after",
+    "lease:before",
+    "lease:after",
+    "release:before",
+    "store:read",
+    "store:write",
+    "store:write",
+    "sleep",
+    "read:after",
+)
 DAY_S = 90000.0  # over a day, in which the platform does what it does daily
 
 Wanted = dict[str, dict[str, Any]]
 
 
-def draw(seed: int) -> Scenario:
-    """The scenario of `seed`: always the same one."""
+def draw(seed: int, state: State = "sqlite") -> Scenario:
+    """The scenario of `seed` on such a state: always the same one."""
     rng = Random(seed)
     wanted = _first_wishes(rng)
     rounds: list[Round] = []
@@ -58,6 +92,9 @@ def draw(seed: int) -> Scenario:
     if "machine.stop" in scenario.capabilities:
         _stopped(Random(f"stopped {seed}"), scenario)
     _spells(Random(f"spells {seed}"), scenario)
+    if state == "objects":
+        scenario.state = state
+        _runners(Random(f"runners {seed}"), scenario)
     return scenario
 
 
@@ -139,6 +176,41 @@ def _spells(rng: Random, scenario: Scenario) -> None:
             begins = Moment(seam, rng.randrange(3 if seam.startswith("mutation") else 12))
             fault = Fault(kind, rng.choice(STATUSES.get(kind, (503,))))
             run.spell = Spell(begins, fault, rng.choice((20.0, 250.0, 700.0)))
+
+
+# --- runners that share a state ---
+
+
+def _runners(rng: Random, scenario: Scenario) -> None:
+    """More of them at once, each on a machine of its own, with stops, and a store that they reach badly."""
+    for each in scenario.rounds:
+        while len(each.runs) < 4 and rng.random() < 0.35:
+            rival = Run(after_s=rng.choice((0.0, 0.1, 3.0, 60.0, 100.0)), approves_deletes=rng.random() < 0.5)
+            each.runs.append(rival)
+        if rng.random() < 0.12:  # one stops with its call in hand, and another takes over
+            moment = Moment("mutation:before", rng.choice((0, 0, 1, 2)))
+            each.runs[0].pause = Pause(moment, rng.choice((100.0, 400.0, 400.0)))
+            each.runs[1:] = [Run(after_s=rng.choice((70.0, 100.0)), lock_timeout_s=200.0)]
+        for run in each.runs:
+            run.lock_timeout_s = rng.choice((run.lock_timeout_s, 0.0, 200.0))
+            run.skew_s = rng.choice((0.0, rng.uniform(-SKEW_S, SKEW_S), -SKEW_S, SKEW_S))
+            run.drift = rng.uniform(-DRIFT, DRIFT)
+            _reach_badly(rng, run)
+            if run.pause is None and rng.random() < 0.3:
+                begins = Moment(rng.choice(PAUSED_AT), rng.choice((0, 0, 1, 2, 4)))
+                lasts_s = rng.choice(STOPPED_S)
+                run.pause = Pause(begins, lasts_s, rng.choice(("stopped", "stopped", "hanging")))
+
+
+def _reach_badly(rng: Random, run: Run) -> None:
+    if rng.random() < 0.5:
+        run.store_writes = {n: rng.choice(STORE_FAULTS) for n in range(20) if rng.random() < 0.15}
+        run.store_reads = {n: "unreachable" for n in range(40) if rng.random() < 0.03}
+    if rng.random() < 0.12:
+        begins = Moment(rng.choice(PAUSED_AT), rng.randrange(6))
+        run.store_spell = CutOff(begins, rng.choice((5.0, 45.0, 70.0, 200.0)))
+    if run.crash is None and rng.random() < 0.1:
+        run.crash = Moment(rng.choice(("store:read", "store:write")), rng.randrange(20))
 
 
 # --- manifests ---

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from reconciler.core.model import Address, StateRecord
+from reconciler.core.model import Address, Obligation, StateRecord
 from reconciler.rehearsal.timeline import Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.parts.cluster import Cluster
@@ -55,7 +55,10 @@ class Opened:
 
 @dataclass(eq=False, slots=True)
 class Sending:
-    """One mutation on its way. `made`: the id of the object that it brought about."""
+    """One mutation on its way. `made`: the id of the object that it brought about.
+
+    `checked_s`: since when its lease was checked. `late`: somebody else took the lease after that.
+    """
 
     process: "Process"
     method: str
@@ -65,6 +68,8 @@ class Sending:
     at_s: float
     made: str = ""
     carried: bool = False
+    checked_s: float | None = None
+    late: bool = False
 
 
 @dataclass(slots=True)
@@ -90,6 +95,10 @@ class Ghost:
     `owing`: volumes whose machine must boot to use what was added, since when, and which one. By machine:
     `restarted_at`, when the last restart known to be done was sent; `called_at`, when our last call
     for its power was carried out.
+
+    Of a state that is `shared`, by scope and epoch: until when nobody may take the lease (`promises`),
+    whether a person took it by force, when it was lost. `strays`: what calls made that came too late for
+    any successor to wait for them. `aside`: by intent, the records from before its outcome was spooled.
     """
 
     sandbox: Sandbox
@@ -116,6 +125,13 @@ class Ghost:
     serials: dict[str, int] = field(default_factory=dict)  # by scope, the highest that was given
     serials_before: dict[str, int] = field(default_factory=dict)
     newly: list[StateRecord] = field(default_factory=list)
+    shared: bool = False
+    promises: dict[tuple[str, int], float] = field(default_factory=dict)
+    forced: set[tuple[str, int]] = field(default_factory=set)
+    lost_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    strays: dict[str, Sending] = field(default_factory=dict)
+    aside: dict[Key, dict[Address, StateRecord | None]] = field(default_factory=dict)
+    owed_at: dict[Obligation, float] = field(default_factory=dict)
     events: int = 0
     trace: list[str] = field(default_factory=list)
 
@@ -230,7 +246,19 @@ class Ghost:
         closed = [self.intents.get((entry.run, entry.step, entry.attempt)) for entry in entries]
         if all(opened is not None and opened.open for opened in closed):
             unnumbered = [replace(record, serial=UNNUMBERED) for record in put]
+            before = {each: self.records.get(each) for each in [*remove, *(each.address for each in put)]}
             self.take_in(process, None, lease, entries, unnumbered, remove)
+            self.aside |= dict.fromkeys(((entry.run, entry.step, entry.attempt) for entry in entries), before)
+
+    def _drop_aside(self, entries: Sequence[JournalEntry]) -> None:
+        """What was spooled counts no more once a commit has closed its intent: its own, or a successor's."""
+        for entry in entries:
+            before = self.aside.pop((entry.run, entry.step, entry.attempt), {})
+            for address, record in before.items():
+                there = self.records.get(address)
+                if there is None or there.serial == UNNUMBERED:
+                    self.records.pop(address, None)
+                    self.records |= {address: record} if record is not None else {}
 
     def _note_restart(self, entry: JournalEntry, opened: Opened) -> None:
         """A restart that is recorded as done does what was owed when it was sent."""
@@ -250,6 +278,8 @@ class Ghost:
         remove: Sequence[Address],
     ) -> None:
         """What became durable, because `task` asked for it."""
+        self.newly = [record for record in put if record.address not in self.records]
+        self._drop_aside(entries)
         for entry in entries:
             key = (entry.run, entry.step, entry.attempt)
             if entry.event is Event.INTENT:
@@ -271,11 +301,12 @@ class Ghost:
                     self.inferred.add(entry.data["id"])
             if "by" in entry.data or entry.event is Event.DECIDED:
                 self.inferred.discard(entry.data.get("id"))
-        self.newly = [record for record in put if record.address not in self.records]
         for address in remove:
             self.records.pop(address, None)
         for record in put:
             self.records[record.address] = record
+            for obligation in record.obligations:
+                self.owed_at.setdefault(obligation, self.timeline.time())
         self.serials_before = dict(self.serials)
         for record in put:
             self.serials[record.scope] = max(self.serials.get(record.scope, 0), record.serial)

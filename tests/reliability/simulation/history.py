@@ -7,6 +7,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
-from reconciler.pipeline.resolve import forget, resolve_unknown, settle_restarts
+from reconciler.pipeline.resolve import claim, forget, resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.rehearsal.timeline import START, Timeline
@@ -36,18 +37,22 @@ from reconciler.state.sqlite.database import connect, use_wal
 from reconciler.state.sqlite.store import SqliteStore
 from tests.planning.plans import PLAN_KEY
 from tests.reliability.simulation import invariants, people, wishes
+from tests.reliability.simulation.bucket import Shared
 from tests.reliability.simulation.faults import STALE_S
 from tests.reliability.simulation.ghost import CANARY, Ghost, Violation
 from tests.reliability.simulation.network import Network
+from tests.reliability.simulation.objects import on_simulated_time
 from tests.reliability.simulation.power import AT_REST, wanted_power
 from tests.reliability.simulation.process import Process
 from tests.reliability.simulation.scenario import Round, Run, Scenario
 from tests.reliability.simulation.store import Inline
 from tests.reliability.simulation.tally import Tally
+from tests.reliability.simulation.threads import acting
 
 SHELF = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 RUNS_TO_REST = 3
 LAG_S = 30.0  # so long may reads show the platform as it was, and lost calls take effect
+LOCK_TIMEOUT_S = 120.0  # a lease that a dead process left behind ends within it
 DECISIONS = 6  # so often may a person be asked before nothing is left to ask
 REST_S = 3 * 3600.0  # hourly figures change meanwhile
 
@@ -94,11 +99,12 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
     for module in threaded:
         module.to_thread = Inline
     try:
-        history = History(scenario, root, timeline, keep_trace=keep_trace)
-        timeline.set_exception_handler(history.complain)
-        asyncio.set_event_loop(timeline)
-        timeline.run_until_complete(history.play())
-        return history.report()
+        with on_simulated_time(timeline) if scenario.state == "objects" else nullcontext():
+            history = History(scenario, root, timeline, keep_trace=keep_trace)
+            timeline.set_exception_handler(history.complain)
+            asyncio.set_event_loop(timeline)
+            timeline.run_until_complete(history.play())
+            return history.report()
     finally:
         for module in threaded:
             module.to_thread = to_thread
@@ -128,6 +134,10 @@ class History:
         sandbox.world.switches.update(scenario.switches)
         self.sandbox = sandbox
         self.ghost = Ghost(sandbox, timeline, scenario.machines, keep_trace=keep_trace)
+        self.ghost.shared = scenario.state == "objects"
+        self._bucket = (
+            Shared(self.ghost, random.Random(f"store {scenario.seed}")) if self.ghost.shared else None
+        )
         self.network = Network(sandbox, self.ghost, timeline, self._rng)
         self.manifests: list[dict[str, Any]] = []
         self.desired = Desired(())
@@ -135,10 +145,11 @@ class History:
         self._saved: tuple[bytes, Desired, float] | None = None
         self._processes = 0
         self._robberies: list[asyncio.Task[None]] = []
+        self._end = ExitStack()
 
     def report(self) -> Report:
         ghost = self.ghost
-        self._open.close()
+        self._end.close()
         self.sandbox.close()
         return Report(
             ghost.violation, ghost.hash, ghost.events, ghost.tally, self._timeline.time(), ghost.trace
@@ -162,7 +173,12 @@ class History:
             self._search_for_secrets()
 
     async def _make_the_state(self) -> None:
-        """The state of a new project: made once in a process, and copied for each history."""
+        """The state of a new project: made once in a process for files, and copied for each history."""
+        if self._bucket is not None:
+            process = self._process("the state", Run())
+            with acting(process):
+                await create_state(process.store, process.project.clock, process.name, new=True)
+            return
         if not _NEW_STATE:
             randomness = random.Random("the state").randbytes
             store = SqliteStore(self._root / "state.db", SystemClock(), randomness, backups=False)
@@ -172,8 +188,7 @@ class History:
         for name, content in _NEW_STATE.items():
             (self._root / name).write_bytes(content)
         # As long as somebody has the file open, SQLite does not fold the WAL in with each process that ends.
-        self._open = connect(self._root / "state.db")
-        use_wal(self._open)
+        use_wal(self._end.enter_context(closing(connect(self._root / "state.db"))))
 
     # --- rounds ---
 
@@ -191,7 +206,8 @@ class History:
         for planned in edits:
             planned.cancel()
         await asyncio.gather(*self._robberies)
-        await self._look_at_the_state()
+        if self.ghost.violation is None:
+            await self._look_at_the_state()
 
     def _rob(self, scopes: Sequence[str]) -> asyncio.Task[None]:
         robbery: asyncio.Task[None] = self._timeline.create_task(self._unlock(scopes))
@@ -201,12 +217,13 @@ class History:
     async def _unlock(self, scopes: Sequence[str]) -> None:
         """A person frees leases by force, in a process of its own."""
         process = self._process("person", Run())
-        try:
-            for scope in scopes:
-                await process.store.inner.unlock(scope, force=True, by=process.name)
-        except ReconcilerError as failure:
-            self.ghost.note("a person cannot unlock", failure.message)
-        await process.store.close()
+        with acting(process):
+            try:
+                for scope in scopes:
+                    await process.store.inner.unlock(scope, force=True, by=process.name)
+            except ReconcilerError as failure:
+                self.ghost.note("a person cannot unlock", failure.message)
+            await process.store.close()
 
     def _want(self, manifests: Sequence[Mapping[str, Any]], secret: int) -> None:
         self.manifests = copy.deepcopy([dict(each) for each in manifests])
@@ -226,6 +243,7 @@ class History:
             timeline=self._timeline,
             rng=self._rng,
             root=self._root,
+            shared=self._bucket,
             secret=self._secret,
             capabilities=self._scenario.capabilities,
             desired=self.desired,
@@ -248,22 +266,24 @@ class History:
         process.began_s = self._timeline.time()
         process.power_at_first = ghost.power()
         ghost.note(process.name, "begins", process.run.verb)
-        try:
-            ended = await self._carry_out(process)
-        except ReconcilerError as failure:
-            ended = _Ended(failure=failure)
-        except BaseException as error:
-            if process.alive:
-                ghost.violate("no-traceback", f"{process.name} {process.run.verb}: {error!r}")
-            _uncancel()
-        try:
-            await (process.store.close() if process.alive else process.store.inner.bury())
-        except ReconcilerError as failure:
-            ended = ended if ended.failure else _Ended(failure=failure)
+        with acting(process):
+            try:
+                ended = await self._carry_out(process)
+            except ReconcilerError as failure:
+                ended = _Ended(failure=failure)
+            except BaseException as error:
+                if process.alive:
+                    ghost.violate("no-traceback", f"{process.name} {process.run.verb}: {error!r}")
+                _uncancel()
+            try:
+                await (process.store.close() if process.alive else process.store.inner.bury())
+            except ReconcilerError as failure:
+                ended = ended if ended.failure else _Ended(failure=failure)
         if not process.alive:
             for scope, (epoch, holder) in ghost.leases.items():
                 if holder is process:
                     ghost.leases[scope] = (epoch, None)
+                    ghost.promises.pop((scope, epoch), None)
         self._note_end(process, ended)
         return ended
 
@@ -330,6 +350,8 @@ class History:
         if ended.applied is not None:
             for result in ended.applied.results:
                 words.append(f"{result.step}={result.outcome}")
+                if result.outcome != "done":
+                    process.doubtful.add(result.address)
                 said.append(result.error)
                 ghost.tally.note("outcome", result.outcome)
             said.append(repr(ended.applied))
@@ -358,14 +380,15 @@ class History:
     async def _look_at_the_state(self) -> None:
         """Another process reads the state: it is sound as a whole, and holds what was stored."""
         observer = self._process("observer", Run(verb="plan"))
-        try:
-            state = await observer.store.load()
-            await observer.store.inner.verify()
-        except ReconcilerError as failure:
-            self.ghost.violate("state-loads", failure.message)
-        else:
-            invariants.check_stored(self.ghost, state)
-        await observer.store.close()
+        with acting(observer):
+            try:
+                state = await observer.store.load()
+                await observer.store.inner.verify()
+            except ReconcilerError as failure:
+                self.ghost.violate("state-loads", failure.message)
+            else:
+                invariants.check_stored(self.ghost, state)
+            await observer.store.close()
 
     # --- the end ---
 
@@ -400,9 +423,11 @@ class History:
         left: Plan | None = None
         for attempt in range(RUNS_TO_REST):
             await asyncio.sleep(LAG_S if attempt else 0.0)
-            run = Run(approves_deletes=True)
+            run = Run(approves_deletes=True, lock_timeout_s=LOCK_TIMEOUT_S)
             process = self._process(f"calm{decision}.{attempt}", run)
             ended = await self._live(process)
+            if isinstance(ended.failure, Locked):
+                self.ghost.violate("nothing-is-unlocked-by-hand", ended.failure.message)
             self._check_exit(process, ended)
             codes = {item.code for item in ended.diagnostics}
             if codes:
@@ -430,6 +455,7 @@ class History:
         await self._look_at_the_state()
         await asyncio.sleep(REST_S)
         planned = await self._live(self._process("quiet", Run(verb="plan")))
+        self._look_for_untold(planned)
         drifted = await self._live(self._process("drift", Run(verb="drift")))
         for ended in (planned, drifted):
             if ended.plan is None:
@@ -441,6 +467,26 @@ class History:
                 if change.action not in (Action.RETAIN, Action.SNAPSHOT) or moved:
                     said = f"{change.action} of {change.address} although nobody changed anything"
                     self.ghost.violate("volatile-fields-are-no-drift", said)
+
+    def _look_for_untold(self, planned: _Ended) -> None:
+        """What calls made that came too late to be waited for: plans name it, if its address is declared.
+
+        Otherwise whoever sent the call has said that its outcome is not known, if it lived to hear of it.
+        """
+        said = [repr(item) for item in planned.plan.diagnostics] if planned.plan is not None else []
+        tracked = {record.id for record in self.ghost.records.values()}
+        declared = {resource.address for resource in self.desired.resources}
+        for id, sending in self.ghost.strays.items():
+            assert sending.opened is not None
+            address, sender = sending.opened.address, sending.process
+            if not self.ghost.alive(id) or id in tracked:
+                continue
+            by_plan, by_sender = any(id in text for text in said), address in sender.doubtful
+            self.ghost.tally.note("late object", "told" if by_plan or by_sender else "untold")
+            listed = address.kind == "Volume" or "postgres.list" in self._scenario.capabilities
+            due = listed if address in declared else sender.alive
+            if due and not (by_plan or (by_sender and address not in declared)):
+                self.ghost.violate("what-came-too-late-is-told", f"nobody names {id}, made for {address}")
 
     async def _settle_restarts(self) -> None:
         """What is owed at the end is needed and cannot be carried out; a person says that it is done."""
@@ -522,16 +568,29 @@ class History:
 
         await self._ask(work)
 
+    async def claim_untracked(self) -> int:
+        """A person has looked at each object that a late outcome named, and wants to hear no more of it."""
+        claimed = list(self.ghost.strays)
+
+        async def work(project: Any) -> None:
+            for id in claimed:
+                if not await claim(project.store, id, project.clock, project.holder, project.new_id(), 0.0):
+                    self.ghost.strays.pop(id)
+
+        await self._ask(work)
+        return sum(id in self.ghost.strays for id in claimed)
+
     async def _ask(self, work: Any) -> None:
         """Run one verb of a person, in a process of its own."""
         process = self._process("person", Run())
         process.run.approves = True
-        try:
-            await work(process.project)
-        except ReconcilerError as failure:
-            self.ghost.violate("converges", f"a person's answer was refused: {failure.message}")
-        finally:
-            await process.store.close()
+        with acting(process):
+            try:
+                await work(process.project)
+            except ReconcilerError as failure:
+                self.ghost.violate("converges", f"a person's answer was refused: {failure.message}")
+            finally:
+                await process.store.close()
 
 
 def _uncancel() -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.model import Address, Deletion, StateRecord
-from reconciler.rehearsal.timeline import START
 from reconciler.sandbox.exchange import Response
 from reconciler.state.store import Event, JournalEntry, Lease, State
 from tests.reliability.simulation.faults import LAG_S, STALE_S
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
 
 Problems = Iterator[str]
+FRESH_S = 0.5  # so old may the answer be that serves a check (`Keeping`)
+SETTLE_S, DEADLINE_S = 180.0, 30.0  # so long is a create waited for, and another call
 READ_LAG_S = 10.0  # so long may a read show a volume as it was before it was deleted
 SNAPSHOT_SERVES_S = 3600 + 600  # so old may the snapshot be that a dangerous call relies on
 
@@ -44,10 +45,27 @@ def an_intent_is_sent_once(ghost: Ghost, sending: Sending) -> Problems:
 
 
 def no_call_after_the_lease_is_lost(ghost: Ghost, sending: Sending) -> Problems:
-    if sending.opened is not None:
+    """A process that is stopped after it has checked its lease cannot know better: it sends late."""
+    if sending.opened is not None and not sending.late:
         scope = sending.opened.data["scope"]
         if ghost.leases.get(scope) != (sending.opened.epoch, sending.process):
             yield f"{sending.method} {sending.path} was sent without the lease of {scope}"
+
+
+def _is_late(ghost: Ghost, sending: Sending) -> bool:
+    """Whether its lease was ours when it was checked, and no more when the call is sent."""
+    if not ghost.shared or sending.opened is None or sending.checked_s is None:
+        return False
+    lost_s = ghost.lost_at.get((sending.opened.data["scope"], sending.opened.epoch))
+    return lost_s is not None and sending.checked_s <= lost_s + FRESH_S
+
+
+def is_untimely(ghost: Ghost, sending: Sending) -> bool:
+    """Whether a late call lands when a successor no longer waits for it."""
+    if not sending.late or sending.opened is None:
+        return False
+    waits_s = SETTLE_S if sending.opened.creates else DEADLINE_S
+    return ghost.timeline.time() > sending.opened.at_s + waits_s
 
 
 def no_call_before_a_person_agreed(ghost: Ghost, sending: Sending) -> Problems:
@@ -147,7 +165,7 @@ def no_restart_without_need(ghost: Ghost, sending: Sending) -> Problems:
     if verb not in ("restart", "stop") or _is_for_power(sending):
         return
     since = [
-        (obligation.since - START).total_seconds()
+        ghost.owed_at[obligation]
         for record in ghost.records.values()
         for obligation in record.obligations
         if ghost.holder(record.id) in (machine, None)
@@ -247,7 +265,9 @@ def no_write_after_the_lease_is_lost(
     ghost: Ghost, process: "Process", lease: Lease, entries: Sequence[JournalEntry]
 ) -> Problems:
     for scope, epoch in lease.epochs.items():
-        if ghost.leases.get(scope) != (epoch, process):
+        current, holder = ghost.leases.get(scope, (0, None))
+        # In an object store, what was sent in time may land once it was given back, if nobody has it since.
+        if current != epoch or (holder is not process and not ghost.shared):
             yield f"{process.name} wrote with a lease of {scope} that is no longer its own"
 
 
@@ -426,6 +446,14 @@ def serials_only_rise(ghost: Ghost, process: "Process", put: Sequence[StateRecor
             yield f"{record.address} got serial {record.serial} after {before} was given in {record.scope}"
 
 
+def a_lease_lasts_as_promised(ghost: Ghost, process: "Process", scope: str, now: float) -> Problems:
+    """Nobody takes a scope while the answer to a call can come whose sender has checked its lease."""
+    known, holder = ghost.leases.get(scope, (0, None))
+    until_s = ghost.promises.pop((scope, known), 0.0)
+    if holder is not None and holder.alive and until_s > now:
+        yield f"{process.name} took {scope} from {holder.name}, which may send for {until_s - now:.1f} s"
+
+
 def epochs_only_rise(ghost: Ghost, process: "Process", lease: Lease) -> Problems:
     for scope, epoch in lease.epochs.items():
         known, holder = ghost.leases.get(scope, (0, None))
@@ -451,6 +479,7 @@ _OF_SENT = (
     what_is_at_rest_is_not_woken,
     power_follows_the_manifest,
 )
+_OF_SENT_LATE = (an_intent_is_sent_once, no_call_before_a_person_agreed, a_refused_plan_never_runs)
 _OF_COMMITTED = (
     no_write_after_the_lease_is_lost,
     who_only_looks_writes_nothing,
@@ -467,7 +496,10 @@ _OF_WORLD = (one_object_per_address, every_object_is_tracked_or_unknown, restart
 
 
 def check_sent(ghost: Ghost, sending: Sending) -> None:
-    for invariant in _OF_SENT:
+    sending.late = _is_late(ghost, sending)
+    if sending.late:
+        ghost.tally.note("late sender")
+    for invariant in _OF_SENT_LATE if sending.late else _OF_SENT:
         _report(ghost, invariant.__name__, invariant(ghost, sending))
 
 
@@ -493,6 +525,24 @@ def check_committed(
     addresses = [record.address for record in put] + [*remove]
     addresses += [entry.address for entry in entries if entry.address is not None]
     _check_world(ghost, list(dict.fromkeys(addresses)))
+
+
+def check_head(ghost: Ghost, process: "Process", scope: str, epoch: int, *, taken: bool) -> None:
+    """A head landed in an object store. `taken`: it names a lease; else nobody has the scope from now on."""
+    known, holder = ghost.leases.get(scope, (0, None))
+    if epoch < known:
+        ghost.violate("epochs-only-rise", f"{process.name} wrote epoch {epoch} of {scope} over {known}")
+    if epoch <= known:
+        return
+    now = ghost.timeline.time()
+    _report(ghost, a_lease_lasts_as_promised.__name__, a_lease_lasts_as_promised(ghost, process, scope, now))
+    ghost.lost_at[scope, known] = now
+    ghost.leases[scope] = (epoch, process if taken else None)
+    ghost.note(process.name, "takes" if taken else "frees", scope, epoch)
+    if holder is not None:
+        holder.lease_lost = True
+        ghost.tally.note("lease lost" if (scope, known) in ghost.forced else "taken over")
+        ghost.note(holder.name, "loses its lease of", scope)
 
 
 def check_leased(ghost: Ghost, process: "Process", lease: Lease) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter, deque
 from collections.abc import Mapping
+from email.utils import format_datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -63,6 +64,7 @@ class Network:
         parts = urlsplit(url)
         channel: Channel = "read" if method == "GET" else "mutation"
         process.pass_by(f"{channel}:before")
+        await process.wake()
         fault = process.fault(channel)
         request = Request(method, parts.path, parts.query, headers, body or b"")
         sending = None
@@ -74,7 +76,9 @@ class Network:
         if sending is not None:
             process.pass_by("mutation:sent")
         answer = await waiting
+        await process.wake()
         process.pass_by(f"{channel}:after")
+        await process.wake()
         return answer
 
     def remember(self) -> None:
@@ -94,6 +98,7 @@ class Network:
         ghost, opened = self._ghost, process.intended()
         body = json.loads(request.body) if request.body else None
         sending = Sending(process, request.method, request.path, body, opened, self._timeline.time())
+        sending.checked_s = process.checked_s()
         ghost.note(process.name, "sends", request.method, request.path)
         invariants.check_sent(ghost, sending)
         if opened is not None:
@@ -119,7 +124,7 @@ class Network:
             if sending is not None and not process.alive:
                 self._ghost.tally.note("crash in flight")
             if process.alive and not waiting.done():
-                _settle(waiting, answer(response))
+                _settle(waiting, self._dated(answer(response)))
 
         def carry_out(answered: bool) -> None:
             if answered and back_s + there_s > deadline_s:
@@ -174,18 +179,28 @@ class Network:
         count = _newest(world, made) if made is not None else None
         response = self._sandbox.handle(request)
         sending.carried = True
-        if course.late:
+        untimely = invariants.is_untimely(ghost, sending)
+        if untimely:
+            ghost.tally.note("late sender", "beyond the settle window")
+        if course.late or untimely:
             ghost.last_disturbance_s = self._timeline.time()
         if made is not None and response.status < 300:
             newest = _newest(world, made)
             if newest is not None and newest is not count:
                 sending.made = newest.id
-                ghost.made[newest.id] = sending
+                (ghost.strays if untimely else ghost.made)[newest.id] = sending
                 ghost.born_at[newest.id] = self._timeline.time()
         effect = "effect" if world.revision != before else "no effect"
         ghost.note(sending.process.name, "carried", sending.method, sending.path, response.status, effect)
         invariants.check_carried(ghost, sending, response)
         return response
+
+    def _dated(self, answer: Answer | TransportError) -> Answer | TransportError:
+        """With the platform's time, on which runners rely whose clocks differ."""
+        if isinstance(answer, TransportError) or not self._ghost.shared:
+            return answer
+        at = format_datetime(self._timeline.now(), usegmt=True)
+        return Answer(answer.status, {**answer.headers, "date": at}, answer.body)
 
     def _may_lie(self, process: "Process", path: str, course: Course, lag_s: float) -> bool:
         """Whether this list may show the past: further back than `STALE_S` only so many times in a row."""

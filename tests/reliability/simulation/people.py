@@ -213,7 +213,7 @@ async def _settle_unknown(history: "History") -> int:
         is_there = bool(made) and (history.ghost.alive(made) or not opened.creates)
         await history.resolve(opened.address, made if is_there else None)
         acts += 1
-    return acts
+    return acts or await history.claim_untracked()
 
 
 async def _confirm_inferred(history: "History") -> int:

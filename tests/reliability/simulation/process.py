@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,17 +19,17 @@ from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Answer
+from reconciler.state.sqlite.files import spool_path
+from tests.reliability.simulation.bucket import Shared
 from tests.reliability.simulation.faults import Channel
 from tests.reliability.simulation.ghost import CANARY, Ghost, Opened
 from tests.reliability.simulation.network import Network
-from tests.reliability.simulation.scenario import Fault, Moment, Run
-from tests.reliability.simulation.store import SimulatedSpooling
+from tests.reliability.simulation.objects import SimulatedObjects
+from tests.reliability.simulation.scenario import Fault, Moment, Pause, Run
+from tests.reliability.simulation.store import SimulatedSpooling, SimulatedStore
+from tests.reliability.simulation.threads import Died
 
 BASE_URL = "http://127.0.0.1:9"
-
-
-class Died(BaseException):
-    """The process is gone. No handler of it may still do anything."""
 
 
 def secret_value(number: int) -> str:
@@ -49,6 +49,7 @@ class Process:
         timeline: Timeline,
         rng: Random,
         root: Path,
+        shared: Shared | None = None,
         secret: int = 0,
         capabilities: Sequence[str] = (),
         desired: Desired | None = None,
@@ -85,15 +86,23 @@ class Process:
         self._passed: Counter[str] = Counter()
         self._requests: Counter[str] = Counter()
         self._commits = 0
-        self.store = SimulatedSpooling(self, root / "state.db", rng)
+        self._checked: dict[asyncio.Task[Any] | None, float] = {}
+        self.doubtful: set[Address] = set()  # what it said is not done, or not known
+        self.stopped_until_s = self.hangs_until_s = 0.0
+        self._unreachable_until_s = 0.0
+        self.rate = 1 + run.drift
+        self.store_clock = _StoreClock(self)
+        path = root / "state.db"
+        inner = SimulatedObjects(self, shared, rng) if shared else SimulatedStore(self, path, rng)
+        self.store = SimulatedSpooling(self, inner, spool_path(path))
         self.project = Project(
             store=self.store,
             platform=platform_client(
-                _Line(self, network), BASE_URL, lambda: "sandbox", _Clock(self, timeline), jitter=rng.random
+                _Line(self, network), BASE_URL, lambda: "sandbox", _Clock(self), jitter=rng.random
             ),
             capabilities=frozenset(capabilities),
             limits=Limits(),
-            clock=_Clock(self, timeline),
+            clock=_Clock(self),
             reporter=Reporter(),
             sources=Sources(root, {"PASSWORD": secret_value(secret)}),
             new_id=lambda: f"{rng.getrandbits(64):016x}",
@@ -126,6 +135,12 @@ class Process:
         if self.run.spell is not None and _is_now(self.run.spell.begins, seam, nth):
             self.ghost.note(self.name, "spell of", self.run.spell.fault.kind)
             self._spell_began_s = self._timeline.time()
+        if self.run.pause is not None and _is_now(self.run.pause.begins, seam, nth):
+            self._stand_still(self.run.pause)
+        if self.run.store_spell is not None and _is_now(self.run.store_spell.begins, seam, nth):
+            self.ghost.tally.note("store", "cut off")
+            self.ghost.note(self.name, "is cut off from the store")
+            self._unreachable_until_s = self._timeline.time() + self.run.store_spell.lasts_s
         if _is_now(self.run.signal, seam, nth) and self.executor is not None:
             self.ghost.tally.note("signal")
             self.ghost.note(self.name, "signal")
@@ -134,6 +149,25 @@ class Process:
             self.ghost.tally.note("crash", seam)
             self.ghost.note(self.name, "dies at", seam)
             self.alive = False
+
+    def _stand_still(self, pause: Pause) -> None:
+        self.ghost.tally.note("pause", pause.how)
+        self.ghost.note(self.name, pause.how, "for", pause.lasts_s)
+        self.hangs_until_s = self._timeline.time() + pause.lasts_s
+        if pause.how == "stopped":
+            self.stopped_until_s = self.hangs_until_s
+
+    async def wake(self) -> None:
+        """Where it is stopped, or its loop hangs, its tasks go on once that is over."""
+        while (left_s := self.hangs_until_s - self._timeline.time()) > 0:
+            await asyncio.sleep(max(left_s, TICK_S))
+            if not self.alive:
+                raise Died
+
+    async def wake_thread(self) -> None:
+        """Where it is stopped, so are its threads."""
+        while (left_s := self.stopped_until_s - self._timeline.time()) > 0:
+            await asyncio.sleep(max(left_s, TICK_S))
 
     def _lose_leases(self) -> None:
         held = [scope for scope, (_, holder) in self.ghost.leases.items() if holder is self]
@@ -171,6 +205,25 @@ class Process:
             self.ghost.note(self.name, "commit fault", place)
         return place
 
+    def store_fault(self, what: str) -> str:
+        """What befalls its next read from, or write to, an object store; "" for nothing."""
+        nth = self._requests[f"store {what}"]
+        self._requests[f"store {what}"] += 1
+        fault = (self.run.store_writes if what == "write" else self.run.store_reads).get(nth, "")
+        if self._timeline.time() < self._unreachable_until_s:
+            fault = "unreachable"
+        if fault:
+            self.ghost.tally.note("store", what, fault)
+            self.ghost.note(self.name, "store", what, fault)
+        return fault
+
+    def checked(self, task: asyncio.Task[Any] | None, began_s: float) -> None:
+        """`task` has checked its lease, from `began_s` on, and may send what it intends."""
+        self._checked[task] = began_s
+
+    def checked_s(self) -> float | None:
+        return self._checked.pop(asyncio.current_task(), None)
+
     def intend(self, task: asyncio.Task[Any] | None, opened: Opened) -> None:
         """`task` has made this intent durable, and may send it."""
         self._intended[task] = opened
@@ -204,20 +257,35 @@ def _is_now(moment: Moment | None, seam: str, nth: int) -> bool:
 
 
 class _Clock:
-    def __init__(self, process: Process, timeline: Timeline) -> None:
+    """That of its machine, which may show another time than others, and go a little faster or slower."""
+
+    def __init__(self, process: Process) -> None:
         self._process = process
-        self._timeline = timeline
+        self._timeline = process.ghost.timeline
 
     def now(self) -> datetime:
-        return self._timeline.now()
+        return self._timeline.now() + timedelta(seconds=self._process.run.skew_s)
 
     def monotonic(self) -> float:
-        return self._timeline.time()
+        return self._process.rate * self._timeline.time()
 
     async def sleep(self, seconds: float) -> None:
         self._process.pass_by("sleep")
-        await asyncio.sleep(max(seconds, TICK_S))
+        await self._let_pass(seconds)
         self._process.pass_by("woken")
+        await self._process.wake()
+
+    async def _let_pass(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds / self._process.rate, TICK_S))
+
+
+class _StoreClock(_Clock):
+    """Where the store waits for a lease, its process may die like everywhere else."""
+
+    async def sleep(self, seconds: float) -> None:
+        self._process.pass_by("waiting for a lease")
+        await self._let_pass(seconds)
+        await self._process.wake()
 
 
 class _Line:

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+State = Literal["sqlite", "objects"]
+StoreFault = Literal["answer lost", "request lost", "late", "refused", "slow", "unreachable"]
 Verb = Literal["apply", "save", "run_saved", "plan", "drift"]
 
 
@@ -49,11 +51,31 @@ class Spell:
 
 
 @dataclass(slots=True)
+class Pause:
+    """From the moment `begins` the process does nothing for `lasts_s` seconds, or only its loop does not."""
+
+    begins: Moment
+    lasts_s: float
+    how: Literal["stopped", "hanging"] = "stopped"
+
+
+@dataclass(slots=True)
+class CutOff:
+    """From the moment `begins`, a process does not reach its object store for `lasts_s` seconds."""
+
+    begins: Moment
+    lasts_s: float
+
+
+@dataclass(slots=True)
 class Run:
     """One process. Faults are by the number of the mutation, read or commit that they hit, from 0.
 
     `spell`: outranks the faults of requests while it lasts. `commit_faults`: "before" loses the commit,
     "after" only its acknowledgement; `spool_fails`: the place kept for such outcomes is lost as well.
+
+    In an object store: `store_writes` and `store_reads` by number, `store_spell`; `skew_s`, by how much its
+    wall clock is ahead, `drift`, by which part of a second its clocks go faster; `pause`.
     """
 
     verb: Verb = "apply"
@@ -69,6 +91,12 @@ class Run:
     crash: Moment | None = None
     signal: Moment | None = None
     robbed: Moment | None = None
+    store_writes: dict[int, StoreFault] = field(default_factory=dict)
+    store_reads: dict[int, Literal["unreachable"]] = field(default_factory=dict)
+    store_spell: CutOff | None = None
+    skew_s: float = 0.0
+    drift: float = 0.0
+    pause: Pause | None = None
 
 
 @dataclass(slots=True)
@@ -84,13 +112,17 @@ class Round:
 
 @dataclass(slots=True)
 class Scenario:
-    """`seed` gives ids and latencies; everything else stands here. `machines` run from the beginning."""
+    """`seed` gives ids and latencies; everything else stands here. `machines` run from the beginning.
+
+    `state`: where it is kept.
+    """
 
     seed: int
     rounds: list[Round]
     switches: dict[str, Any] = field(default_factory=dict)
     capabilities: list[str] = field(default_factory=list)
     machines: list[str] = field(default_factory=list)
+    state: State = "sqlite"
 
 
 _ADAPTER = TypeAdapter(Scenario)
@@ -100,6 +132,7 @@ def to_plain(scenario: Scenario) -> dict[str, Any]:
     """JSON values only, without what is left at its default."""
     return {
         "seed": scenario.seed,
+        **({"state": scenario.state} if scenario.state != "sqlite" else {}),
         "switches": dict(scenario.switches),
         "capabilities": list(scenario.capabilities),
         "machines": list(scenario.machines),

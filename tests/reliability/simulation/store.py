@@ -2,22 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.rehearsal.timeline import TICK_S
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.files import spool_path
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY
 
 if TYPE_CHECKING:
+    from tests.reliability.simulation.objects import SimulatedObjects
     from tests.reliability.simulation.process import Process
 
 
@@ -28,7 +26,7 @@ class SimulatedStore(SqliteStore):
         self._process = process
         self._asked: dict[int, tuple[asyncio.Task[Any] | None, Sequence[JournalEntry]]] = {}
         # A backup would only be read again by nobody: the whole state is verified after each round.
-        super().__init__(path, _StoreClock(process), rng.randbytes, backups=False)
+        super().__init__(path, process.store_clock, rng.randbytes, backups=False)
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         process = self._process
@@ -117,11 +115,11 @@ class SimulatedStore(SqliteStore):
 class SimulatedSpooling(Spooling):
     """What keeps outcomes beside that store, and may fail as well."""
 
-    inner: SimulatedStore
+    inner: "SimulatedStore | SimulatedObjects"
 
-    def __init__(self, process: "Process", path: Path, rng: Random) -> None:
+    def __init__(self, process: "Process", inner: "SimulatedStore | SimulatedObjects", place: Path) -> None:
         self._process = process
-        super().__init__(SimulatedStore(process, path, rng), spool_path(path), _StoreClock(process))
+        super().__init__(inner, place, process.store_clock)
 
     async def spool(
         self,
@@ -141,23 +139,6 @@ class SimulatedSpooling(Spooling):
         process.ghost.take_aside(process, lease, entries, put, remove)
         process.pass_by("spool:after")
         return place
-
-
-class _StoreClock:
-    """Where the store waits for a lease, its process may die like everywhere else."""
-
-    def __init__(self, process: "Process") -> None:
-        self._process = process
-
-    def now(self) -> datetime:
-        return self._process.ghost.timeline.now()
-
-    def monotonic(self) -> float:
-        return self._process.ghost.timeline.time()
-
-    async def sleep(self, seconds: float) -> None:
-        self._process.pass_by("waiting for a lease")
-        await asyncio.sleep(max(seconds, TICK_S))
 
 
 class Inline:

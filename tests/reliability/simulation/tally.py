@@ -1,8 +1,10 @@
 """How often each kind of event was reached: without this, no violations could mean nothing happened."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from tests.reliability.simulation.faults import SPELLS, kinds_for
+from tests.reliability.simulation.scenario import State
 
 
 class Tally(Counter[str]):
@@ -26,7 +28,7 @@ SEAMS = (
     "sleep",
 )
 
-REQUIRED = frozenset(
+_EVERYWHERE = frozenset(
     {
         *(f"fault {channel} {kind}" for channel in ("read", "mutation") for kind in kinds_for(channel)),
         *(f"spell {kind}" for kind in SPELLS),
@@ -53,3 +55,19 @@ REQUIRED = frozenset(
         "late effect of a dead process",
     }
 )
+
+_SHARED = frozenset(
+    {
+        *(f"store write {kind}" for kind in ("answer lost", "request lost", "late", "refused", "slow")),
+        *(f"store {what} unreachable" for what in ("read", "write")),
+        *(f"pause {how}" for how in ("stopped", "hanging")),
+        *(f"crash store:{what}" for what in ("read", "write")),
+        "store cut off",
+        "store late write lands",
+        "taken over",
+        "late sender",
+        "late sender beyond the settle window",
+    }
+)
+
+REQUIRED: Mapping[State, frozenset[str]] = {"sqlite": _EVERYWHERE, "objects": _EVERYWHERE | _SHARED}
