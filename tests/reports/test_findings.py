@@ -188,7 +188,7 @@ def _read(text: str) -> str:
 
 def test_github_gets_a_command_for_each_finding() -> None:
     first, second, *rest = rendered("github", replace(ALL["plan"], places=HOST)).splitlines()
-    assert first.startswith("prod: https://platform.example")
+    assert first.startswith("plan of prod: https://platform.example")
     assert second.startswith("Plan: 1 to delete")
     assert commands("\n".join(rest))[:2] == [
         (
@@ -204,6 +204,11 @@ def test_github_gets_a_command_for_each_finding() -> None:
         ),
         ("warning", {"title": "note"}, "something without a place"),
     ]
+
+
+def test_a_name_does_not_begin_a_command() -> None:
+    about = replace(EMPTY.context, environment=":", state="sqlite:::")
+    assert commands(rendered("github", PlanReport(plan=replace(EMPTY, context=about)))) == []
 
 
 def commands_of(report: Report) -> list[tuple[str, list[str]]]:

@@ -22,8 +22,10 @@ def render(report: Report) -> str:
     """What it is about and the verdict as lines of the log, then a command for each finding."""
     if isinstance(report, Page):
         raise TypeError(f"GitHub's format shows no {report.kind}")
-    about = context_line(report.about) if report.about is not None else ()
-    first = "".join(text if isinstance(text, str) else text[0] for text in about)
+    first = ""
+    if report.about is not None:
+        about = (text if isinstance(text, str) else text[0] for text in context_line(report.about))
+        first = f"{report.kind} of {''.join(about)}"  # so that no name begins a command
     summary = verdict.of_report(report) if not isinstance(report, Failure) else ""  # its command says it
     lines = [visible(line) for line in (first, summary) if line]
     lines += (_command(report, each) for each in findings_of(report))
