@@ -44,31 +44,29 @@ class AddressOrShow(AddressType):
         return [*words, *super().shell_complete(ctx, param, incomplete)]
 
 
-class Since(click.ParamType):  # type: ignore[type-arg] # older releases of click take none
-    """A moment: so long ago, or a date."""
+def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    """The moment that `value` names: a time before now, or a date."""
+    if value is None:
+        return None
+    try:
+        if ago := _AGO.fullmatch(value):
+            from reconciler.core.clock import SystemClock
 
-    name = "since"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        try:
-            if ago := _AGO.fullmatch(value):
-                from reconciler.core.clock import SystemClock
-
-                span = timedelta(**{_UNITS[ago["unit"]]: int(ago["number"])})
-                return SystemClock().now() - span
-            at = datetime.fromisoformat(value)
-        except (ValueError, OverflowError):
-            self.fail(f"`{value}` is neither so long ago (30m, 12h, 7d, 2w) nor a date (2026-11-22)")
-        return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+            span = timedelta(**{_UNITS[ago["unit"]]: int(ago["number"])})
+            return SystemClock().now() - span
+        at = datetime.fromisoformat(value)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"`{value}` is neither so long ago (30m, 12h, 7d, 2w) nor a date (2026-11-22)"
+        ) from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 @click.command("history", short_help="Show what was done, by whom and why.")
 @click.argument("what", nargs=-1, type=AddressOrShow(), metavar="[ADDRESS | show RUN]")
 @click.option(
     "--since",
-    type=Since(),
+    callback=_moment,
     metavar="7d|DATE",
     help="Only runs that did something since then: so long ago (30m, 12h, 7d, 2w), or a date in UTC.",
 )

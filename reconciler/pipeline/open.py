@@ -221,7 +221,7 @@ async def _end_move(
                 raise moved from None
         tell(f"the move of the state from {moved.to} to {place} was cut off; it is complete now")
     except StoreError:
-        pass  # it is damaged: whoever uses it says so
+        pass  # the state is damaged: the command that uses it reports that
     return None
 
 

@@ -1,6 +1,6 @@
 """What a verb found or did, as a value: a format makes text of it.
 
-What every report begins with belongs into `Report`, and is shown once by each format.
+What every report begins with belongs in `Report`, and is shown once by each format.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -108,7 +108,7 @@ class World:
 
     `now` is the time of the request being answered. `changed` collects, until it is committed,
     each changed thing by (kind, id), None for a removed one; `revision` counts the changes.
-    `watcher` hears of each new state: the thing, the state before, and since when.
+    `watcher` is called with each new state: the thing, the state before, and since when.
     """
 
     def __init__(self, rng: random.Random, transitions: Transitions, *, extended: bool = True) -> None:

@@ -33,7 +33,7 @@ def open_store(
 ) -> Spooling:
     """The store that `url` names; paths in it are relative to `root`. Touches no file and no network yet.
 
-    `tell` hears of what was done or went wrong beside the work that was asked for: a migration, a backup.
+    `tell` gets a line about what was done or failed besides the requested work: a migration, a backup.
     `environment`: whose state it must be, or becomes when it is made; "" for that of no environment.
     `read_only`: change no file, and make none. `marks`: a folder that does not go back to an older copy
     together with the state's, and so tells when a state in a file has. None: there is none. Of stores that

@@ -75,8 +75,8 @@ class Renewal:
 async def renewed(store: Store, lease: Lease, tell: Callable[[str], None]) -> AsyncIterator[None]:
     """Keep `lease` while the block runs, where it would end by itself.
 
-    `tell` hears of a renewal that failed: whether the lease is still ours, `Store.check` says. What is not a
-    failure of the store is raised after the block.
+    `tell` gets a line about a renewal that failed; `Store.check` says whether the lease is still ours.
+    What is not a failure of the store is raised after the block.
     """
     backend = store
     while isinstance(backend, Passing):

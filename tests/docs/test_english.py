@@ -13,6 +13,7 @@ _AVOIDED = re.compile(
     r"\b(?:shall|whoever|by now|told of|tell no more|(?:so long a|wait so long))\b"
     r"|\b(?:all the same|for good|look whether|ha(?:ve|s) to differ|nor could|not readable here)\b"
     r"|\b(?:stood here|if you know better|no record knows|brings? it back)\b"
+    r"|\b(?:hears? of|in the midst|worth while|belongs? into|came about)\b"
     r"|\bno (?:manifest|environment) can (?:have|say)\b"
     # "is no longer" and "there is no …" are English; "X is no Y" is not
     r"|(?<!there )(?<!There )\b(?:is|are) no (?!longer\b|more\b|need\b|such\b)[a-z`]+"
@@ -64,6 +65,8 @@ def test_texts_read_as_english() -> None:
         ("a secret that no record knows", "no record knows"),
         ("`restore` brings it back", "brings it back"),
         ("no manifest can say its name", "no manifest can say"),
+        ("`tell` hears of a migration", "hears of"),
+        ("a password belongs into a variable", "belongs into"),
     ],
 )
 def test_a_planted_word_is_found(tmp_path: Path, text: str, words: str) -> None:

@@ -45,8 +45,8 @@ class Encryption:
 class Encrypting(Passing):
     """`inner`, a backend. With no recipients, and for a state that is not encrypted, all passes unchanged.
 
-    `environment`: whose state it is. `randomness(n)` gives n bytes, for keys and the lineage. `tell` hears of
-    recipients that are not those of the settings.
+    `environment`: whose state it is. `randomness(n)` gives n bytes, for keys and the lineage. `tell` gets a
+    line about recipients that are not those of the settings.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What all changes of a scope amount to, and whether one more may be made. Pure, but for `Folded.take`."""
+"""A scope after all its changes, and whether one more change is allowed. Pure, but for `Folded.take`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,7 +90,7 @@ class Wanted:
 def judged(
     marks: Marks, lookup: Lookup, elsewhere: Callable[[Address], str | None], wanted: Wanted, id: str
 ) -> tuple[Change, Marks]:
-    """What `wanted` becomes. Raises StoreError where it may not be.
+    """The change that stores `wanted`. Raises StoreError if it is not allowed.
 
     `elsewhere`: the scope, another one, that has a record at an address.
     """

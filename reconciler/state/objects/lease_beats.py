@@ -6,7 +6,7 @@ takes it away once the object has stood unchanged for that long on its own clock
 object: then the holder's next beat fails. A lease that is not there has ended.
 
 No two clocks are compared to take anything away. `at`, the holder's wall clock, only tells whether it is
-worth while to wait and see; where it is wrong, somebody waits longer.
+worthwhile to wait and see; where it is wrong, somebody waits longer.
 """
 
 import json

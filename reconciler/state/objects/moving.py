@@ -1,6 +1,7 @@
 """A whole state as `Contents`, and back; and the mark of one that has moved away. All of it blocks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
@@ -91,14 +92,14 @@ class Moving:
         self._refuse_other(known, to, contents)
         if known.moved_to == to:
             return
-        known, tag = self._changed(known, tag, moving=True)
+        known, tag = self._replaced(tag, replace(known.next(self._nonce()), moving=True))
         self._end_leases(known)
         self._refuse_other(known, to, contents)
-        self._changed(known, tag, moving=False, moved_to=to)
+        self._replaced(tag, replace(known.next(self._nonce()), moving=False, moved_to=to))
 
     def revive(self) -> None:
         known, tag = self._root()
-        self._changed(known, tag, moved_to="")
+        self._replaced(tag, replace(known.next(self._nonce()), moved_to=""))
 
     def _refuse_other(self, known: Root, to: str, contents: Contents) -> None:
         if known.moved_to not in ("", to) or not same(self._exported(known), contents):
@@ -116,8 +117,8 @@ class Moving:
             raise no_state(self._bucket.place)
         return found
 
-    def _changed(self, known: Root, tag: str, **fields: object) -> tuple[Root, str]:
-        after = known.changed(self._nonce(), **fields)
+    def _replaced(self, tag: str, after: Root) -> tuple[Root, str]:
+        """Write `after` over the root with this tag; returns it with its own tag."""
         outcome = writes.replace(self._bucket, self._layout.root, after.encode(), tag)
         if isinstance(outcome, writes.Beaten):
             raise has_changed(self._bucket.place)

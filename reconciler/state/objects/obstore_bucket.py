@@ -145,7 +145,7 @@ def _parts(url: str) -> tuple[str, str, str]:
         raise StoreError(
             "the state's URL names no place in an object store",
             help="write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; "
-            "credentials belong into the store's own variables",
+            "credentials belong in the store's own variables",
         )
     return parts.scheme, parts.netloc, prefix
 
@@ -189,7 +189,7 @@ def _tag(meta: Any) -> str:
     tag = meta["e_tag"]
     if not tag:
         raise StoreError(
-            "the object store gives no tags (ETag), so that nobody can write to it conditionally",
+            "the object store returns no tags (ETag), so conditional writes are impossible",
             help="name another store",
         )
     return f"{tag}\n{version}" if (version := meta.get("version")) else str(tag)

@@ -52,8 +52,9 @@ class Root:
         fields = asdict(self) | {"key": base64.b64encode(self.key).decode(), "scopes": sorted(self.scopes)}
         return json.dumps(sealed(fields), indent=1).encode()
 
-    def changed(self, nonce: str, **fields: object) -> "Root":
-        return replace(self, serial=self.serial + 1, nonce=nonce, **fields)  # type: ignore[arg-type]
+    def next(self, nonce: str) -> "Root":
+        """What is written over this one; so far, nothing else differs."""
+        return replace(self, serial=self.serial + 1, nonce=nonce)
 
 
 def read(bucket: Bucket, layout: Layout, environment: str) -> tuple[Root, str] | None:
@@ -79,7 +80,7 @@ def require_here(bucket: Bucket, root: Root) -> None:
 def name_scopes(bucket: Bucket, layout: Layout, environment: str, wanted: frozenset[str], nonce: str) -> None:
     """Let the root name `wanted`, whose heads were just taken. Raises StateMoved.
 
-    A move that has begun can end no more: it may have read what the new holders are about to change.
+    A move that has begun can no longer end: it may have read what the new holders are about to change.
     """
     while True:
         known = read(bucket, layout, environment)
@@ -89,7 +90,7 @@ def name_scopes(bucket: Bucket, layout: Layout, environment: str, wanted: frozen
         require_here(bucket, root)
         if wanted <= root.scopes and not root.moving:
             return
-        root = root.changed(nonce, scopes=root.scopes | wanted, moving=False)
+        root = replace(root.next(nonce), scopes=root.scopes | wanted, moving=False)
         if isinstance(writes.replace(bucket, layout.root, root.encode(), tag), writes.Landed):
             return
 

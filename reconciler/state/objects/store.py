@@ -201,7 +201,7 @@ class ObjectStore:
         self._opened = self._loaded = None
 
     async def _wait(self, obstacle: Obstacle, ends_s: float) -> None:
-        """Until another try is worth while. Raises Locked when time is over, if the holder lives."""
+        """Wait until another try can succeed. Raises Locked when time is over, if the holder lives."""
         if obstacle.rest_s is not None:
             await self._clock.sleep(min(_POLL_S, obstacle.rest_s))
             return

@@ -1,4 +1,4 @@
-"""Conditional writes whose outcome is known: where no answer came, the object itself is read.
+"""Conditional writes whose outcome is known: if no answer came, the object itself is read.
 
 Each body that is written holds a nonce of its own. So a body that is found again tells that it landed, and a
 tag that is made from the body never comes back for an older one.

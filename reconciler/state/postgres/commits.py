@@ -1,4 +1,4 @@
-"""Commits in PostgreSQL: what stands is read under locks, what follows is found here, and it is stored.
+"""Commits in PostgreSQL: the tables are read under locks, the new rows are computed here, and stored.
 
 One transaction in two round trips, for all who wait to commit at that moment. While a connection is lost, the
 server still holds the locks of its transaction or has ended it. So the process that gets the locks
@@ -33,7 +33,7 @@ _DELETE_LISTS = """DELETE FROM reconcile.lists l USING unnest(%s::text[], %s::te
 class Request:
     """One call of `commit`. `lease`: None for a change of the state itself, under `leases.lock`.
 
-    `outcome`: what it returns or raises; None as long as it waits.
+    `outcome`: what it returns or raises; None while it waits.
     """
 
     lease: Lease | None
@@ -58,7 +58,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Standing:
-    """What stands in the tables, of all that a batch is about, and what is to stand after it."""
+    """The rows that a batch is about: as they are in the tables, or as they should be after it."""
 
     heads: dict[str, Head]
     held: dict[str, int]  # scope → epoch of the lease that is good
@@ -124,7 +124,7 @@ async def commit(
 def _after(
     before: Standing, batch: Sequence[Request]
 ) -> tuple[Standing, list[Sequence[StateRecord] | StoreError]]:
-    """What is to stand; each request that cannot be stored has its failure, and changes nothing."""
+    """The rows after `batch`. A request that cannot be stored gets its failure, and changes nothing."""
     standing, outcomes = before.copy(), list[Sequence[StateRecord] | StoreError]()
     for request in batch:
         tried = standing.copy()
@@ -194,7 +194,7 @@ def _changes(state: int, before: Standing, after: Standing) -> list[Statement]:
 
 
 def _has_landed(sent: Sent, landed: Iterable[Row], now: dict[str, Head]) -> bool:
-    """Whether a commit whose answer was lost stands: its journal rows do, or its heads where it has none."""
+    """Whether a commit whose answer was lost is stored: seen by its journal rows, or else by its heads."""
     if sent.rows:
         return {(scope, seq): hash for scope, seq, hash in landed} == sent.rows
     return bool(sent.heads) and all(now[scope] == head for scope, head in sent.heads.items())
@@ -209,6 +209,6 @@ def _weight(standing: dict[Key, Item], keys: Iterable[Key]) -> int:
 
 
 def _pairs(pairs: Iterable[tuple[str, str | int]]) -> list[list[str | int]]:
-    """Their two columns."""
+    """The pairs as two columns."""
     rows = list(pairs)
     return [[first for first, _ in rows], [second for _, second in rows]]

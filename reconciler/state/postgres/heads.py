@@ -81,7 +81,7 @@ def read(rows: Iterable[Row]) -> dict[str, Head]:
 
 
 def version(heads: Mapping[str, Head]) -> str:
-    """What `schema.known` has the server compute: a digest over all heads; "" for none."""
+    """A digest over all heads, as the server computes it for `schema.known`; "" for none."""
     ends = ",".join(heads[scope].row[-1] for scope in sorted(heads))
     return hashlib.sha256(ends.encode()).hexdigest() if ends else ""
 

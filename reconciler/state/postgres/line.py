@@ -48,7 +48,7 @@ def message(statements: Sequence[Statement], now: str) -> tuple[bytes, list[Any]
 
 
 class Line:
-    """One thing at a time. `now`: the SQL for the server's time."""
+    """Does one piece of work at a time. `now`: the SQL for the server's time."""
 
     def __init__(self, place: Place, clock: Clock, now: Callable[[], str] = lambda: SERVER_TIME) -> None:
         self.place = place
@@ -72,7 +72,7 @@ class Line:
         """The rows of each statement, in one round trip; inside of `run` only.
 
         What comes after one that fails is not executed. All of it is one message: a process that is paused
-        while it sends must not leave the server in the midst of a transaction, where no timeout counts.
+        while it sends must not leave the server in an open transaction, where no timeout applies.
         """
         assert self._connection is not None
         cursor = psycopg.AsyncClientCursor(self._connection)
@@ -119,7 +119,7 @@ class Line:
             raise _Unreachable(*error.args) from error
 
     async def _leave_transaction(self) -> None:
-        """After a failure of our own: a transaction that is open holds locks."""
+        """After an error of our own code: an open transaction would hold its locks."""
         connection = self._connection
         if connection is None or connection.closed:
             return
@@ -137,4 +137,4 @@ class Line:
 
 
 class _Unreachable(psycopg.OperationalError):
-    """No connection came about."""
+    """No connection could be made."""

@@ -42,7 +42,7 @@ class Item(NamedTuple):
 
 
 def touched(effect: Effect) -> Iterator[Key]:
-    """What `apply` must know before."""
+    """The keys of the rows that `apply` must know."""
     for key, _ in _changes(effect):
         yield key
 

@@ -65,7 +65,7 @@ async def import_(line: Line, environment: str, contents: Contents, sending: Sen
 
 
 async def retire(line: Line, environment: str, to: str, contents: Contents) -> None:
-    """Nobody commits, takes a lease or retires it between the last look and the mark."""
+    """As `Movable.retire`: locks keep others out between the last look and the mark."""
     known = await schema.known(line, environment)
     if known.identity is None:
         raise no_state(line.place.shown)

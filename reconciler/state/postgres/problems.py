@@ -89,7 +89,7 @@ def explain(error: psycopg.Error | TimeoutError, place: Place) -> StoreError:
         case errors.QueryCanceled() | errors.LockNotAvailable() | TimeoutError():
             return StoreError(
                 f"{state} did not answer in time",
-                help="run again; if that goes on, see who keeps the server busy",
+                help="run again; if it happens again, find out what keeps the server busy",
             )
         case errors.UndefinedTable() | errors.UndefinedColumn():
             restore = way_out()
@@ -145,6 +145,7 @@ def decoding() -> Iterator[None]:
 
 def _said(error: psycopg.Error | TimeoutError, place: Place) -> str:
     """The first of what PostgreSQL or libpq says. The details of an error would repeat stored values."""
-    text = (getattr(error, "diag", None) and error.diag.message_primary) or str(error)  # type: ignore[union-attr]
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    text = primary or str(error)
     lines = dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())
     return place.without_secrets("; ".join(lines)) or type(error).__name__

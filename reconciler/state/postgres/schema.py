@@ -101,7 +101,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What one small question tells. `identity`: None where there is no state of this environment.
+    """What one short query tells about a state. `identity`: None where this environment has none.
 
     `version`: of the schema, 0 for none; `heads`: a digest over all heads, which each commit changes.
     `moved_to`: where the state has moved; "" for not at all.

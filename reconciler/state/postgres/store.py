@@ -50,9 +50,9 @@ class _Check:
 class PostgresStore:
     """A `store.Store` in the database that `url` names. Connects when it is first asked for something.
 
-    `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` hears of a migration.
-    `environment`: whose state it is ("": that of none). `read_only`: change nothing. `lease_s`: how long a
-    lease lasts unless it is renewed, by the server's time, for which `now` gives the SQL.
+    `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` gets a line about a
+    migration. `environment`: whose state it is ("": that of none). `read_only`: change nothing. `lease_s`:
+    how long a lease lasts unless it is renewed, by the server's time, for which `now` gives the SQL.
 
     Raises StoreError for a URL that is not one.
     """
@@ -181,8 +181,8 @@ class PostgresStore:
         put: Sequence[StateRecord] = (),
         remove: Sequence[Address] = (),
     ) -> Sequence[StateRecord]:
-        """As in `Store`. Cannot be cancelled half-way. Where the answer to a commit is lost, it is found out
-        whether it has landed, and done again if not; a StoreError may mean that this could not be found out.
+        """As in `Store`. Cannot be cancelled half-way. If the answer to a commit is lost, this checks
+        whether it landed, and repeats it if not. A StoreError may mean that nobody can tell.
 
         Raises TypeError or ValueError when the data of an entry or a record is not JSON.
         """

@@ -1,4 +1,4 @@
-"""Looking after a state in PostgreSQL: verify all of it, free a scope, give it to an environment."""
+"""Maintenance of a state in PostgreSQL: verify all of it, free a scope, give it to an environment."""
 
 from datetime import datetime
 

@@ -140,7 +140,7 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
 def migrated_copy(path: Path, tell: Callable[[str], None]) -> sqlite3.Connection:
     """A connection to the state at `path`, or to a copy in memory that has the newest version.
 
-    No file changes; `tell` hears of what is yet to be done. Raises StoreError or sqlite3.Error.
+    No file changes; `tell` gets a line about what remains to be done. Raises StoreError or sqlite3.Error.
     """
     connection = connect_without_a_trace(path)
     try:

@@ -37,8 +37,8 @@ T = TypeVar("T")
 class SqliteStore:
     """A `store.Store` over the file `path`. Close it to free its leases.
 
-    `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` hears of what went
-    wrong beside the work that was asked for. `backups`: whether `release` makes one after commits.
+    `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` gets a line about
+    what failed besides the requested work. `backups`: whether `release` makes one after commits.
     `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make none.
     `marks`: see `checks.Place`. `sealed`: it may be a copy of an encrypted state, which is only to be copied.
     """

@@ -1,4 +1,4 @@
-"""Looking after a SQLite state: verify all of it, back it up, give it to an environment, let it move."""
+"""Maintenance of a SQLite state: verify all of it, back it up, give it to an environment, let it move."""
 
 from pathlib import Path
 
