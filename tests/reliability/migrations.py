@@ -122,6 +122,7 @@ class Campaign:
     target: Server | None
     defect: bool = False
     violations: list[str] = field(default_factory=list)
+    missed: int = 0
     sides: dict[str, int] = field(default_factory=lambda: {"old": 0, "new": 0})
     _cases: int = 0
 
@@ -138,7 +139,8 @@ class Campaign:
             before = move.known(move.old)
             killed = move.migrate(move.root / "trace", point)
             if killed.code != -signal.SIGKILL:
-                self._say(point, f"was not reached: {killed.code} {killed.err}")
+                assert killed.code == 0, killed.err
+                self.missed += 1  # a busy machine renews a lease more often, or less
                 return
             first = move.writable(move.old, move.new)
             if sum(first) != 1:
@@ -295,8 +297,10 @@ def play(
                 tell(f"{source} to {target}, {violation}")
             wrong += len(campaign.violations)
             old, new = campaign.sides.values()
+            kills = len(played) - campaign.missed
+            wrong += not kills
             tell(
-                f"{source:12} to {target:12} {len(points):4} points, {len(played):4} kills: "
+                f"{source:12} to {target:12} {len(points):4} points, {kills:4} kills: "
                 f"{old:4} leave the old side, {new:4} the new one; {len(campaign.violations)} violations"
             )
     return wrong

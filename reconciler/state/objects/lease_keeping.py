@@ -12,7 +12,7 @@ from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.lease_beats import Beat
 from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
 
-_FRESH_S = 0.5  # how old the answer may be that serves a check
+_FRESH_S = 0.5  # for so long at most an answer serves a check
 
 
 @dataclass(eq=False, slots=True)
@@ -23,7 +23,7 @@ class Held:
     tag: str
     ends_s: float
     lost: bool = False
-    proofs: list[float] = field(default_factory=list)  # when each was asked for; see `Keeping.prove`
+    proofs: list[float] = field(default_factory=list)  # until when each serves a check; see `Keeping.prove`
     lock: Lock = field(default_factory=Lock)
 
     def holds(self, scope: str) -> bool:
@@ -36,6 +36,9 @@ class Keeping:
     A lock that is taken away by force shows only when the store is asked. Each call comes right after the
     commit of its intent, which asked just that, in its own scope. So such a commit serves one check, if that
     one comes at once; every other check reads the lease.
+
+    At once: before as much time has passed again as the commit's answer took. Who takes a scope away after
+    that commit has landed needs two round trips for it, and is not done before.
     """
 
     def __init__(
@@ -74,15 +77,16 @@ class Keeping:
 
     def prove(self, lease: Lease, asked_s: float) -> None:
         """The store took an intent under `lease`, which was sent at `asked_s`."""
+        now_s = self._clock.monotonic()
         for held in self._all([lease]):
-            held.proofs.append(asked_s)
+            held.proofs.append(now_s + min(now_s - asked_s, _FRESH_S))
 
     def take_proof(self, lease: Lease) -> bool:
         """Whether the next check needs no look of its own."""
-        least_s = self._clock.monotonic() - _FRESH_S
+        now_s = self._clock.monotonic()
         every = self._all([lease])
         for held in every:
-            held.proofs = [asked_s for asked_s in held.proofs if asked_s >= least_s]
+            held.proofs = [until_s for until_s in held.proofs if until_s >= now_s]
         if not all(held.proofs for held in every):
             return False
         for held in every:

@@ -1,6 +1,7 @@
 """Leases that expire, beat, are taken over and taken away."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -14,7 +15,7 @@ from reconciler.state.objects.bucket import Bucket, Unanswered
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.renewing import Renewable
 from reconciler.state.store import Event, Lease, Maintenance
-from tests.state.objects.doubles import Counting, Fault, Faulty, memory_bucket
+from tests.state.objects.doubles import Counting, Fault, Faulty, Wrapped, memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
 LEASE_S = 60.0
@@ -38,6 +39,18 @@ class Elsewhere(SimulatedClock):
 
     async def sleep(self, seconds: float) -> None:
         await self._true.sleep(seconds)
+
+
+@dataclass
+class Slow(Wrapped):
+    """Each write takes its time."""
+
+    clock: SimulatedClock = field(default_factory=SimulatedClock)
+    takes_s: float = 0.0
+
+    def replace(self, key: str, body: bytes, tag: str) -> str:
+        self.clock.elapsed_s += self.takes_s
+        return super().replace(key, body, tag)
 
 
 @pytest.fixture
@@ -323,3 +336,21 @@ def _uses(store: ObjectStore, lease: Lease) -> list[Callable[[], Awaitable[objec
         lambda: store.renew(lease),
         lambda: store.commit(lease, [entry(Event.INTENT)]),
     ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("paused_s", [0.07, 0.2, 0.4])
+async def test_a_call_whose_scope_was_taken_by_force_after_its_intent_is_not_sent(
+    opened: Open, clock: SimulatedClock, paused_s: float
+) -> None:
+    """Its process stood still in between, for less than a person would notice."""
+    slow = Slow(memory_bucket(), clock=clock, takes_s=0.03)
+    store = opened(slow)
+    await store.create()
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(lease, [entry(Event.INTENT, scope="shop")])
+    clock.elapsed_s += paused_s
+    rival = opened(slow.inner)
+    await rival.unlock("shop", force=True, by="ben")
+    with pytest.raises(StoreError, match="no longer ours"):
+        await store.check(lease)
