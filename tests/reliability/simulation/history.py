@@ -564,7 +564,9 @@ class History:
         self.ghost.forgotten.add(record.id)
 
         async def work(project: Any) -> None:
-            await forget(project.store, address, project.clock, project.holder, project.new_id(), 0.0)
+            await forget(
+                project.store, address, project.clock, project.holder, project.new_id(), LOCK_TIMEOUT_S
+            )
 
         await self._ask(work)
 
@@ -574,7 +576,9 @@ class History:
 
         async def work(project: Any) -> None:
             for id in claimed:
-                if not await claim(project.store, id, project.clock, project.holder, project.new_id(), 0.0):
+                if not await claim(
+                    project.store, id, project.clock, project.holder, project.new_id(), LOCK_TIMEOUT_S
+                ):
                     self.ghost.strays.pop(id)
 
         await self._ask(work)
@@ -582,7 +586,7 @@ class History:
 
     async def _ask(self, work: Any) -> None:
         """Run one verb of a person, in a process of its own."""
-        process = self._process("person", Run())
+        process = self._process("person", Run(lock_timeout_s=LOCK_TIMEOUT_S))
         process.run.approves = True
         with acting(process):
             try:
