@@ -28,6 +28,7 @@ def parse_intent(opened: JournalEntry) -> Intent:
 
 async def settle_open(
     store: Spooling,
+    state: State,
     *,
     services: Services,
     clock: Clock,
@@ -42,9 +43,9 @@ async def settle_open(
     Returns the reasons why the others stay open, by address.
 
     Taking the lease also takes in what an earlier run had to spool (`Spooling.spool`).
+    `state`: as of a moment ago, which tells whether there is anything to do.
     `concerned`: the scopes of this run; processes that work on other scopes are not disturbed.
     """
-    state = await store.load()
     left = {parse_intent(opened).scope for opened in state.open_intents} | state.spooled
     scopes = left & set(concerned(state))
     undecided: dict[Address, str] = {}

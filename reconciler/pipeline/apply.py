@@ -45,7 +45,7 @@ from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.state.chain import state_head
-from reconciler.state.store import WHOLE_STATE, Lease
+from reconciler.state.store import WHOLE_STATE, Lease, State
 
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
 
@@ -120,10 +120,11 @@ async def _plan_and_run(
     on_executor: Callable[[Executor], None],
     tell: Callable[[Plan], None],
 ) -> Applied:
-    await require_state(project)
+    state = await require_state(project)
     project.sources.runs_programs = True
     undecided = await settle_open(
         project.store,
+        state,
         services=project.services,
         clock=project.clock,
         reporter=project.reporter,
@@ -133,9 +134,9 @@ async def _plan_and_run(
         concerned=partial(concerned_scopes, desired),
     )
     plan = await make_plan(project, desired, undecided=undecided)
-    records = (await project.store.load()).records
-    plan = with_unknown_approvals(plan, desired, records, approved_deletes, approved_creates)
-    await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
+    state = await project.store.load()
+    plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
+    await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -160,6 +161,7 @@ async def refuse_unless_runnable(
     project: Project,
     desired: Desired,
     plan: Plan,
+    state: State,
     approved_deletes: Collection[str],
     approved_creates: Collection[str],
 ) -> None:
@@ -167,7 +169,7 @@ async def refuse_unless_runnable(
 
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
-    creates = await creates_to_approve(project, plan, await project.store.load(), desired.by_address)
+    creates = await creates_to_approve(project, plan, state, desired.by_address)
     unapproved = [
         *_unapproved_deletes(plan, approved_deletes),
         *unapproved_creates(creates, approved_creates),
@@ -282,7 +284,7 @@ async def _run_under(
             secrets[ref] = project.sources.value(ref, output)
         return secrets[ref]
 
-    await remember_platform(project, lease)
+    await remember_platform(project, lease, state)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
     await recorder.start(plan, observed)
     executor = Executor(

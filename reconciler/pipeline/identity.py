@@ -95,15 +95,15 @@ def refuse_other_platform(state: State, address: str, place: str) -> None:
     raise Refused("the state belongs to another platform; nothing was changed", [problem])
 
 
-async def remember_platform(project: Project, held: Lease) -> None:
+async def remember_platform(project: Project, held: Lease, known: State) -> None:
     """From the first run on that writes, the state is about the platform of this run. `held`: its lease.
 
-    Not so the sandbox's own: it has another address each time. Raises Refused where another run has just
-    recorded another one.
+    `known`: the state as of a moment ago. The sandbox's own has no platform that lasts. Raises Refused where
+    another run has just recorded another one.
     """
     if project.address in ("", EMBEDDED) or WHOLE_STATE in held.scopes:
         return
-    if (await project.store.load()).platform:
+    if known.platform:  # it stays recorded
         return
     async with leased(
         project.store,

@@ -41,6 +41,7 @@ from reconciler.services.machines.service import platform_client
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import HttpxTransport
 from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +83,11 @@ async def open_project(
     async with (
         open_providers(policies, sources, read_only=options.read_only) as providers,
         open_platform(config, options) as (platform, transport),
-        _opened(store, config, options, reporter) as store,
+        _opened(store, config, options, reporter) as (store, state),
     ):
         place = shown_url(options.state_url or settings.state_url)
         if not options.sandbox:
-            refuse_other_platform(await store.load(), platform.base_url, place)
+            refuse_other_platform(state or await store.load(), platform.base_url, place)
         else:
             await store.create()
             await furnish(transport, platform.base_url, resources, reporter)
@@ -113,10 +114,10 @@ async def open_project(
 
 def _opened(
     store: Spooling | None, config: ProjectSettings, options: Options, reporter: Reporter
-) -> AbstractAsyncContextManager[Spooling]:
+) -> AbstractAsyncContextManager[tuple[Spooling, State | None]]:
     if store is not None:
-        return nullcontext(store)
-    return open_state(config, options.state_url, tell=reporter.note)
+        return nullcontext((store, None))
+    return _open_state(config, options.state_url, tell=reporter.note)
 
 
 @asynccontextmanager
@@ -169,16 +170,33 @@ async def open_state(
     need not be `pinned`. `read_only`: no file is changed or made. `tell` gets what was done or went wrong
     beside the work that was asked for: a migration, a backup.
     """
+    async with _open_state(
+        config, url, environment=environment, pinned=pinned, read_only=read_only, tell=tell
+    ) as (store, _):
+        yield store
+
+
+@asynccontextmanager
+async def _open_state(
+    config: ProjectSettings,
+    url: str | None = None,
+    *,
+    environment: str | None = None,
+    pinned: bool = True,
+    read_only: bool = False,
+    tell: Callable[[str], None] = lambda message: None,
+) -> AsyncIterator[tuple[Spooling, State | None]]:
+    """As `open_state`, with the state where it was read for that: in a shared store each look takes time."""
     require_own_place(config, url or config.settings.state_url, tighten=not read_only)
     pin = config.settings.state.lineage if pinned else None
     store = store_of(config, url, environment=environment, read_only=read_only, tell=tell)
     place = shown_url(url or config.settings.state_url)
     try:
-        if not read_only:
-            await _end_move(config, store, place, tell)
+        state = await _end_move(config, store, place, tell) if not read_only else None
         if pin is not None:
-            refuse_other_state(await store.load(), pin, place)
-        yield store
+            state = state or await store.load()
+            refuse_other_state(state, pin, place)
+        yield store, state
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
@@ -186,13 +204,13 @@ async def open_state(
 
 async def _end_move(
     config: ProjectSettings, store: Spooling, place: str, tell: Callable[[str], None]
-) -> None:
+) -> State | None:
     """Where a move to here was cut off just before its end, and the old side can be read: end it.
 
-    Raises StateMoved for a state that has moved away from here.
+    Returns the state where it could be read at once. Raises StateMoved for one that has moved away from here.
     """
     try:
-        await store.load()
+        return await store.load()
     except StateMoved as moved:
         if not moved.copy:
             raise
@@ -203,7 +221,8 @@ async def _end_move(
                 raise moved from None
         tell(f"the move of the state from {moved.to} to {place} was cut off; it is complete now")
     except StoreError:
-        return  # it is damaged: whoever uses it says so
+        pass  # it is damaged: whoever uses it says so
+    return None
 
 
 @asynccontextmanager

@@ -83,7 +83,7 @@ async def run_saved(
     refuse_unless_current(plan, state)
     plan = replace(plan, context=project.context(desired.origin, state.lineage))
     plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
-    await refuse_unless_runnable(project, desired, plan, approved_deletes, approved_creates)
+    await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
     tell(plan)
     applied = await run_plan(
         project,

@@ -168,6 +168,20 @@ def read(best: Path, lineage: str, seal: Seal = UNSEALED) -> Content:
     return content
 
 
+def is_empty(best: Path) -> bool:
+    """Whether no place holds anything, of whatever state. False may mean that `read` has to tell.
+
+    Raises OSError.
+    """
+    try:
+        with _opened(best, lock=False) as descriptor:
+            if os.pread(descriptor, 1, 0).strip(b"\0"):
+                return False
+    except FileNotFoundError:
+        pass
+    return not any(Path(tempfile.gettempdir()).glob(f"reconcile-*-{os.geteuid()}-*.spool"))
+
+
 @contextmanager
 def held(best: Path, lineage: str, seal: Seal = UNSEALED) -> Iterator[Content]:
     """As `read`, and nobody adds to these places before the block ends.

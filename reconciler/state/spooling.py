@@ -40,6 +40,10 @@ class Spooling(Passing):
         self._busy = anyio.Lock()
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
+        if not self._lineage and await self._in_thread(lambda: spool_file.is_empty(self._place)):
+            state = await self.inner.load(scopes)
+            self._lineage = state.lineage
+            return ingest.without_tracked(state)
         lineage = await self._known()
         # Before the state: what is taken in or committed meanwhile is then found twice, not missed.
         content = await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))

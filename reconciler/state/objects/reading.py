@@ -21,15 +21,24 @@ _PATIENT = 5  # how often all is read again for one moment of everything
 _AT_MOST = 50
 
 
-def keep_up(bucket: Bucket, layout: Layout, scopes: Scopes, names: Collection[str]) -> None:
+def keep_up(
+    bucket: Bucket,
+    layout: Layout,
+    scopes: Scopes,
+    names: Collection[str],
+    listed: Mapping[str, str] | None = None,
+) -> None:
     """Bring `scopes` to one moment of these scopes of the state. Raises StoreError or Damaged.
 
+    `listed`: a list of the heads that was made a moment ago, perhaps before somebody named another scope.
     Between two lists of the heads that differ in one head at most, there was a moment at which all heads were
     as they were read. Where several scopes are written to all the time, no two such lists come: then they
     are read one after the other. That shows no moment, but no record twice or nowhere either, as long as
     none moves from one scope to another, which is the only thing that a commit in one says of another.
     """
-    before = _tags(bucket, layout, names)
+    before = _tags(bucket, layout, names, listed)
+    if not before.keys() >= set(names):
+        before = _tags(bucket, layout, names)
     for attempt in range(_AT_MOST):
         missing = [name for name in names if name not in before]
         if missing:
@@ -88,9 +97,11 @@ def state_of(scopes: Scopes, lineage: str, names: Iterable[str], trunk: Trunk) -
     )
 
 
-def _tags(bucket: Bucket, layout: Layout, names: Collection[str]) -> Mapping[str, str]:
+def _tags(
+    bucket: Bucket, layout: Layout, names: Collection[str], listed: Mapping[str, str] | None = None
+) -> Mapping[str, str]:
     """By scope, the tag of its head."""
-    found = bucket.list(layout.heads)
+    found = listed if listed is not None else bucket.list(layout.heads)
     return {name: found[key] for name in names if (key := layout.head(name)) in found}
 
 

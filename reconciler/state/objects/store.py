@@ -6,6 +6,7 @@ Blocking work runs in worker threads. What the files of this folder do is said i
 import os
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TypeVar
 
@@ -226,11 +227,11 @@ class ObjectStore:
     # --- in a worker thread ---
 
     def _load(self) -> State:
-        found = self._root()
+        found, listed = self._root_and_heads()
         if found is None:
             return State("", {}, (), frozenset())
         opened = self._open(found)
-        reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes)
+        reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes, listed)
         state = reading.state_of(opened.scopes, found.lineage, found.scopes, found.trunk)
         if self._loaded is None or self._loaded.version != state.version:
             self._loaded = state
@@ -303,6 +304,16 @@ class ObjectStore:
             return None
         root.require_here(self._bucket, found[0])
         return found[0]
+
+    def _root_and_heads(self) -> tuple[Root | None, Mapping[str, str] | None]:
+        """The root, and a list of the heads, asked for at the same time once it is known where they are."""
+        if self._opened is None:
+            return self._root(), None
+        heads = self._opened.layout.heads
+        with ThreadPoolExecutor(1) as thread:
+            listed = thread.submit(self._bucket.list, heads)
+            found = self._root()
+        return found, listed.result()
 
     def _require_state(self) -> Opened:
         found = self._root()

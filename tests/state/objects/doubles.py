@@ -69,6 +69,14 @@ class Counting(Wrapped):
         self.written += len(body)
         return super().replace(key, body, tag)
 
+    def delete(self, key: str) -> None:
+        self.calls[f"delete {_folder(key)}"] += 1
+        super().delete(key)
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        self.calls[f"list {_folder(prefix)}"] += 1
+        return super().list(prefix)
+
 
 @dataclass
 class Faulty(Wrapped):

@@ -105,7 +105,7 @@ async def test_a_reader_that_knows_the_state_reads_what_is_new_only(
     await reader.load()
     bucket.calls.clear()
     await reader.load()
-    assert bucket.calls == {"get root": 1}
+    assert bucket.calls == {"get root": 1, "list heads": 1}
     await create_many(store, lease, range(100, 102))
     bucket.calls.clear()
     assert len((await reader.load()).records) == 102
