@@ -75,7 +75,7 @@ SHARED: tuple[Mutant, ...] = (
         "return Landed(bucket.replace(key, body, getattr(bucket.get(key), 'tag', tag)))",
     ),
     _played(
-        "whoever is beaten to a head counts as the one who wrote it",
+        "a writer that lost the race for a head counts as the one who wrote it",
         ADVANCING,
         "        if isinstance(outcome, writes.Beaten):\n            return False\n",
         "        if isinstance(outcome, writes.Beaten):\n            return True\n",
@@ -220,7 +220,7 @@ SHARED: tuple[Mutant, ...] = (
         "                if found is None:\n                    held.lost = True\n",
     ),
     _tested(
-        "one intent proves the lease for good",
+        "one intent proves the lease forever",
         f"{LEASES_TEST}::test_a_check_right_after_the_commit_of_an_intent_needs_no_read",
         KEEPING,
         "            held.proofs.pop()\n",
