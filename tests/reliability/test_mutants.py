@@ -5,7 +5,9 @@ All of them: `python -m tests.reliability.mutants`.
 
 import pytest
 
-from tests.reliability.mutants import MUTANTS, ROOT, Change, Mutant, hunt_all, planted
+from tests.reliability.mutants import MUTANTS
+from tests.reliability.mutants_shared import SHARED
+from tests.reliability.planting import ROOT, Change, Mutant, hunt_all, planted
 
 SAMPLE = (
     "a 2xx without an id is taken as done",
@@ -13,12 +15,15 @@ SAMPLE = (
     "an old epoch may write",
     "a lost create is sent again without settling it",
     "an owed restart is forgotten",
+    "the epoch does not rise with a lease",
+    "a check asks the store nothing",
 )
 SEEDS = range(150)
 
 
 def test_there_are_enough_of_them_and_no_two_have_one_name() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 40
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 100
+    assert len(SHARED) >= 40
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -40,5 +45,5 @@ def test_a_text_that_is_not_there_is_an_error() -> None:
 def test_a_handful_is_caught() -> None:
     chosen = [mutant for mutant in MUTANTS if mutant.name in SAMPLE]
     assert len(chosen) == len(SAMPLE)
-    survived = [caught.name for caught in hunt_all(chosen, SEEDS, jobs=2) if caught.seed is None]
+    survived = [caught.name for caught in hunt_all(chosen, SEEDS, jobs=2) if not caught.by]
     assert survived == []

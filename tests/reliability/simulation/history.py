@@ -584,7 +584,7 @@ class History:
 
     async def _ask(self, work: Any) -> None:
         """Run one verb of a person, in a process of its own."""
-        process = self._process("person", Run())
+        process = self._process("person", Run(lock_timeout_s=LOCK_TIMEOUT_S))
         process.run.approves = True
         with acting(process):
             try:

@@ -36,6 +36,7 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
     """Threads, locks and small limits, where this store uses them."""
     replaced: list[tuple[Any, str, Any]] = [
         (object_store, "to_thread", ToThread),
+        (object_store, "ThreadPoolExecutor", Executor),
         (batching, "to_thread", ToThread),
         (segments, "ThreadPoolExecutor", Executor),
         (probing, "ThreadPoolExecutor", Executor),

@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.core.attribution import Attribution
 from reconciler.core.model import Action, Address
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Plan
+from reconciler.core.steps import Plan, Step
 from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.project import Desired, Project
@@ -103,7 +103,7 @@ class Process:
             capabilities=frozenset(capabilities),
             limits=Limits(),
             clock=_Clock(self),
-            reporter=Reporter(),
+            reporter=_Told(self.doubtful),
             sources=Sources(root, {"PASSWORD": secret_value(secret)}),
             new_id=lambda: f"{rng.getrandbits(64):016x}",
             holder=name,
@@ -254,6 +254,17 @@ class Process:
 
 def _is_now(moment: Moment | None, seam: str, nth: int) -> bool:
     return moment is not None and moment.seam == seam and moment.nth == nth
+
+
+class _Told(Reporter):
+    """What a person who looks on is told of steps that are not done, or of which that is not known."""
+
+    def __init__(self, doubtful: set[Address]) -> None:
+        self._doubtful = doubtful
+
+    def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
+        if outcome != "done":
+            self._doubtful.add(step.address)
 
 
 class _Clock:

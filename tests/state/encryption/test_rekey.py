@@ -159,7 +159,7 @@ async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
             # In turns just before the write, and just after it.
             await rekeyed(ObjectStore(Dying(bucket, at, landed=at % 2 == 0), clock), second, tmp_path, clock)
             ended = True
-        except Killed:
+        except* Killed:  # also in a group of tasks
             pass
 
         def opened(bucket: Bucket = bucket) -> ObjectStore:

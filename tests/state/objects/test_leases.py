@@ -293,6 +293,56 @@ async def test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again(
 
 
 @pytest.mark.anyio
+async def test_a_renewal_whose_answer_comes_after_the_end_does_not_begin_a_new_lease(
+    opened: Open, bucket: Bucket, clock: SimulatedClock
+) -> None:
+    def slow(key: str) -> Fault:
+        clock.elapsed_s += 31 if "/leases/" in key and slow_now else 0
+        return ""
+
+    slow_now = False
+    store = opened(Faulty(bucket, slow))
+    await store.create()
+    lease = await store.lease(["shop"], "anna")
+    clock.elapsed_s += 30
+    slow_now = True
+    with pytest.raises(StoreError, match="no longer ours"):
+        store.beat(lease)
+
+
+@pytest.mark.anyio
+async def test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing(
+    store: ObjectStore, opened: Open
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await opened().unlock("shop", force=True, by="ben")
+    with pytest.raises(StoreError, match="no longer ours"):
+        await store.commit(lease, [entry(Event.INTENT)])
+    assert (await opened().load()).open_intents == ()
+
+
+@pytest.mark.anyio
+async def test_a_lease_that_another_was_faster_to_take_leaves_nothing(
+    store: ObjectStore, opened: Open, bucket: Bucket
+) -> None:
+    class Overtaken(Faulty):
+        """Another takes the second scope while the first one is being taken."""
+
+        def replace(self, key: str, body: bytes, tag: str) -> str:
+            if key.endswith("/heads/blog") and armed.pop():
+                with from_thread.start_blocking_portal() as portal:
+                    portal.call(opened().lease, ["shop"], "ben")
+            return self.inner.replace(key, body, tag)
+
+    armed = [False] * 4
+    await store.release(await store.lease(["blog", "shop"], "carl"))
+    armed.append(True)
+    with pytest.raises(Locked, match="locked by ben"):
+        await opened(Overtaken(bucket)).lease(["blog", "shop"], "anna")
+    assert len([key for key in bucket.list("") if "/leases/" in key]) == 1
+
+
+@pytest.mark.anyio
 async def test_a_commit_that_landed_before_its_scope_was_taken_away_is_not_told_as_lost(
     store: ObjectStore, opened: Open, bucket: Bucket
 ) -> None:

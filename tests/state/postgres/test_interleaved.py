@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.core.errors import Locked
+from reconciler.core.errors import Locked, StoreError
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.store import Event, Lease
 from tests.providers.postgres import Postgres
@@ -89,3 +89,14 @@ async def test_of_two_that_see_a_free_scope_one_gets_it(handles: Handles, databa
         while not told and database.rows(_WAITS) == [(0,)]:
             await anyio.lowlevel.checkpoint()
     assert told == ["me"]
+
+
+async def test_a_commit_under_a_lease_that_was_taken_away_stores_nothing(handles: Handles) -> None:
+    store, other = handles.open(), handles.open()
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    await other.unlock("shop", force=True, by="ben")
+    await other.lease(["shop"], "ben")
+    with pytest.raises(StoreError, match="no longer ours"):
+        await store.commit(lease, [entry(Event.INTENT)])
+    assert (await other.load()).open_intents == ()

@@ -1,0 +1,404 @@
+"""Bugs of what runners share a state by: leases that end, conditional writes, moves to another store.
+
+Each is caught by a history (`state`), or by the fast test that it names (`test`). See `mutants`.
+"""
+
+from tests.reliability.planting import Change, Mutant
+
+WRITES = "state/objects/writes.py"
+ADVANCING = "state/objects/advancing.py"
+COMMITTING = "state/objects/committing.py"
+SEGMENTS = "state/objects/segments.py"
+TAKING = "state/objects/taking.py"
+KEEPING = "state/objects/keeping.py"
+BEATS = "state/objects/beats.py"
+ROOT = "state/objects/root.py"
+READING = "state/objects/reading.py"
+SCOPES = "state/objects/scopes.py"
+MOVING = "state/objects/moving.py"
+STORE = "state/objects/store.py"
+PG_LEASES = "state/postgres/leases.py"
+PG_COMMITS = "state/postgres/commits.py"
+PG_MOVING = "state/postgres/moving.py"
+RENEWING = "state/renewing.py"
+MIGRATE = "pipeline/migrate.py"
+
+LEASES_TEST = "tests/state/objects/test_leases.py"
+MOMENTS_TEST = "tests/state/objects/test_moments.py"
+MOVING_TEST = "tests/state/objects/test_moving.py"
+PG_TEST = "tests/state/postgres/test_contract.py"
+
+
+def _played(name: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, (Change(file, old, new),), state="objects")
+
+
+def _tested(name: str, test: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, (Change(file, old, new),), test=test)
+
+
+SHARED: tuple[Mutant, ...] = (
+    # --- what became of a write ---
+    Mutant(
+        "a commit whose answer is lost counts as failed",
+        (
+            Change(
+                WRITES,
+                "        if found is not None and found.body == body:\n            return Landed(found.tag)\n"
+                "        if found is None or found.tag != tag:\n",
+                "        if found is None or found.tag != tag:\n",
+            ),
+            Change(COMMITTING, "if request.id in found:", "if False:"),
+        ),
+        test="tests/state/objects/test_rivals.py",
+    ),
+    _played(
+        "a commit whose answer is lost counts as stored",
+        WRITES,
+        "return Landed(bucket.replace(key, body, tag))\n        except Unanswered as unanswered:\n"
+        "            cause = unanswered.cause\n",
+        "return Landed(bucket.replace(key, body, tag))\n        except Unanswered:\n"
+        '            return Landed("?")\n',
+    ),
+    _played(
+        "a create whose answer is lost counts as stored",
+        WRITES,
+        "return Landed(bucket.create(key, body))\n        except Unanswered as unanswered:\n"
+        "            cause = unanswered.cause\n",
+        "return Landed(bucket.create(key, body))\n        except Unanswered:\n"
+        '            return Landed("?")\n',
+    ),
+    _played(
+        "a write is sent over whatever is there",
+        WRITES,
+        "return Landed(bucket.replace(key, body, tag))",
+        "return Landed(bucket.replace(key, body, getattr(bucket.get(key), 'tag', tag)))",
+    ),
+    _played(
+        "a writer that lost the race for a head counts as the one who wrote it",
+        ADVANCING,
+        "        if isinstance(outcome, writes.Beaten):\n            return False\n",
+        "        if isinstance(outcome, writes.Beaten):\n            return True\n",
+    ),
+    _played(
+        "a head is written without a nonce and without a serial",
+        ADVANCING,
+        "serial=seen.head.serial + 1, nonce=self.nonce()",
+        'nonce=""',
+    ),
+    _played(
+        "the head names a segment before that is written",
+        SEGMENTS,
+        "        if isinstance(writes.create(self._bucket, key, body), writes.Beaten):\n"
+        '            raise Damaged(f"{key} was written by somebody else")\n',
+        "        late = self.__dict__.setdefault('late', [])\n"
+        "        for each in late:\n            writes.create(self._bucket, *each)\n"
+        "        late[:] = [(key, body)]\n",
+    ),
+    _tested(
+        "segments are deleted before the head that no longer names them has landed",
+        f"{MOMENTS_TEST}::test_a_head_that_does_not_land_leaves_its_segments",
+        COMMITTING,
+        "        asked_s = self._keeping.now_s()\n",
+        "        asked_s = self._keeping.now_s()\n"
+        "        if seen is not before:\n"
+        "            self._files.delete_unnamed(before.head, seen.head)\n",
+    ),
+    _played(
+        "the root does not name a new scope",
+        ROOT,
+        "        if wanted <= root.scopes and not root.moving:\n            return\n",
+        "        return\n",
+    ),
+    # --- who has a scope ---
+    _played(
+        "the epoch does not rise with a lease",
+        TAKING,
+        "        epoch = seen.head.epoch + 1\n        if not self._heads.advance(seen, epoch=epoch,",
+        "        epoch = max(1, seen.head.epoch)\n        if not self._heads.advance(seen, epoch=epoch,",
+    ),
+    _tested(
+        "a commit does not compare its epoch",
+        f"{LEASES_TEST}::test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing",
+        COMMITTING,
+        "if lease.epochs[lease.scope] != seen.head.epoch:",
+        "if False:",
+    ),
+    Mutant(
+        "nobody looks whether a lease has ended",
+        (
+            Change(KEEPING, "            if rest_s <= 0:\n", "            if False:\n"),
+            Change(KEEPING, "            if rest_s <= for_s:\n", "            if False:\n"),
+            Change(STORE, "if opened.keeping.shortest_s(lease) <= for_s:", "if False:"),
+        ),
+        test=f"{MOMENTS_TEST}::test_a_lease_that_ends_while_the_store_is_asked_does_not_check",
+    ),
+    Mutant(
+        "the end of a lease is looked at before the store is asked, and not after",
+        (
+            Change(
+                STORE,
+                "        opened.keeping.require(lease)\n        if not opened.keeping.take_proof(lease):\n"
+                "            await opened.checks.ask(check)\n",
+                "        opened.keeping.require(lease, for_s)\n"
+                "        if not opened.keeping.take_proof(lease):\n"
+                "            await opened.checks.ask(check)\n",
+            ),
+            Change(
+                STORE,
+                "        opened.keeping.require(lease)\n"
+                "        if opened.keeping.shortest_s(lease) <= for_s:\n"
+                "            await self.renew(lease)\n"
+                "        opened.keeping.require(lease, for_s)\n",
+                "",
+            ),
+        ),
+        test=f"{MOMENTS_TEST}::test_a_lease_that_ends_while_the_store_is_asked_does_not_check",
+    ),
+    _tested(
+        "a lease need not outlive the call",
+        f"{LEASES_TEST}::test_a_check_renews_where_the_rest_is_too_short",
+        STORE,
+        "        if opened.keeping.shortest_s(lease) <= for_s:\n            await self.renew(lease)\n"
+        "        opened.keeping.require(lease, for_s)\n",
+        "",
+    ),
+    _tested(
+        "a lease begins when its answer comes, and not when it was sent",
+        f"{MOMENTS_TEST}::test_a_renewal_counts_from_when_it_was_asked_for",
+        KEEPING,
+        "held.beat, held.tag, held.ends_s = beat, tag, began_s + self._lease_s",
+        "held.beat, held.tag, held.ends_s = beat, tag, self._clock.monotonic() + self._lease_s",
+    ),
+    _tested(
+        "the first beat of a lease counts from its answer, too",
+        f"{MOMENTS_TEST}::test_a_lease_counts_from_when_it_was_asked_for",
+        TAKING,
+        "Held(beat, tag, began_s + self._lease_s)",
+        "Held(beat, tag, self._clock.monotonic() + self._lease_s)",
+    ),
+    _tested(
+        "a renewal that comes too late makes the lease ours again",
+        f"{LEASES_TEST}::test_a_renewal_whose_answer_comes_after_the_end_does_not_begin_a_new_lease",
+        KEEPING,
+        "if self._clock.monotonic() >= held.ends_s:\n            ",
+        "if False:\n            ",
+    ),
+    _played(
+        "a holder is taken for dead by its wall clock",
+        TAKING,
+        "        rest_s = self._watch.rest_s(beat, self._clock.monotonic())\n",
+        "        rest_s = beat.lease_s if beat.looks_alive(self._clock.now()) else 0.0\n",
+    ),
+    _played(
+        "a holder is taken for dead before its lease is over",
+        BEATS,
+        "+ beat.lease_s * _LONGER - now_s",
+        "+ beat.lease_s / 3 - now_s",
+    ),
+    _played(
+        "what is watched may beat meanwhile",
+        BEATS,
+        "        if known is None or known[0] != tag:\n",
+        "        if known is None:\n",
+    ),
+    _tested(
+        "a lease is taken away although its holder has beaten meanwhile",
+        f"{MOMENTS_TEST}::test_a_holder_that_beats_at_the_last_moment_keeps_its_lease",
+        TAKING,
+        "        if beats.replaced(self._bucket, self._layout, ended, tag) is None:\n"
+        "            raise Raced\n",
+        "        tag = self._bucket.get(self._layout.lease(beat.id)).tag\n"
+        "        beats.replaced(self._bucket, self._layout, ended, tag)\n",
+    ),
+    _tested(
+        "what was taken away by force still counts as ours",
+        f"{LEASES_TEST}::test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit",
+        KEEPING,
+        "                if found is None or found[0].ended:\n                    held.lost = True\n"
+        "                else:\n                    held.beat, held.tag = found\n",
+        "                if found is None:\n                    held.lost = True\n",
+    ),
+    _tested(
+        "one intent proves the lease forever",
+        f"{LEASES_TEST}::test_a_check_right_after_the_commit_of_an_intent_needs_no_read",
+        KEEPING,
+        "            held.proofs.pop()\n",
+        "            pass\n",
+    ),
+    _tested(
+        "a check asks the store nothing",
+        f"{LEASES_TEST}::test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit",
+        STORE,
+        "if not opened.keeping.take_proof(lease):",
+        "if False:",
+    ),
+    _tested(
+        "an unlock does not raise the epoch",
+        f"{LEASES_TEST}::test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing",
+        TAKING,
+        '[change], epoch=seen.head.epoch + 1, lease=""',
+        '[change], epoch=seen.head.epoch, lease=""',
+    ),
+    _tested(
+        "a lease of several scopes that is not got is not given back",
+        f"{LEASES_TEST}::test_a_lease_that_another_was_faster_to_take_leaves_nothing",
+        TAKING,
+        "        except BaseException:\n            beats.end(self._bucket, self._layout, beat.id)\n",
+        "        except BaseException:\n",
+    ),
+    _tested(
+        "all scopes are given back with the first one",
+        "tests/state/objects/test_contract.py::TestInMemory",
+        KEEPING,
+        "        if not any(map(held.holds, others)):\n",
+        "        if True:\n",
+    ),
+    # --- renewing ---
+    _tested(
+        "a loop that hangs keeps its lease",
+        "tests/state/test_renewing.py",
+        RENEWING,
+        "or now_s - self._answered_s > QUIET_S",
+        "",
+    ),
+    _tested(
+        "a lease that was lost is renewed again",
+        "tests/state/test_renewing.py",
+        RENEWING,
+        "self.ended = isinstance(failure, LeaseLost)",
+        "self.ended = False",
+    ),
+    # --- reading ---
+    _tested(
+        "heads are read one after the other, at no common moment",
+        f"{MOMENTS_TEST}::test_a_record_that_moves_while_the_heads_are_read_is_seen_once",
+        READING,
+        "if len(moved) <= 1 or (",
+        "if True or (",
+    ),
+    _tested(
+        "a segment that was changed is believed",
+        "tests/state/objects/test_growth.py::test_damage_is_told",
+        SEGMENTS,
+        "if hashlib.sha256(found.body).hexdigest() != segment.sha256:",
+        "if False:",
+    ),
+    _tested(
+        "a head that does not fit its journal is believed",
+        "tests/state/objects/test_growth.py::test_damage_is_told",
+        SCOPES,
+        "            if not head.fits(folded.marks):\n",
+        "            if False:\n",
+    ),
+    # --- moving ---
+    _tested(
+        "the old side says that it moved before its leases are ended",
+        f"{MOVING_TEST}::TestInMemory",
+        MOVING,
+        "        self._end_leases(known)\n        self._refuse_other(known, to, contents)\n",
+        "",
+    ),
+    _tested(
+        "a lease that is taken during a move does not take it back",
+        f"{MOMENTS_TEST}::test_a_lease_that_is_taken_while_a_state_moves_keeps_it_here",
+        ROOT,
+        "        if wanted <= root.scopes and not root.moving:\n",
+        "        if wanted <= root.scopes:\n",
+    ),
+    _tested(
+        "a state is copied over another one",
+        f"{MOVING_TEST}::TestInMemory",
+        MOVING,
+        "        elif not before[0].moved_to or before[0].lineage != contents.lineage:\n",
+        "        elif not contents.lineage:\n",
+    ),
+    _tested(
+        "the new side takes changes before the old one has said that it moved",
+        f"{MOMENTS_TEST}::test_the_new_side_takes_nothing_before_the_old_one_has_said_that_it_moved",
+        MIGRATE,
+        "        await source.store.check(lease)\n        await source.movable.retire(target.url, contents)\n"
+        "    await target.movable.revive()\n",
+        "        await source.store.check(lease)\n        await target.movable.revive()\n"
+        "        await source.movable.retire(target.url, contents)\n",
+    ),
+    _tested(
+        "a copy is not compared with what it was made from",
+        f"{MOMENTS_TEST}::test_a_copy_that_is_not_what_was_written_is_not_moved_to",
+        MIGRATE,
+        "        if not same(contents, copied):\n",
+        "        if False:\n",
+    ),
+    # --- PostgreSQL ---
+    _tested(
+        "PostgreSQL: a lease that has ended still checks",
+        "tests/state/postgres/test_processes.py",
+        PG_LEASES,
+        '_HELD = "NOT released AND expires_at > :now"',
+        '_HELD = "NOT released"',
+    ),
+    _tested(
+        "PostgreSQL: the epoch does not rise with a lease",
+        PG_TEST,
+        PG_LEASES,
+        "SET epoch = epoch + 1, holder",
+        "SET epoch = greatest(epoch, 1), holder",
+    ),
+    _tested(
+        "PostgreSQL: a commit does not compare its epoch",
+        "tests/state/postgres/test_interleaved.py",
+        PG_COMMITS,
+        "standing.held.get(scope) != lease.epochs[scope]",
+        "scope not in standing.held",
+    ),
+    _tested(
+        "PostgreSQL: a lease that another has taken can be given back",
+        PG_TEST,
+        PG_LEASES,
+        '_RELEASE = f"""WITH ours AS (SELECT l.scope FROM {_OURS} ORDER',
+        '_OF_ANY = _OURS.replace("AND l.epoch = w.epoch", "")\n'
+        '_RELEASE = f"""WITH ours AS (SELECT l.scope FROM {_OF_ANY} ORDER',
+    ),
+    _tested(
+        "PostgreSQL: two who see a free scope both take it",
+        "tests/state/postgres/test_interleaved.py",
+        PG_LEASES,
+        "scope = ANY(%s) ORDER BY scope FOR UPDATE",
+        "scope = ANY(%s) ORDER BY scope",
+    ),
+    _tested(
+        "PostgreSQL: a scope is taken within a commit of its holder",
+        "tests/state/postgres/test_interleaved.py",
+        PG_LEASES,
+        "    ORDER BY scope FOR KEY SHARE",
+        "    ORDER BY scope",
+    ),
+    _tested(
+        "PostgreSQL: a commit whose answer is lost counts as failed",
+        "tests/state/postgres/test_line.py",
+        PG_COMMITS,
+        "    if _has_landed(sent, landed, before.heads):\n",
+        "    if False:\n",
+    ),
+    _tested(
+        "PostgreSQL: a commit whose answer is lost counts as stored",
+        "tests/state/postgres/test_line.py",
+        PG_COMMITS,
+        "    if _has_landed(sent, landed, before.heads):\n",
+        "    if sent.rows:\n",
+    ),
+    _tested(
+        "PostgreSQL: a renewal makes a lease ours again that has ended",
+        "tests/state/postgres/test_processes.py::test_a_lease_is_renewed_by_any_thread",
+        PG_LEASES,
+        '_RENEW = f"""WITH ours AS (SELECT l.scope FROM {_OURS} AND {_HELD} ORDER',
+        '_RENEW = f"""WITH ours AS (SELECT l.scope FROM {_OURS} ORDER',
+    ),
+    _tested(
+        "PostgreSQL: the old side is marked without another look at it",
+        "tests/state/postgres/test_contract.py",
+        PG_MOVING,
+        '    if now.moved_to not in ("", to) or not same(now, contents):\n',
+        "    if False:\n",
+    ),
+)
