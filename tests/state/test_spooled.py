@@ -1,5 +1,7 @@
 """What the state could not take is told last, and written where the runner is told to."""
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,23 @@ async def test_outcomes_of_another_state_are_refused(tmp_path: Path) -> None:
     store = spooling(known, SimulatedClock(), tmp_path / "another")
     with pytest.raises(StoreError, match="of another state"):
         await store.ingest(b"".join(left), "me")
+
+
+def line_of(**fields: str) -> bytes:
+    """A line whose digest fits, with other fields than the ones that are written."""
+    body = json.dumps(fields).encode()
+    return b'{"digest":"%s","commit":%s}\n' % (hashlib.sha256(body).hexdigest().encode(), body)
+
+
+async def test_a_line_without_a_commit_says_what_it_lacks(tmp_path: Path) -> None:
+    store = spooling(made(SimulatedClock()), SimulatedClock(), tmp_path)
+    with pytest.raises(ValueError, match="there is no 'put' in it"):
+        await store.ingest(line_of(lineage="any"), "me")
+
+
+async def test_outcomes_that_no_key_of_this_state_opens_are_refused(tmp_path: Path) -> None:
+    known = made(SimulatedClock())
+    store = spooling(known, SimulatedClock(), tmp_path)
+    lineage = (await store.load()).lineage
+    with pytest.raises(StoreError, match="a key that this state no longer has"):
+        await store.ingest(line_of(lineage=lineage, sealed="text of another key"), "me")

@@ -22,7 +22,7 @@ from tests.state.worlds import entry
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent.parent
-LEASE_S = 1.0
+LEASE_S = 600.0  # longer than a busy machine lets any of these processes wait: `leave` shortens it
 
 
 class Child:
@@ -40,9 +40,21 @@ class Child:
         return self.says()
 
 
+def leave(database: Postgres, seconds: float) -> None:
+    """Let time pass for the lease of `shop`: so many of its seconds are left."""
+    ends = "clock_timestamp() + %s * interval '1 second'"
+    database.rows(f"UPDATE reconcile.leases SET expires_at = {ends} RETURNING scope", seconds)
+
+
+def left_s(database: Postgres) -> float:
+    left_of = "extract(epoch FROM expires_at - clock_timestamp())"
+    ((left,),) = database.rows(f"SELECT {left_of} FROM reconcile.leases WHERE scope = 'shop'")
+    return float(left)
+
+
 @contextmanager
-def child(url: str, lease_s: float) -> Iterator[Child]:
-    command = [sys.executable, "-m", "tests.state.postgres.child", url, "shop", str(lease_s)]
+def child(url: str) -> Iterator[Child]:
+    command = [sys.executable, "-m", "tests.state.postgres.child", url, "shop", str(LEASE_S)]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -65,11 +77,14 @@ async def store(database: Postgres) -> PostgresStore:
 async def test_the_scope_of_a_killed_process_is_free_when_its_lease_has_ended(
     store: PostgresStore, database: Postgres
 ) -> None:
-    with child(database.url, LEASE_S) as runner:
+    with child(database.url) as runner:
         assert runner.goes_on() == "checked; committed"
         runner.process.send_signal(signal.SIGKILL)
         runner.process.wait()
-        lease = await store.lease(["shop"], "the heir", timeout_s=20)
+        with pytest.raises(Locked):
+            await store.lease(["shop"], "the heir")
+        leave(database, 0)
+        lease = await store.lease(["shop"], "the heir")
     assert lease.epochs == {"shop": 2}
     (intent,) = (await store.load()).open_intents
     await store.commit(lease, [entry(Event.SETTLED, intent.step)])
@@ -80,9 +95,10 @@ async def test_the_scope_of_a_killed_process_is_free_when_its_lease_has_ended(
 async def test_a_process_that_stood_still_beyond_its_lease_neither_checks_nor_commits(
     store: PostgresStore, database: Postgres
 ) -> None:
-    with child(database.url, LEASE_S) as runner:
+    with child(database.url) as runner:
         runner.process.send_signal(signal.SIGSTOP)
-        lease = await store.lease(["shop"], "the heir", timeout_s=20)
+        leave(database, 0)
+        lease = await store.lease(["shop"], "the heir")
         runner.process.send_signal(signal.SIGCONT)
         lost = "the lease of `shop` is no longer ours"
         assert runner.goes_on() == f"{lost}; {lost}"
@@ -94,10 +110,10 @@ async def test_a_process_that_stood_still_beyond_its_lease_neither_checks_nor_co
 async def test_a_lease_that_ended_is_not_ours_even_if_nobody_took_it(
     store: PostgresStore, database: Postgres
 ) -> None:
-    with child(database.url, LEASE_S) as runner:
+    with child(database.url) as runner:
         runner.process.send_signal(signal.SIGSTOP)
-        while await store.holders(["shop"]):
-            pass
+        leave(database, 0)
+        assert not await store.holders(["shop"])
         runner.process.send_signal(signal.SIGCONT)
         assert "no longer ours" in runner.goes_on()
     assert await store.journal() == []
@@ -105,9 +121,11 @@ async def test_a_lease_that_ended_is_not_ours_even_if_nobody_took_it(
 
 
 async def test_a_lease_that_is_renewed_outlives_its_time(store: PostgresStore, database: Postgres) -> None:
-    with child(database.url, LEASE_S) as runner:
-        while (await store.holders(["shop"]))["shop"].age_s < 2 * LEASE_S:
+    with child(database.url) as runner:
+        for _ in range(3):
+            leave(database, LEASE_S / 4)
             assert runner.goes_on() == "checked; committed"
+            assert left_s(database) > LEASE_S / 2
         with pytest.raises(Locked) as locked:
             await store.lease(["shop"], "ben")
         assert locked.value.holder == "the child"
