@@ -9,10 +9,9 @@ from typing import Protocol, runtime_checkable
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state import rules
 from reconciler.state.chain import Broken, Chains, row_hash
 from reconciler.state.codec import EntryColumns, decode_record, encode_entry
-from reconciler.state.rules import View
+from reconciler.state.rules import Folding, View
 from reconciler.state.store import WHOLE_STATE, JournalEntry
 
 
@@ -125,13 +124,13 @@ def verify(contents: Contents) -> View[int]:
 
     Raises StoreError when a row, a record or a head is not what was written.
     """
-    view: View[int] = View()
+    folding: Folding[int] = Folding()
     trunk, chains = contents.trunk, Chains(contents.lineage, contents.trunk.seq)
     for index, row in enumerate(contents.rows):
         *columns, data = row.columns
         try:
             chains.follow(row.seq, columns, data.encode(), row.scope, row.hash)
-            view = rules.after(view, rules.effect_of_row(row.columns), index)
+            folding.take(row.columns, index)
         except (Broken, ValueError) as broken:
             raise _not_whole(f"row {row.seq} of the journal of `{row.scope}` {broken}") from None
     if chains.trunk != (trunk.seq, trunk.hash):
@@ -147,7 +146,7 @@ def verify(contents: Contents) -> View[int]:
             raise _not_whole(f"the record of {address} cannot be read") from None
         if not 0 < body.serial <= contents.head(record.scope).serial:
             raise _not_whole(f"the record of {address} has a serial that `{record.scope}` never had")
-    return view
+    return folding.view
 
 
 def with_entry(contents: Contents, scope: str, entry: JournalEntry) -> Contents:

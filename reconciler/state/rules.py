@@ -1,7 +1,7 @@
 """What a journal entry does to open intents, plans run and other lists and facts: said here alone. Pure."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -84,6 +84,32 @@ def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
     if effect.new:
         view = replace(view, new=True)
     return view
+
+
+class Folding(Generic[Ref]):
+    """The entries of a journal, taken in one by one. `kinds`: those that any of them is about.
+
+    Plans are a set that grows: `after` would copy all of them for each run.
+    """
+
+    def __init__(self, view: View[Ref] | None = None, kinds: Iterable[str] = ()) -> None:
+        self._view: View[Ref] = view or View()
+        self._plans = set(self._view.plans_run)
+        self.kinds = set(kinds)
+
+    def take(self, columns: EntryColumns | RowColumns, entry: Ref) -> None:
+        """Raises StoreError for an intent that is open, and ValueError for data that is not JSON."""
+        effect = effect_of_row(columns)
+        if effect.plan:
+            self._plans.add(effect.plan)
+        else:
+            self._view = after(self._view, effect, entry)
+        if columns[3]:
+            self.kinds.add(columns[3].partition("/")[0])
+
+    @property
+    def view(self) -> View[Ref]:
+        return replace(self._view, plans_run=frozenset(self._plans))
 
 
 def as_moved(state: State) -> State:

@@ -123,7 +123,7 @@ async def test_another_row_at_the_end_is_not_the_one_that_was_written(
     [
         (
             "DELETE FROM journal WHERE scope = 'blog' AND seq = 3",
-            "journal of `blog` does not end",
+            "row 8 is missing",
             "row 8 is missing",
         ),
         (

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 
 VERSIONS = Path(__file__).parent / "versions"
 EARLIER = range(1, schema.VERSION)
+ONE_CHAIN = range(1, 4)  # versions with one chain for all scopes
 KEY = bytes([2]) * 32
 POSTS = Address("Volume", "posts", "blog")
 LOGS = Address("Volume", "logs", "blog")
@@ -94,7 +95,7 @@ async def test_work_goes_on_where_an_earlier_version_ended(
     with closing(sqlite3.connect(path)) as connection:
         *before, (scope, seq) = connection.execute("SELECT scope, seq FROM journal ORDER BY rowid").fetchall()
     assert {scope for scope, _ in before} == ({""} if version < 3 else {"blog", "org/personal", "shop"})
-    assert (scope, seq) == ("org/personal", len(before) + 1)
+    assert (scope, seq) == ("org/personal", len(before) + 1 if version in ONE_CHAIN else 3)
     path.with_name("state.db.key").write_bytes(b"k" * 32)
     with pytest.raises(StoreError, match="not the key"):
         await another().load()
@@ -203,7 +204,7 @@ async def test_a_lost_key_is_replaced_beside_a_state_of_an_earlier_version(
     assert (await opened.load()).records
 
 
-@pytest.mark.parametrize("version", EARLIER)
+@pytest.mark.parametrize("version", ONE_CHAIN)
 async def test_the_journal_of_an_earlier_version_is_read_and_has_a_head(
     version: int, path: Path, another: OpenStore
 ) -> None:

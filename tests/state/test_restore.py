@@ -105,6 +105,7 @@ async def test_a_file_that_is_no_database_any_more_leaves_the_backup(
     before = await another().load()
     known = await go_on(another(), clock)
     path.write_bytes(b"x" * 5000)
+    path.with_name("state.db-wal").write_bytes(b"x" * 5000)
     restored = await another().restore()
     state = await another().load()
     assert replace(state, unclaimed=()) == before

@@ -131,10 +131,23 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
         return ""
     copy = make_before_migration(connection, path, at, version)
     schema.migrate(connection)
+    _let_it_shrink(connection)
     return (
         f"the state {path} was migrated from version {version} to {schema.VERSION}; "
         f"a copy of version {version} is {copy}"
     )
+
+
+def _let_it_shrink(connection: sqlite3.Connection) -> None:
+    """Let a file that an older program made give back the space of what is packed (`archive.extend`).
+
+    All of it is written anew, once; where there is no room for that, the space is used for newer rows.
+    """
+    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    if not mode:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        with suppress(sqlite3.OperationalError):
+            connection.execute("VACUUM")
 
 
 def migrated_copy(path: Path, tell: Callable[[str], None]) -> sqlite3.Connection:
@@ -169,7 +182,7 @@ def verify(file: Path) -> None:
     """Read all of a backup. Raises Damaged, StoreError or sqlite3.Error when it is not good."""
     with closing(connect_read_only(file)) as connection:
         if schema.require(connection, file) == schema.VERSION:
-            verify_all(connection)
+            verify_all(connection, whole=False)
             return
         # Of an older version: what it becomes is verified, beside the file.
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
@@ -178,15 +191,18 @@ def verify(file: Path) -> None:
             verify_all(copy)
 
 
-def verify_all(connection: sqlite3.Connection) -> checks.Checks:
-    """Read everything in a state of the newest version. Raises Damaged naming what was not written so."""
+def verify_all(connection: sqlite3.Connection, *, whole: bool = True) -> checks.Checks:
+    """Read everything in a state of the newest version. Raises Damaged naming what was not written so.
+
+    Not `whole`: see `journal.verify`.
+    """
     check_all_pages(connection)
     try:
         current = checks.read(connection)
         checks.verify_tables(connection, current)
         ends = heads.read(connection, current)
         records.verify(connection, heads.count(ends))
-        journal.verify(connection, current, ends)
+        journal.verify(connection, current, ends, whole=whole)
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged("a row contains data that was never written there") from error
     return current

@@ -24,7 +24,16 @@ from reconciler.state.sqlite.database import Damaged, Moved, transaction
 
 MOVED_TO = "moved_to"  # the row of `meta` that says where the state is now
 LEASES = ("leases", "sqlite_sequence")
-SMALL_TABLES = ("open_intents", "plans_run", "unclaimed", "half_moved", "facts", *LEASES)
+SMALL_TABLES = (
+    "open_intents",
+    "plans_run",
+    "unclaimed",
+    "half_moved",
+    "facts",
+    "archived",
+    "archive_end",
+    *LEASES,
+)
 _EVERY_COMMIT = frozenset({"open_intents", "unclaimed", "half_moved", "facts"})
 
 

@@ -7,24 +7,22 @@ A scope's head shows that nothing of its chain is missing. `row` is the order in
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from reconciler.state import rules
-from reconciler.state.chain import Broken, Chains, row_hash
+from reconciler.state.chain import Chains, row_hash
 from reconciler.state.codec import EntryColumns, RowColumns, decode_entry
 from reconciler.state.history import runs_since
-from reconciler.state.rules import Effect, View
+from reconciler.state.rules import Effect, Folding, View
+from reconciler.state.sqlite import archive
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
 from reconciler.state.sqlite.heads import Head
 from reconciler.state.store import Event, JournalEntry
 
-# The data as bytes: what a flipped bit made of the text need not be UTF-8.
-# `rowid` is the column `row`, which has another name in files of earlier versions.
-READ = (
-    "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq, scope, rowid FROM journal"
-)
 _OPEN_INTENTS = "SELECT run, step, attempt, row FROM open_intents ORDER BY row"
 
 
@@ -58,7 +56,8 @@ def open_intents(connection: sqlite3.Connection, checks: Checks) -> tuple[Journa
 
 
 def plans_run(connection: sqlite3.Connection) -> frozenset[str]:
-    return frozenset(plan for (plan,) in connection.execute("SELECT plan FROM plans_run"))
+    newer = frozenset(plan for (plan,) in connection.execute("SELECT plan FROM plans_run"))
+    return newer | archive.plans_run(connection)
 
 
 def unclaimed(connection: sqlite3.Connection, checks: Checks) -> tuple[JournalEntry, ...]:
@@ -82,17 +81,24 @@ def is_new(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT value FROM facts WHERE name = 'new'").fetchone() is not None
 
 
-def knows(connection: sqlite3.Connection, kind: str) -> bool:
-    """Whether any entry is about an address of this kind. Reads the whole journal where none is."""
+def knows(connection: sqlite3.Connection, checks: Checks, kind: str) -> bool:
+    """Whether any entry is about an address of this kind. Reads the whole table where none is."""
+    if kind in archive.end(connection, checks)[1].kinds:
+        return True
     found = connection.execute("SELECT 1 FROM journal WHERE address GLOB ? LIMIT 1", (f"{kind}/*",))
     return found.fetchone() is not None
 
 
 def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]) -> None:
     """Raises Damaged when the newest row of a chain was changed, is missing, or does not follow its head."""
-    (newest,) = connection.execute("SELECT max(row) FROM journal").fetchone()
-    if (newest or 0) != checks.rows:
-        raise Damaged(f"the journal ends with row {newest or 0}, not {checks.rows}")
+    before = archive.last_row(connection)
+    rows = [row for (row,) in connection.execute("SELECT row FROM journal ORDER BY row")]
+    newest = rows[-1] if rows else before
+    if newest != checks.rows:
+        raise Damaged(f"the journal ends with row {newest}, not {checks.rows}")
+    for expected, row in enumerate(rows, before + 1):
+        if row != expected:
+            raise Damaged(f"journal row {expected} is missing")
     ends = {
         scope: (row, hash)
         for scope, row, hash in connection.execute(
@@ -100,8 +106,11 @@ def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping
             ON journal.scope = heads.scope AND journal.seq = heads.seq"""
         )
     }
+    archived = archive.end(connection, checks)[0].ends
     for scope, head in heads.items():
         if head.seq == checks.trunk_seq:  # nothing was appended to it
+            continue
+        if scope not in ends and archived.get(scope) == (head.seq, head.hash):
             continue
         row, hash = ends.get(scope, (0, ""))
         if not row:
@@ -111,57 +120,84 @@ def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping
             raise Damaged(f"journal row {row} is not the one that was written")
 
 
-def verify(connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]) -> None:
-    """Raises Damaged naming the first row that does not follow from those before, or a list that is wrong."""
-    view: View[int] = View()
-    for row, _, columns in _rows(connection, checks, heads):
-        view = rules.after(view, rules.effect_of_row(columns), row)
-    _verify_lists(connection, view)
+def verify(
+    connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head], *, whole: bool = True
+) -> None:
+    """Raises Damaged naming the first row that does not follow from those before, or a list that is wrong.
+
+    Not `whole`: the rows in the archive are compared, byte by byte, with what was found to follow when they
+    came there, and not followed again.
+    """
+    chains, folding = Chains(checks.lineage, checks.trunk_seq), Folding[int]()
+    if not whole:
+        archive.verify(connection)
+        chains, folding = archive.end(connection, checks)
+    archived = archive.last_row(connection) if whole else 0
+    for row, _, columns in _rows(connection, checks, heads, chains):
+        folding.take(columns, row)
+        if row == archived:
+            _verify_archive_end(connection, checks, chains, folding)
+    _verify_lists(connection, folding.view)
+
+
+def export(connection: sqlite3.Connection) -> Iterator[archive.Row]:
+    """All rows, oldest first, as `archive.READ` has them. Raises Damaged."""
+    return chain(archive.rows(connection), connection.execute(f"{archive.READ} ORDER BY rowid"))
 
 
 def entries(
     connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head], since: datetime | None
 ) -> list[tuple[str, JournalEntry]]:
     """See `Store.journal`. Raises Damaged: what was changed is not shown as if it had been written."""
-    wanted: frozenset[str] = frozenset()
-    if since is not None:
-        times = connection.execute("SELECT run, at FROM journal")
-        wanted = runs_since(((run, datetime.fromisoformat(at)) for run, at in times), since)
-    found = []
-    for _, scope, columns in _rows(connection, checks, heads):
-        run, _, at, *_ = columns
-        if since is None or run in wanted or datetime.fromisoformat(at) >= since:
-            found.append((scope, decode_entry(*columns)))
-    return found
+    rows = list(_rows(connection, checks, heads, Chains(checks.lineage, checks.trunk_seq)))
+    times = [(columns[0], datetime.fromisoformat(columns[2])) for _, _, columns in rows]
+    wanted = runs_since(times, since) if since is not None else frozenset()
+    return [
+        (scope, decode_entry(*columns))
+        for (_, scope, columns), (run, at) in zip(rows, times, strict=True)
+        if since is None or run in wanted or at >= since
+    ]
 
 
 def _rows(
-    connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]
+    connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head], chains: Chains
 ) -> Iterator[tuple[int, str, RowColumns]]:
-    """Row, scope and columns of all of it, each found to follow from those before. Raises Damaged."""
-    chains, expected = Chains(checks.lineage, checks.trunk_seq), 1
-    for *columns, data, hash, seq, scope, row in connection.execute(f"{READ} ORDER BY rowid"):
-        if row != expected:
-            raise Damaged(f"journal row {expected} is missing")
-        try:
-            chains.follow(seq, columns, data, scope, hash)
-        except Broken as broken:
-            raise Damaged(f"journal row {row} {broken}") from None
-        expected = row + 1
-        yield row, scope, (*columns, data)
+    """Row, scope and columns of all rows after those that `chains` knows, each found to follow from those
+    before. Raises Damaged.
+    """
+    found = export(connection)
+    if chains.rows:
+        found = connection.execute(f"{archive.READ} ORDER BY rowid")
+    for *columns, data, hash, seq, scope, row in found:
+        archive.follow(chains, row, columns, data, hash, seq, scope)
+        yield row, scope, archive.columns_of(columns, data)
     if (chains.trunk, chains.rows) != ((checks.trunk_seq, checks.trunk_hash), checks.rows):
-        raise Damaged(f"the journal ends with row {expected - 1}, not {checks.rows}")
+        raise Damaged(f"the journal ends with row {chains.rows}, not {checks.rows}")
     for scope in {*heads, *chains.ends}:
         head = heads.get(scope)
         if chains.end(scope) != ((head.seq, head.hash) if head is not None else chains.trunk):
             raise Damaged(f"the journal of `{scope}` does not end where it should")
 
 
+def _verify_archive_end(
+    connection: sqlite3.Connection, checks: Checks, chains: Chains, folding: Folding[int]
+) -> None:
+    known, stored = archive.end(connection, checks)
+    view = replace(stored.view, plans_run=archive.plans_run(connection))
+    if (known.trunk, known.ends, view, stored.kinds) != (
+        chains.trunk,
+        chains.ends,
+        folding.view,
+        folding.kinds,
+    ):
+        raise Damaged("the end of the archive is not what its rows say")
+
+
 def _verify_lists(connection: sqlite3.Connection, view: View[int]) -> None:
     stored = {(run, step, attempt): row for run, step, attempt, row in connection.execute(_OPEN_INTENTS)}
     if view.open_intents != stored:
         raise Damaged("the list of open intents is not what the journal says")
-    if view.plans_run != plans_run(connection):
+    if view.plans_run | archive.plans_run(connection) != plans_run(connection):
         raise Damaged("the list of plans run is not what the journal says")
     if view.unclaimed != dict(connection.execute("SELECT id, row FROM unclaimed")):
         raise Damaged("the list of unclaimed objects is not what the journal says")
@@ -213,10 +249,13 @@ def _listed(
 
 
 def _read(connection: sqlite3.Connection, checks: Checks, row: int) -> JournalEntry:
-    """One row, checked against the hash before it."""
-    found = connection.execute(f"{READ} WHERE rowid = ?", (row,)).fetchone()
+    """One row, checked against the hash before it, or with all of its segment."""
+    found = connection.execute(f"{archive.READ} WHERE rowid = ?", (row,)).fetchone()
     if found is None:
-        raise Damaged(f"journal row {row} is missing")
+        packed = archive.row(connection, row)
+        if packed is None:
+            raise Damaged(f"journal row {row} is missing")
+        return decode_entry(*packed[:7])
     *columns, data, hash, seq, scope, _ = found
     _check(_hash_before(connection, checks, row, seq, scope), row, seq, columns, data, scope, hash)
     return decode_entry(*found[:7])
@@ -234,7 +273,10 @@ def _hash_before(connection: sqlite3.Connection, checks: Checks, row: int, seq: 
             "SELECT hash FROM journal WHERE scope = ? AND seq = ?", (scope, seq - 1)
         ).fetchone()
     if before is None:
-        raise Damaged(f"the journal row before row {row} is missing")
+        known = archive.end(connection, checks)[0]
+        if known.end(scope)[0] != seq - 1:
+            raise Damaged(f"the journal row before row {row} is missing")
+        before = known.end(scope)[1:]
     return str(before[0])
 
 

@@ -30,9 +30,7 @@ def export(connection: sqlite3.Connection, key: bytes | None) -> Contents:
     current = checks.read(connection, moved=True)
     rows = (
         Row(scope, seq, (run, event, at, address, step, attempt, data.decode()), hash)
-        for run, event, at, address, step, attempt, data, hash, seq, scope, _ in connection.execute(
-            f"{journal.READ} ORDER BY rowid"
-        )
+        for run, event, at, address, step, attempt, data, hash, seq, scope, _ in journal.export(connection)
     )
     bodies = {
         Address(kind, name, app or None, ordinal): Body(serial, body.decode())

@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns
-from reconciler.state.sqlite import earlier, journal, records
+from reconciler.state.sqlite import archive, earlier, records
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
 from reconciler.state.sqlite.heads import Head
@@ -72,9 +72,10 @@ def _checks(connection: sqlite3.Connection, salvaged: Salvage) -> int | None:
 def _journal(
     connection: sqlite3.Connection, salvaged: Salvage, base: Checks, heads: Mapping[str, Head]
 ) -> None:
-    query = f"{journal.READ} WHERE rowid > {base.rows} ORDER BY rowid"
+    query = f"{archive.READ} WHERE rowid > {base.rows} ORDER BY rowid"
     # From both ends: a damaged page stops a walk.
     rows = {row[-1]: row for order in ("ASC", "DESC") for row in _readable(connection, f"{query} {order}")}
+    rows |= {row[-1]: row for row in _packed(connection) if row[-1] > base.rows}
     before: dict[int, dict[str, str]] = defaultdict(dict)  # hashes by place in the chain, and scope
     before[base.trunk_seq][""] = base.trunk_hash
     for scope, head in heads.items():
@@ -105,6 +106,13 @@ def _records(connection: sqlite3.Connection, salvaged: Salvage) -> None:
                 salvaged.records[address] = (records.read_row(address, serial, body, digest), body.decode())
             except (Damaged, KeyError, TypeError, ValueError, AttributeError):
                 continue
+
+
+def _packed(connection: sqlite3.Connection) -> Iterator[Row]:
+    """The rows of segments that can be read. Each is compared with its own hash after that, as others are."""
+    for (body,) in _readable(connection, "SELECT body FROM archive ORDER BY first"):
+        with suppress(ValueError, TypeError, AttributeError):
+            yield from archive.unpacked(body)
 
 
 def _readable(connection: sqlite3.Connection, query: str) -> Iterator[Row]:

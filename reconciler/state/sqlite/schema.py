@@ -65,6 +65,15 @@ MIGRATIONS: tuple[tuple[Statement, ...], ...] = (
         ) WITHOUT ROWID""",
         earlier.begin_chains,
     ),
+    (
+        "CREATE TABLE archive (first INTEGER PRIMARY KEY, plans TEXT NOT NULL, body BLOB NOT NULL)",
+        # Of each segment its hashes.
+        """CREATE TABLE archived (
+            first INTEGER PRIMARY KEY, last INTEGER NOT NULL, plans TEXT NOT NULL, body TEXT NOT NULL
+        )""",
+        "CREATE TABLE archive_end (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        earlier.cover_archive,
+    ),
 )
 
 VERSION = len(MIGRATIONS)
@@ -99,6 +108,7 @@ def require(connection: sqlite3.Connection, path: Path) -> int:
 
 def initialise(connection: sqlite3.Connection, lineage: str, environment: str = "") -> None:
     """Make an empty database a state of the newest version, and of an environment."""
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is a table
     use_wal(connection)
     with transaction(connection):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -19,7 +19,18 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state.batching import Batching, in_thread
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.contents import Contents
-from reconciler.state.sqlite import backups, checks, commits, files, journal, leases, reading, restore, upkeep
+from reconciler.state.sqlite import (
+    archive,
+    backups,
+    checks,
+    commits,
+    files,
+    journal,
+    leases,
+    reading,
+    restore,
+    upkeep,
+)
 from reconciler.state.sqlite.checks import Place
 from reconciler.state.sqlite.commits import Request
 from reconciler.state.sqlite.database import explained, transaction
@@ -30,6 +41,8 @@ from reconciler.state.store import Backups, JournalEntry, Lease, Restored, State
 _POLL_S = 0.2  # how often a held lease is asked for again
 # Whoever has just locked a scope writes its name a moment later, over that of one that died.
 _NAMED_S, _UNNAMED_S = 0.05, 1.0
+# How many rows of earlier runs a release packs at most beside as many as it wrote: a moment's work.
+_PACKED_BESIDE = 5_000
 
 T = TypeVar("T")
 
@@ -38,9 +51,10 @@ class SqliteStore:
     """A `store.Store` over the file `path`. Close it to free its leases.
 
     `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` gets a line about
-    what failed besides the requested work. `backups`: whether `release` makes one after commits.
-    `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make none.
-    `marks`: see `checks.Place`. `sealed`: it may be a copy of an encrypted state, which is only to be copied.
+    what failed besides the requested work. `backups`: whether `release` makes one after commits, and packs
+    old rows. `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make
+    none. `marks`: see `checks.Place`. `sealed`: it may be a copy of an encrypted state, which is only to be
+    copied.
     """
 
     def __init__(
@@ -69,7 +83,7 @@ class SqliteStore:
         self._clock = clock
         self._tell = tell
         self._makes_backups = backups
-        self._committed = False  # since the newest backup
+        self._committed = 0  # how many changes since the newest backup
         self._loaded: State | None = None
         self._busy = anyio.Lock()
         self._commits = Batching(in_thread(self._flush), turn=self._busy)
@@ -212,7 +226,10 @@ class SqliteStore:
         if any(address.kind == kind for address in self._load().records):
             return True
         connection = self._file.readable()
-        return connection is not None and journal.knows(connection, kind)
+        if connection is None:
+            return False
+        with transaction(connection, "DEFERRED"):
+            return journal.knows(connection, checks.read(connection), kind)
 
     def _journal(self, since: datetime | None) -> Sequence[tuple[str, JournalEntry]]:
         connection = self._file.readable()
@@ -242,7 +259,7 @@ class SqliteStore:
             for request in batch:
                 self._flush([request])
             return
-        self._committed = True
+        self._committed += sum(1 + len(request.entries) for request in batch)
         for request, outcome in zip(batch, outcomes, strict=True):
             request.outcome = outcome
 
@@ -253,11 +270,12 @@ class SqliteStore:
         file = self._file
         try:
             with explained(file.path, file.way_out):
+                archive.extend(file.writable(), file.place, self._committed + _PACKED_BESIDE)
                 backups.make(file.writable(), file.path, self._clock.now())
                 backups.prune(file.path)
         except StoreError as failure:
             return f"no backup of the state was made: {failure.message}"
-        self._committed = False
+        self._committed = 0
         return ""
 
     def _restore(self, backup: Path | None, by: str) -> Restored:
