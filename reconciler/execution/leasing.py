@@ -73,10 +73,9 @@ async def _asked(
     async def tell_of_the_dead() -> None:
         await anyio.sleep(_SILENT_S)
         with suppress(StoreError):
-            for held in (await store.holders(scopes)).values():
-                if held.rest_s is not None:
-                    tell(held, held.rest_s)
-                    return
+            held = [each for each in (await store.holders(scopes)).values() if each.rest_s is not None]
+            for one in held[:1]:
+                tell(one, one.rest_s or 0.0)
 
     async with anyio.create_task_group() as group:
         group.start_soon(tell_of_the_dead)
