@@ -15,7 +15,10 @@ PROGRAM = "reconcile"
 # Verbs of two words, and which verbs take what. A test compares this with the command line.
 _GROUPS = frozenset({"state", "secret", "extension", "provider"})
 _ON_STATE = frozenset(
-    {"plan", "apply", "drift", "import", "show", "resolve", "state", "extension", "doctor", "history"}
+    {
+        *("plan", "rehearse", "apply", "drift", "import", "show", "resolve", "state", "extension"),
+        *("doctor", "history"),
+    }
 )
 _ON_STATE_TOO = frozenset({("secret", "fingerprint")})
 

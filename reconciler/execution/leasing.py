@@ -67,7 +67,7 @@ async def _take(store: Store, scopes: Sequence[str], holder: str, left_s: float,
 async def _asked(
     store: Store, scopes: Sequence[str], holder: str, timeout_s: float, tell: Callable[[Locked, float], None]
 ) -> Lease:
-    """As `Store.lease`. `tell` hears of a holder whose death the store waits to be sure of."""
+    """As `Store.lease`. `tell` gets a holder whose death the store waits to be sure of."""
     found: Lease | ReconcilerError
 
     async def tell_of_the_dead() -> None:

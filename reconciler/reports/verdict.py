@@ -138,8 +138,8 @@ def spoken(word: StrEnum) -> str:
 def approvals(plan: Plan) -> list[str]:
     """The options that an apply of `plan` must be given, one for each approval."""
     creates = [each.address for each in plan.changes if each.reason.startswith(TO_APPROVE)]
-    return [f"--approve-delete {each.quoted}" for each in plan.deletes] + [
-        f"--approve-create {each.quoted}" for each in creates
+    return [f"--approve-delete {address.quoted}" for address in plan.deletes] + [
+        f"--approve-create {address.quoted}" for address in creates
     ]
 
 

@@ -6,12 +6,12 @@ Each is caught by a history (`state`), or by the fast test that it names (`test`
 from tests.reliability.planting import Change, Mutant
 
 WRITES = "state/objects/writes.py"
-ADVANCING = "state/objects/advancing.py"
-COMMITTING = "state/objects/committing.py"
+HEAD_WRITING = "state/objects/head_writing.py"
+COMMITS = "state/objects/commits.py"
 SEGMENTS = "state/objects/segments.py"
-TAKING = "state/objects/taking.py"
-KEEPING = "state/objects/keeping.py"
-BEATS = "state/objects/beats.py"
+LEASE_TAKING = "state/objects/lease_taking.py"
+LEASE_KEEPING = "state/objects/lease_keeping.py"
+LEASE_BEATS = "state/objects/lease_beats.py"
 ROOT = "state/objects/root.py"
 READING = "state/objects/reading.py"
 SCOPES = "state/objects/scopes.py"
@@ -48,7 +48,7 @@ SHARED: tuple[Mutant, ...] = (
                 "        if found is None or found.tag != tag:\n",
                 "        if found is None or found.tag != tag:\n",
             ),
-            Change(COMMITTING, "if request.id in found:", "if False:"),
+            Change(COMMITS, "if request.id in found:", "if False:"),
         ),
         test="tests/state/objects/test_rivals.py",
     ),
@@ -76,13 +76,13 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _played(
         "a writer that lost the race for a head counts as the one who wrote it",
-        ADVANCING,
+        HEAD_WRITING,
         "        if isinstance(outcome, writes.Beaten):\n            return False\n",
         "        if isinstance(outcome, writes.Beaten):\n            return True\n",
     ),
     _played(
         "a head is written without a nonce and without a serial",
-        ADVANCING,
+        HEAD_WRITING,
         "serial=seen.head.serial + 1, nonce=self.nonce()",
         'nonce=""',
     ),
@@ -98,7 +98,7 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "segments are deleted before the head that no longer names them has landed",
         f"{MOMENTS_TEST}::test_a_head_that_does_not_land_leaves_its_segments",
-        COMMITTING,
+        COMMITS,
         "        asked_s = self._keeping.now_s()\n",
         "        asked_s = self._keeping.now_s()\n"
         "        if seen is not before:\n"
@@ -113,22 +113,22 @@ SHARED: tuple[Mutant, ...] = (
     # --- who has a scope ---
     _played(
         "the epoch does not rise with a lease",
-        TAKING,
+        LEASE_TAKING,
         "        epoch = seen.head.epoch + 1\n        if not self._heads.advance(seen, epoch=epoch,",
         "        epoch = max(1, seen.head.epoch)\n        if not self._heads.advance(seen, epoch=epoch,",
     ),
     _tested(
         "a commit does not compare its epoch",
         f"{LEASES_TEST}::test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing",
-        COMMITTING,
+        COMMITS,
         "if lease.epochs[lease.scope] != seen.head.epoch:",
         "if False:",
     ),
     Mutant(
         "nobody looks whether a lease has ended",
         (
-            Change(KEEPING, "            if rest_s <= 0:\n", "            if False:\n"),
-            Change(KEEPING, "            if rest_s <= for_s:\n", "            if False:\n"),
+            Change(LEASE_KEEPING, "            if rest_s <= 0:\n", "            if False:\n"),
+            Change(LEASE_KEEPING, "            if rest_s <= for_s:\n", "            if False:\n"),
             Change(STORE, "if opened.keeping.shortest_s(lease) <= for_s:", "if False:"),
         ),
         test=f"{MOMENTS_TEST}::test_a_lease_that_ends_while_the_store_is_asked_does_not_check",
@@ -139,10 +139,10 @@ SHARED: tuple[Mutant, ...] = (
             Change(
                 STORE,
                 "        opened.keeping.require(lease)\n        if not opened.keeping.take_proof(lease):\n"
-                "            await opened.checks.ask(check)\n",
+                "            check = Check(lease)\n",
                 "        opened.keeping.require(lease, for_s)\n"
                 "        if not opened.keeping.take_proof(lease):\n"
-                "            await opened.checks.ask(check)\n",
+                "            check = Check(lease)\n",
             ),
             Change(
                 STORE,
@@ -166,55 +166,55 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "a lease begins when its answer comes, and not when it was sent",
         f"{MOMENTS_TEST}::test_a_renewal_counts_from_when_it_was_asked_for",
-        KEEPING,
+        LEASE_KEEPING,
         "held.beat, held.tag, held.ends_s = beat, tag, began_s + self._lease_s",
         "held.beat, held.tag, held.ends_s = beat, tag, self._clock.monotonic() + self._lease_s",
     ),
     _tested(
         "the first beat of a lease counts from its answer, too",
         f"{MOMENTS_TEST}::test_a_lease_counts_from_when_it_was_asked_for",
-        TAKING,
+        LEASE_TAKING,
         "Held(beat, tag, began_s + self._lease_s)",
         "Held(beat, tag, self._clock.monotonic() + self._lease_s)",
     ),
     _tested(
         "a renewal that comes too late makes the lease ours again",
         f"{LEASES_TEST}::test_a_renewal_whose_answer_comes_after_the_end_does_not_begin_a_new_lease",
-        KEEPING,
+        LEASE_KEEPING,
         "if self._clock.monotonic() >= held.ends_s:\n            ",
         "if False:\n            ",
     ),
     _played(
         "a holder is taken for dead by its wall clock",
-        TAKING,
+        LEASE_TAKING,
         "        rest_s = self._watch.rest_s(beat, self._clock.monotonic())\n",
         "        rest_s = beat.lease_s if beat.looks_alive(self._clock.now()) else 0.0\n",
     ),
     _played(
         "a holder is taken for dead before its lease is over",
-        BEATS,
+        LEASE_BEATS,
         "+ beat.lease_s * _LONGER - now_s",
         "+ beat.lease_s / 3 - now_s",
     ),
     _played(
         "what is watched may beat meanwhile",
-        BEATS,
+        LEASE_BEATS,
         "        if known is None or known[0] != tag:\n",
         "        if known is None:\n",
     ),
     _tested(
         "a lease is taken away although its holder has beaten meanwhile",
         f"{MOMENTS_TEST}::test_a_holder_that_beats_at_the_last_moment_keeps_its_lease",
-        TAKING,
-        "        if beats.replaced(self._bucket, self._layout, ended, tag) is None:\n"
+        LEASE_TAKING,
+        "        if lease_beats.replaced(self._bucket, self._layout, ended, tag) is None:\n"
         "            raise Raced\n",
         "        tag = self._bucket.get(self._layout.lease(beat.id)).tag\n"
-        "        beats.replaced(self._bucket, self._layout, ended, tag)\n",
+        "        lease_beats.replaced(self._bucket, self._layout, ended, tag)\n",
     ),
     _tested(
         "what was taken away by force still counts as ours",
         f"{LEASES_TEST}::test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit",
-        KEEPING,
+        LEASE_KEEPING,
         "                if found is None or found[0].ended:\n                    held.lost = True\n"
         "                else:\n                    held.beat, held.tag = found\n",
         "                if found is None:\n                    held.lost = True\n",
@@ -222,7 +222,7 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "one intent proves the lease forever",
         f"{LEASES_TEST}::test_a_check_right_after_the_commit_of_an_intent_needs_no_read",
-        KEEPING,
+        LEASE_KEEPING,
         "            held.proofs.pop()\n",
         "            pass\n",
     ),
@@ -236,21 +236,21 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "an unlock does not raise the epoch",
         f"{LEASES_TEST}::test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing",
-        TAKING,
+        LEASE_TAKING,
         '[change], epoch=seen.head.epoch + 1, lease=""',
         '[change], epoch=seen.head.epoch, lease=""',
     ),
     _tested(
         "a lease of several scopes that is not got is not given back",
         f"{LEASES_TEST}::test_a_lease_that_another_was_faster_to_take_leaves_nothing",
-        TAKING,
-        "        except BaseException:\n            beats.end(self._bucket, self._layout, beat.id)\n",
+        LEASE_TAKING,
+        "        except BaseException:\n            lease_beats.end(self._bucket, self._layout, beat.id)\n",
         "        except BaseException:\n",
     ),
     _tested(
         "all scopes are given back with the first one",
         "tests/state/objects/test_contract.py::TestInMemory",
-        KEEPING,
+        LEASE_KEEPING,
         "        if not any(map(held.holds, others)):\n",
         "        if True:\n",
     ),
