@@ -286,7 +286,7 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "a head that does not fit its journal is believed",
-        "tests/state/objects/test_growth.py::test_damage_is_told",
+        "tests/state/objects/test_growth.py::test_a_head_whose_newest_change_is_lost_is_not_believed",
         SCOPES,
         "            if not head.fits(folded.marks):\n",
         "            if False:\n",

@@ -174,6 +174,22 @@ async def test_damage_is_told(
     assert "reconcile state restore FILE" in refused.value.help
 
 
+@pytest.mark.anyio
+async def test_a_head_whose_newest_change_is_lost_is_not_believed(
+    store: ObjectStore, bucket: Counting, clock: SimulatedClock
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await store.commit(lease, [entry(Event.INTENT)], [record()])
+    await store.commit(lease, [entry(Event.DONE)])
+    (key,) = [key for key in bucket.list("") if "/heads/" in key]
+    found = bucket.get(key)
+    assert found is not None
+    first, *changes, _newest, end = found.body.split(b"\n")
+    bucket.replace(key, b"\n".join([first, *changes, end]), found.tag)
+    with pytest.raises(StoreError, match="the state memory:// is damaged: "):
+        await ObjectStore(bucket, clock).load()
+
+
 def _body(bucket: Bucket, key: str) -> bytes:
     found = bucket.get(key)
     assert found is not None
