@@ -310,7 +310,8 @@ def _not_reached(ghost: Ghost, process: "Process", entry: JournalEntry) -> Probl
     if record is None or machine is None:
         return
     power = record.applied.get("power")
-    if machine.state == power or (machine.state == "running" and power == "started"):  # one state, two words
+    # One state has two words, and a restart that a volume owes leads back to it.
+    if machine.state == power or (machine.state in ("running", "restarting") and power == "started"):
         return
     if not any(touch.at_s >= process.began_s for touch in ghost.touched.get(record.id, ())):
         yield f"{entry.address} is recorded as {power}, and is {machine.state}"
@@ -347,9 +348,8 @@ def _may_be_it(ghost: Ghost, process: "Process", record: StateRecord, other: str
     tracked = any(each.id == other for each in ghost.records.values())
     made = ghost.made.get(other)
     ours = made is not None and made.opened is not None and made.opened.address != record.address
-    return (
-        bool(asked) and not tracked and not ours and asked[-1].at_s < ghost.born_at[other] < process.listed_s
-    )
+    listed_s = process.listed_s.get(f"/v1/apps/{record.address.app}/volumes", 0.0)
+    return bool(asked) and not tracked and not ours and asked[-1].at_s < ghost.born_at[other] < listed_s
 
 
 def _asked(ghost: Ghost, record: StateRecord) -> list[Opened]:

@@ -215,9 +215,9 @@ class Network:
         current = self._sandbox.handle(request)
         if current.status == 200:
             kept = self._past.setdefault(request.path, deque())
-            process.listed_s = self._timeline.time()
+            process.listed_s[request.path] = self._timeline.time()
             if self._may_lie(process, request.path, course, lag_s):
-                process.listed_s = as_of = self._timeline.time() - lag_s
+                process.listed_s[request.path] = as_of = self._timeline.time() - lag_s
                 body = next((body for until, body in kept if until > as_of), current.body)
                 return Response(200, body, headers=dict(current.headers))
         return current

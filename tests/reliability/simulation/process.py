@@ -74,7 +74,7 @@ class Process:
         self.run_started = False
         self.began_s = timeline.time()
         self.leased_s: float | None = None
-        self.listed_s = 0.0  # of when the last list was that it read
+        self.listed_s: dict[str, float] = {}  # by path, of when the last list was that it read
         self.looked_s: dict[str, float] = {}  # when it last read each volume itself
         self.power_at_first: Mapping[str, str | None] = {}
         self.power_shown: Mapping[str, str | None] = {}
