@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,10 @@ from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.project import Project
+    from reconciler.rehearsal.matrix import Rehearsal
 
 
 @click.command("plan", short_help="Show what apply would do.")
@@ -65,8 +70,6 @@ def command(
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.pipeline.saved import dump_plan
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.rehearse import plan_and_rehearse
     from reconciler.reports.report import PlanReport
 
     if untrusted is not None and out is not None:
@@ -81,14 +84,17 @@ def command(
         paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since, targets=targets
     )
 
-    async def work() -> tuple[Plan, Rehearsal | None, bytes]:
+    async def make(project: "Project") -> "tuple[Plan, Rehearsal | None]":
+        if not rehearse:
+            return await make_plan(project, desired, with_exec=with_exec), None
+        from reconciler.rehearsal.rehearse import plan_and_rehearse  # no other plan needs it
+
+        return await plan_and_rehearse(project, desired, with_exec=with_exec)
+
+    async def work() -> "tuple[Plan, Rehearsal | None, bytes]":
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
-            plan, rehearsal = (
-                await plan_and_rehearse(project, desired, with_exec=with_exec)
-                if rehearse
-                else (await make_plan(project, desired, with_exec=with_exec), None)
-            )
+            plan, rehearsal = await make(project)
             savable = out is not None and not has_errors(plan.diagnostics)
             return plan, rehearsal, await dump_plan(project.store, plan) if savable else b""
 

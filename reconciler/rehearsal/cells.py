@@ -98,20 +98,20 @@ async def _run(twin: Twin, process: Process) -> Applied:
     return await run_plan(
         twin.project(process),
         plan,
-        approved_deletes=_addresses(plan, Action.DELETE),
+        approved_deletes=_deletes(plan),
         resources=desired.by_address,
     )
 
 
 async def _apply(twin: Twin, process: Process) -> Applied:
-    deletes = _addresses(twin.original.plan, Action.DELETE)
+    deletes = _deletes(twin.original.plan)
     return await apply(
         twin.project(process), twin.original.desired(), approve=lambda plan: True, approved_deletes=deletes
     )
 
 
-def _addresses(plan: Plan, action: Action) -> frozenset[str]:
-    return frozenset(str(change.address) for change in plan.changes if action in change.actions)
+def _deletes(plan: Plan) -> frozenset[str]:
+    return frozenset(map(str, plan.deletes))
 
 
 def _errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -18,7 +18,7 @@ class Course:
     retry_after_s: int = 0
 
 
-COURSES = {  # for each of `matrix.MEANINGS`
+COURSES = {  # for each of `matrix.CALL_FAULTS`
     "lost_before": Course(effect=False),
     "lost_after": Course(effect=True),
     "error_after": Course(effect=True, status=502),

@@ -8,16 +8,8 @@ from reconciler.core.model import Address, Owed
 
 NONE = "none"
 # What a call suffers, in the order of reports.
-MEANINGS = {
-    "lost_before": "the connection breaks before the call takes effect",
-    "lost_after": "the call takes effect, and its answer is lost",
-    "error_after": "the call takes effect, and is answered 502",
-    "slow": "the call takes effect, and its answer comes after the deadline",
-    "refused_412": "the call is refused with 412",
-    "limited_429": "the call is refused with 429",
-    "killed": "the call takes effect, and this program is killed before it records that",
-}
-FAULTS = (NONE, *MEANINGS)
+CALL_FAULTS = ("lost_before", "lost_after", "error_after", "slow", "refused_412", "limited_429", "killed")
+FAULTS = (NONE, *CALL_FAULTS)
 End = Literal["converged", "pending", "decision", "failed"]
 
 

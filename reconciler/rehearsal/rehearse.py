@@ -19,7 +19,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService, secret_names, secret_of
 from reconciler.pipeline.plan import make_plan, unchanged_in
 from reconciler.pipeline.project import Desired, Project
-from reconciler.rehearsal.matrix import MEANINGS, NONE, Rehearsal, Unrehearsed
+from reconciler.rehearsal.matrix import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
 from reconciler.rehearsal.placeholders import Placeholders, placeholder
 from reconciler.secrets.fingerprint import fingerprint
 
@@ -69,7 +69,7 @@ async def rehearse(
     sent = {each.step for each in clean.sent}
     sending = [step for step in plan.steps if step.mutates and step.id in sent]
     struck = _sample(sending)
-    cells = [(step.id, fault) for step in struck for fault in MEANINGS]
+    cells = [(step.id, fault) for step in struck for fault in CALL_FAULTS]
     played = await to_thread.run_sync(_play_all, original, cells, abandon_on_cancel=True)
     return Rehearsal(
         tuple(step.id for step in struck),

@@ -8,7 +8,7 @@ import pytest
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.pipeline.project import Desired
-from reconciler.rehearsal.matrix import FAULTS, MEANINGS, Cell, Rehearsal
+from reconciler.rehearsal.matrix import CALL_FAULTS, FAULTS, Cell, Rehearsal
 from reconciler.rehearsal.rehearse import MOST_STEPS, plan_and_rehearse, rehearse, rehearse_saved
 from reconciler.secrets.sources import Sources
 from tests.execution.stage import Stage, cluster, loaded, plan, volume
@@ -37,7 +37,7 @@ async def test_every_call_is_disturbed_by_every_fault_and_the_platform_is_only_r
     assert rehearsal.steps == ("Volume/shop/data#create", "Secret/shop/TOKEN#set")
     assert [(cell.step, cell.fault) for cell in rehearsal.cells] == [
         ("", "none"),
-        *((step, fault) for step in rehearsal.steps for fault in MEANINGS),
+        *((step, fault) for step in rehearsal.steps for fault in CALL_FAULTS),
     ]
     assert rehearsal.differences == ()
     assert {cell.end for cell in rehearsal.cells} == {"converged"}

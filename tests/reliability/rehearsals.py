@@ -34,7 +34,7 @@ from reconciler.pipeline.apply import Applied, apply, run_plan
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
 from reconciler.rehearsal.cells import play
-from reconciler.rehearsal.matrix import MEANINGS, NONE
+from reconciler.rehearsal.matrix import CALL_FAULTS, NONE
 from reconciler.rehearsal.rehearse import original_of
 from reconciler.rehearsal.twin import Original
 from reconciler.services.transport import Answer
@@ -289,7 +289,7 @@ async def _compared(seed: int, root: Path) -> Verdict:
     rng = random.Random(f"cells {seed}")
     clean = await to_thread.run_sync(play, original, "", NONE)
     steps = sorted({each.step for each in clean.sent})
-    cells = [("", NONE), *((rng.choice(steps), rng.choice([*MEANINGS])) for _ in range(CELLS) if steps)]
+    cells = [("", NONE), *((rng.choice(steps), rng.choice(CALL_FAULTS)) for _ in range(CELLS) if steps)]
     ends: Counter[str] = Counter()
     for number, (step, fault) in enumerate(dict.fromkeys(cells)):
         played = await to_thread.run_sync(play, original, step, fault) if step else clean

@@ -14,7 +14,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Change, Effect, FieldChange, Owed
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
-from reconciler.rehearsal.matrix import MEANINGS, Rehearsal
+from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
 from reconciler.reports import rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.documents import shown
@@ -131,7 +131,7 @@ def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
         [code(step), *(f"{cell.end}{', owed' if cell.owed else ''}" for cell in rehearsed.of_step(step))]
         for step in rehearsed.steps
     )
-    yield _folded("How each call ends with each fault", _table(("call", *MEANINGS), rows))
+    yield _folded("How each call ends with each fault", _table(("call", *CALL_FAULTS), rows))
     said = {cell.question or cell.error: cell.end for cell in rehearsed.cells}
     yield _list("What would be asked or said", (f"{end}: {code(text)}" for text, end in said.items() if text))
 

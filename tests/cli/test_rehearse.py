@@ -1,0 +1,36 @@
+"""`reconcile rehearse`: exit codes, and what the platform gets."""
+
+from tests.cli.harness import MUTATIONS, Project, Sandbox, volume
+
+
+def test_a_saved_plan_is_rehearsed_without_a_change_on_the_platform(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "the.plan")
+    with sandbox.recording() as requests:
+        rehearsed = project.json("rehearse", "the.plan").json["rehearsal"]
+    assert not [each for each in requests if each[0] in MUTATIONS]
+    assert rehearsed["differences"] == []
+    assert {cell["end"] for cell in rehearsed["cells"]} == {"converged"}
+
+
+def test_a_plan_that_the_platform_has_left_behind_ends_with_1(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.apply()
+    project.write(volume(app, spec="region: ams, size_gb: 20"))
+    project.run("plan", "--out", "the.plan")
+    held = sandbox.volume(app)
+    sandbox.call("PUT", f"/v1/apps/{app}/volumes/{held['id']}/extend", {"size_gb": 15})
+    rehearsed = project.json("rehearse", "the.plan", code=1).json["rehearsal"]
+    assert "changed on the platform since the plan was made" in rehearsed["differences"][0]
+
+
+def test_a_plan_with_errors_is_not_rehearsed(project: Project, app: str) -> None:
+    project.write(volume(app, spec="region: ams, size_gb: 20"))
+    project.apply()
+    project.write(volume(app, spec="region: ams, size_gb: 10"))
+    refused = project.json("rehearse", code=1)
+    assert "rehearsal" not in refused.json
