@@ -88,11 +88,11 @@ class _FormatName(click.ParamType["Format"]):
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Format":
-        from reconciler.reports.formats import Format, find_formats, formats_for
+        from reconciler.reports.formats import Format, find_format, formats_for
 
         if isinstance(value, Format):
             return value
-        found = find_formats().get(value)
+        found = find_format(value)
         if found is None or not found.can_show(self._kind):
             self.fail(
                 f"`{value}` is not a format of this report: it has {', '.join(formats_for(self._kind))}"
@@ -151,10 +151,12 @@ def refuse_report_to(path: Path) -> None:
 
 
 def chosen_format() -> "Format":
-    from reconciler.reports.formats import find_formats
+    from reconciler.reports.formats import find_format
 
     context = click.get_current_context(silent=True)
-    found: Format = (context.meta.get(FORMAT) if context is not None else None) or find_formats()["text"]
+    found: Format | None = context.meta.get(FORMAT) if context is not None else None
+    found = found or find_format("text")
+    assert found is not None
     return found
 
 

@@ -3,6 +3,7 @@
 import html
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import reconciler.reports.formats as formats
 from reconciler.cli.main import run
 from reconciler.core.advice import RunOptions, command
 from reconciler.core.diagnostics import error
-from reconciler.reports.formats import find_formats, formats_for
+from reconciler.reports.formats import find_format, find_formats, formats_for
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -118,3 +119,13 @@ def test_every_format_is_printed_where_the_encoding_is_narrow(
     monkeypatch.setattr(sys, "stdout", printed)
     assert run(["plan", "資", "-o", name]) == 1
     printed.flush()
+
+
+def test_a_format_comes_without_the_others() -> None:
+    script = (
+        "import sys; from reconciler.reports.formats import find_format; find_format('text');"
+        "print([name for name in sys.modules if name.startswith('reconciler.reports.formats.')])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout == "['reconciler.reports.formats.text']\n"
+    assert find_format("none") is None

@@ -51,10 +51,18 @@ def _has(encoding: str, character: str) -> bool:
 
 
 @cache
+def find_format(name: str) -> Format | None:
+    """The format of the module `name`. The others are not imported: a command needs one or two of them."""
+    if name not in {info.name for info in pkgutil.iter_modules(__path__)}:
+        return None
+    found = getattr(importlib.import_module(f"{__name__}.{name}"), "FORMAT", None)
+    return found if isinstance(found, Format) else None
+
+
+@cache
 def find_formats() -> Mapping[str, Format]:
     """Every format by name: text, then the others in order of name."""
-    modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
-    found = [module.FORMAT for module in modules if isinstance(getattr(module, "FORMAT", None), Format)]
+    found = [each for info in pkgutil.iter_modules(__path__) if (each := find_format(info.name)) is not None]
     return {each.name: each for each in sorted(found, key=lambda each: (not each.in_parts, each.name))}
 
 
