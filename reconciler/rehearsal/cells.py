@@ -159,5 +159,5 @@ def _differences(plan: Plan, process: Process, first: _Ended, after: _Ended) -> 
 
 
 def _is_busy(plan: Plan) -> bool:
-    quiet = (Action.RETAIN, Action.NOOP)
-    return bool(plan.steps) or any(change.action not in quiet for change in plan.changes)
+    actions = [change.action for change in plan.changes]
+    return bool(plan.steps) or Action.REFUSED in actions or any(each.changes_something for each in actions)
