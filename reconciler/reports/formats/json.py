@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.reports import rehearsal
+from reconciler.reports import forecast, rehearsal
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import (
     apply_document,
@@ -37,9 +37,11 @@ def document(report: Report) -> dict[str, Any]:
     match report:
         case PlanReport():
             plan = plan_document(report.plan, diagnostics=report.diagnostics)
-            if report.rehearsal is None:
-                return plan
-            return plan | {"rehearsal": rehearsal.document(report.rehearsal)}
+            if report.rehearsal is not None:
+                plan["rehearsal"] = rehearsal.document(report.rehearsal)
+            if report.forecast is not None:
+                plan["forecast"] = forecast.document(report.forecast)
+            return plan
         case DriftReport():
             document = drift_document(report.plan, report.unmanaged, diagnostics=report.diagnostics)
             return document | dict(report.more)

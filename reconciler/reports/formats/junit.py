@@ -11,7 +11,7 @@ from reconciler.core.steps import Result
 from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.reports import rehearsal, verdict
 from reconciler.reports.diagnostics import render as excerpt
-from reconciler.reports.findings import DRIFT, OWED, Finding, findings_of
+from reconciler.reports.findings import DRIFT, FORECAST, OWED, Finding, findings_of
 from reconciler.reports.formats import Format
 from reconciler.reports.report import (
     ApplyReport,
@@ -84,8 +84,8 @@ def _cases(report: Report) -> Iterator[_Case]:
     if isinstance(report, PlanReport) and report.rehearsal is not None:
         yield from _rehearsed(report.rehearsal)
     for each in findings_of(report):
-        if each.code == OWED:
-            yield _Case("owed", each.about[0], out="\n".join(filter(None, (each.message, each.help))))
+        if each.code in (OWED, FORECAST):
+            yield _Case(each.code, each.about[0], out="\n".join(filter(None, (each.message, each.help))))
 
 
 def _files(report: ValidationReport) -> Iterator[_Case]:
