@@ -126,8 +126,7 @@ def exit_code(plan: Plan, *, detailed: bool) -> int:
     if has_errors(plan.diagnostics):
         codes.append(code_of(plan.diagnostics, FAILED))
     if detailed:
-        quiet = (Action.NOOP, Action.RETAIN, Action.REFUSED)
-        if any(change.action not in quiet for change in plan.changes):
+        if any(change.action.changes_something for change in plan.changes):
             codes.append(CHANGES)
         elif plan.steps or any(change.action is Action.NOOP for change in plan.changes):
             codes.append(PENDING)

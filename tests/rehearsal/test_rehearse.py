@@ -106,7 +106,7 @@ async def test_a_lost_cluster_asks_a_person_and_a_refused_one_does_not(stage: St
     }
     asked = next(cell for cell in rehearsal.cells if cell.end == "decision")
     assert "POST /v1/postgres" in asked.question
-    assert "reconcile resolve PostgresCluster/orders" in asked.question
+    assert "--adopt ID; reconcile resolve PostgresCluster/orders --not-created" in asked.question
 
 
 async def test_a_restart_that_will_be_owed_is_told(stage: Stage) -> None:
