@@ -134,20 +134,22 @@ def command(
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
             plan, rehearsal, forecast = await make(project)
             savable = out is not None and not has_errors(plan.diagnostics)
-            return plan, rehearsal, forecast, await dump_plan(project.store, plan) if savable else b""
+            text = await dump_plan(project.store, plan, rehearsal) if savable else b""
+            return plan, rehearsal, forecast, text
 
     plan, rehearsal, forecast, text = run(work)
     savable = bool(text)
     if out is not None and savable:
         write_output(out, text, mode=0o600)
     unchanged = unchanged_in(plan, desired) if show_all else None
+    foretold = [each.address for each in forecast.items] if forecast is not None else []
     report = PlanReport(
         plan=plan,
         unchanged=unchanged,
         rehearsal=rehearsal,
         forecast=forecast,
         diagnostics=plan.diagnostics,
-        declared=desired.declared_at(plan),
+        declared=desired.declared_at(plan, *foretold),
     )
     emit(report, paged=True)
     if out is not None:

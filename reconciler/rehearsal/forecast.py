@@ -81,7 +81,11 @@ async def forecast(
     reads = _snapshot_reads(records, project.capabilities)
     await read_all(project, [each for each in reads.values() if each not in seen], seen.__setitem__)
     original, _ = await original_of(project, desired, plan, seen, {})
-    then, items = await to_thread.run_sync(_on_twin, original, at, after_apply, abandon_on_cancel=True)
+    platform_now = max((each.at for each in observed.values()), default=begin)  # its clock may be another one
+    original = replace(original, begin=platform_now)
+    then, items = await to_thread.run_sync(
+        _on_twin, original, platform_now + (at - begin), after_apply, abandon_on_cancel=True
+    )
     items += _ignores_over(desired.resources, then, begin, at)
     items += [each async for each in _full(project, desired.resources, records, seen, begin, at)]
     items += [
@@ -96,12 +100,20 @@ async def forecast(
 
 
 @dataclass(frozen=True, slots=True)
+class _Objective:
+    """`due`: when it is missed if nothing is done. `missed`: what it wants, if it is missed; else ""."""
+
+    due: datetime
+    missed: str
+
+
+@dataclass(frozen=True, slots=True)
 class _View:
-    """What is there at one moment. `snapshots`: the usable ones, by address and id."""
+    """What is there at one moment. `objectives`: by name. `snapshots`: the usable ones, by id."""
 
     now: datetime
     plan: Plan
-    missed: Mapping[tuple[Address, str], Item]
+    objectives: Mapping[tuple[Address, str], _Objective]
     snapshots: Mapping[Address, Mapping[str, Snapshot]]
 
 
@@ -122,11 +134,7 @@ async def _ahead(twin: "Twin", at: datetime, after_apply: bool) -> tuple[Plan, l
     before = await _view(twin)
     await asyncio.sleep(max(0.0, (at - twin.timeline.now()).total_seconds()))
     after = await _view(twin)
-    missed = [
-        item
-        for key, item in after.missed.items()
-        if key not in before.missed or (item.when is not None and item.when > before.now)
-    ]
+    missed = list(_newly_missed(before, after))
     return after.plan, [*missed, *_expired(before, after)]
 
 
@@ -156,27 +164,34 @@ async def _view(twin: "Twin") -> _View:
     await read_all(project, [each for each in reads.values() if each not in seen], seen.__setitem__)
     live = {item.id: item for observation in seen.values() for item in observation.objects}
     listed = {address: seen[read].objects for address, read in reads.items() if seen[read].complete}
-    missed: dict[tuple[Address, str], Item] = {}
+    objectives: dict[tuple[Address, str], _Objective] = {}
     for resource in twin.original.resources:
-        record = records.get(resource.address)
-        if record is not None and record.id in live and resource.address in listed:
-            extra = {many(Snapshot): listed[resource.address]}
-            subject = Subject(
-                resource.address, resource, record, live[record.id], project.clock.now(), extra=extra
-            )
-            missed |= {(item.address, item.what): item for item in _missed(subject, resource)}
+        address, record = resource.address, records.get(resource.address)
+        if record is not None and record.id in live and address in listed:
+            extra = {many(Snapshot): listed[address]}
+            subject = Subject(address, resource, record, live[record.id], project.clock.now(), extra=extra)
+            objectives |= {(address, name): found for name, found in _objectives(subject)}
     usable = {address: {each.id: each for each in items if each.usable} for address, items in listed.items()}
-    return _View(project.clock.now(), plan, missed, usable)
+    return _View(project.clock.now(), plan, objectives, usable)
 
 
-def _missed(subject: Subject, resource: Resource) -> Iterator[Item]:
-    role = find_kinds()[resource.address.kind].role(HasObjectives)
+def _objectives(subject: Subject) -> Iterator[tuple[str, _Objective]]:
+    role = find_kinds()[subject.address.kind].role(HasObjectives)
     if role is None or not subject.live.present:
         return
-    due = role.due(subject)
-    for change in role.missed(subject):
-        what = f"the objective `{change.path}: {change.before}` is missed"
-        yield Item(resource.address, what, due.get(change.path))
+    missed = {change.path: change for change in role.missed(subject)}
+    for name, due in role.due(subject).items():
+        change = missed.get(name)
+        yield name, _Objective(due, f"{name}: {change.before}" if change is not None else "")
+
+
+def _newly_missed(before: _View, after: _View) -> Iterator[Item]:
+    """What the plan says today is not told again. What met an objective may be gone by then."""
+    for key, then in after.objectives.items():
+        now = before.objectives.get(key)
+        since = max(then.due, now.due) if now is not None else then.due
+        if then.missed and since > before.now:
+            yield Item(key[0], f"the objective `{then.missed}` is missed", since)
 
 
 def _expired(before: _View, after: _View) -> Iterator[Item]:

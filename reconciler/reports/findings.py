@@ -109,7 +109,8 @@ def _owed(report: Report, owed: Owed) -> Finding:
 
 
 def _ahead(report: Report, item: Item) -> Finding:
-    message = f"{forecast.moment(item.when)}: {item.address}: {item.what}"
+    when = f"{forecast.moment(item.when)}: " if item.when is not None else ""
+    message = f"{when}{item.address}: {item.what}"
     severity = Severity.INFO if item.when is None else Severity.WARNING
     span = report.declared.get(item.address)
     return Finding(FORECAST, severity, visible(message), "", span, (str(item.address),))

@@ -21,8 +21,8 @@ def moment(at: datetime | None) -> str:
 def lines(forecast: Forecast, look: Look) -> list[str]:
     found = [look.line(0, (verdict(forecast), Tone.STRONG))]
     for each in forecast.items:
-        when = f"{moment(each.when)}:" if each.when is not None else "no time known:"
-        found.append(look.line(2, (when, Tone.PAUSE), f" {each.address}: {each.what}"))
+        when = f"{moment(each.when)}: " if each.when is not None else ""
+        found.append(look.line(2, (when, Tone.PAUSE), f"{each.address}: {each.what}"))
     return found
 
 

@@ -1,15 +1,18 @@
 """A forecast: what will have come to pass by itself, and nothing of it done to the platform."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.steps import Plan
+from reconciler.core.model import Observation
+from reconciler.core.steps import Read
+from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired
-from reconciler.rehearsal.forecast import look_ahead
+from reconciler.rehearsal.forecast import forecast, look_ahead
 from reconciler.rehearsal.outlook import Forecast, Item
-from tests.execution.stage import START, Stage, loaded, volume
+from tests.execution.stage import START, Stage, loaded, plan, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -121,15 +124,36 @@ async def test_the_pace_that_runs_have_seen_tells_when_a_volume_is_as_large_as_i
 
 
 async def test_a_plan_that_the_twin_refuses_has_no_forecast_after_it(stage: Stage) -> None:
-    await stage.apply(volume(spec=ALONE))
-    manifests = volume("gone", spec=ALONE)
-    plan: Plan | None = None
-    desired = Desired(loaded(stage, manifests), selected=lambda record: False)
-    stage.sandbox.set_switches({})
+    await stage.apply(volume())
+    manifests = volume(spec="region: ams, size_gb: 20")
+    stale, desired = await plan(stage, manifests), Desired(loaded(stage, manifests))
+    (held,) = stage.volumes()
+    stage.call("PUT", f"/v1/apps/shop/volumes/{held['id']}/extend", {"size_gb": 15})
+    seen: dict[Read, Observation] = {}
+    await make_plan(replace(stage.project(), seen=seen.__setitem__), desired)
     at = stage.time.now() + timedelta(days=1)
-    plan, _, found = await look_ahead(stage.project(), desired, at=at, after_apply=True)
-    assert found == Forecast(at, (), after_apply=True)
-    assert plan.steps
+    with pytest.raises(
+        ReconcilerError, match="no forecast after the apply: on the twin, the plan is refused"
+    ):
+        await forecast(stage.project(), desired, stale, seen, at, after_apply=True)
+    assert (await forecast(stage.project(), desired, stale, seen, at)).items == ()
+
+
+async def test_a_plan_with_errors_has_no_forecast(stage: Stage) -> None:
+    await stage.apply(volume(spec="region: ams, size_gb: 20"))
+    desired = Desired(loaded(stage, volume()))
+    _, _, found = await look_ahead(stage.project(), desired, at=stage.time.now() + timedelta(days=1))
+    assert found is None
+
+
+async def test_snapshots_that_cannot_be_read_are_told(stage: Stage) -> None:
+    await stage.apply(volume())
+    (only,) = stage.volumes()
+    path = f"/v1/apps/shop/volumes/{only['id']}/snapshots"
+    stage.fault(method="GET", path=path, action="status", status=403, times=None)
+    ((_, what, when),) = told(await ahead(stage, volume(), 30))
+    assert what.startswith("its snapshots cannot be read: ")
+    assert when is None
 
 
 def test_items_without_a_time_come_last() -> None:
