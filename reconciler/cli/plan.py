@@ -96,7 +96,8 @@ def command(
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
             plan, rehearsal = await make(project)
             savable = out is not None and not _not_savable(plan, desired)
-            return plan, rehearsal, await dump_plan(project.store, plan) if savable else b""
+            text = await dump_plan(project.store, plan, rehearsal) if savable else b""
+            return plan, rehearsal, text
 
     plan, rehearsal, text = run(work)
     savable = bool(text)
@@ -135,8 +136,7 @@ def exit_code(plan: Plan, *, detailed: bool) -> int:
     if has_errors(plan.diagnostics):
         codes.append(code_of(plan.diagnostics, FAILED))
     if detailed:
-        quiet = (Action.NOOP, Action.RETAIN, Action.REFUSED)
-        if any(change.action not in quiet for change in plan.changes):
+        if any(change.action.changes_something for change in plan.changes):
             codes.append(CHANGES)
         elif plan.steps or any(change.action is Action.NOOP for change in plan.changes):
             codes.append(PENDING)
