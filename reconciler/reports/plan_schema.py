@@ -23,7 +23,7 @@ _NUMBER_OR_NULL: _Schema = {"type": ["integer", "null"], "minimum": 1}
 
 
 def plan_schema() -> _Schema:
-    """Of a plan, and of a plan that failed: that one has no more than diagnostics."""
+    """Of a plan, and of a plan that failed: that one says what failed, and why."""
     parts = {
         "context": _object(_CONTEXT, says="What the plan is about."),
         "changes": _list("change", "Resources that need something; one in progress is a noop."),
@@ -33,6 +33,7 @@ def plan_schema() -> _Schema:
         "summary": _object({each.value: _WHOLE for each in SUMMARY}, says="How often each action is done."),
     }
     optional = {
+        "failed": {**_TEXT, "description": "What failed, where there is no plan."},
         "outside": {**_WHOLE, "description": "How many resources are not part of the plan."},
         "providers": {"type": "object", "additionalProperties": _TEXT, "description": "Addresses by name."},
         "moves": {"type": "array", "items": _object({"from": _TEXT, "to": _TEXT, "id": _TEXT})},
@@ -46,7 +47,7 @@ def plan_schema() -> _Schema:
         "dependentRequired": {"changes": [name for name in parts if name != "changes"]},
         "properties": {"format_version": version, **parts, **optional},
         "$defs": {
-            "change": _object(_CHANGE, {"id": _TEXT, "advice": _list("command")}),
+            "change": _object(_CHANGE, {"id": _TEXT, "also": _ALSO, "advice": _list("command")}),
             "field": _object(_FIELD, says="A secret's value is `(sensitive)`."),
             "step": _object(_STEP, _STEP_TOO),
             "owed": _object(_OWED, {"advice": _list("command")}),
@@ -97,6 +98,7 @@ _CHANGE = {
     "impact": _one_of(Impact),
     "reason": _TEXT,
 }
+_ALSO = {"description": "What it does besides.", "type": "array", "items": _one_of(Action)}
 _FIELD: dict[str, _Schema] = {"path": _TEXT, "before": {}, "after": {}, "effect": _one_of(Effect)}
 _STEP = {
     "id": _TEXT,
@@ -132,6 +134,7 @@ _DIAGNOSTIC = {
     "column": _NUMBER_OR_NULL,
 }
 _DIAGNOSTIC_TOO = {
+    "notes": _texts("What else is known of it."),
     "help": _TEXT,
     "addresses": _texts("All resources that the problem affects, if it is reported only once."),
     "advice": _list("command"),

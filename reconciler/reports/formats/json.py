@@ -41,14 +41,25 @@ def document(report: Report) -> dict[str, Any]:
                 return plan
             return plan | {"rehearsal": rehearsal.document(report.rehearsal)}
         case DriftReport():
-            document = drift_document(report.plan, report.unmanaged, diagnostics=report.diagnostics)
-            return document | dict(report.more)
+            drift = drift_document(
+                report.plan, report.unmanaged, only_new=report.only_new, diagnostics=report.diagnostics
+            )
+            return drift | dict(report.more)
         case ApplyReport():
             return apply_document(
-                report.plan, report.results, report.owed, head=report.head, diagnostics=report.diagnostics
+                report.plan,
+                report.results,
+                report.owed,
+                head=report.head,
+                ended=report.ended,
+                diagnostics=report.diagnostics,
             )
         case ValidationReport():
-            problems: dict[str, Any] = {"diagnostics": diagnostic_documents(report.diagnostics)}
+            problems: dict[str, Any] = {
+                "resources": report.resources,
+                "files": list(report.files),
+                "diagnostics": diagnostic_documents(report.diagnostics),
+            }
             if report.environments:
                 problems |= {"environments": list(report.environments)}
             if report.changed is None:
@@ -57,7 +68,7 @@ def document(report: Report) -> dict[str, Any]:
         case Page():
             return dict(report.document)
         case Failure():
-            return failure_document(report.problems)
+            return failure_document(report.message, report.problems)
     raise TypeError(f"JSON shows no {report.kind}")
 
 
