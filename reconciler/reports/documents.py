@@ -103,9 +103,9 @@ def apply_document(
     return document
 
 
-def failure_document(message: str, diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
-    """When there is no plan to show. `failed`: what, in a sentence."""
-    return {"failed": message, "diagnostics": diagnostic_documents(diagnostics)}
+def failure_document(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+    """When there is no plan to show."""
+    return {"diagnostics": diagnostic_documents(diagnostics)}
 
 
 def summarise(plan: Plan) -> dict[str, int]:

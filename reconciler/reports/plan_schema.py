@@ -23,7 +23,7 @@ _NUMBER_OR_NULL: _Schema = {"type": ["integer", "null"], "minimum": 1}
 
 
 def plan_schema() -> _Schema:
-    """Of a plan, and of a plan that failed: that one says what failed, and why."""
+    """Of a plan, and of a plan that failed: that one has no more than diagnostics."""
     parts = {
         "context": _object(_CONTEXT, says="What the plan is about."),
         "changes": _list("change", "Resources that need something; one in progress is a noop."),
@@ -33,7 +33,6 @@ def plan_schema() -> _Schema:
         "summary": _object({each.value: _WHOLE for each in SUMMARY}, says="How often each action is done."),
     }
     optional = {
-        "failed": {**_TEXT, "description": "What failed, where there is no plan."},
         "outside": {**_WHOLE, "description": "How many resources are not part of the plan."},
         "providers": {"type": "object", "additionalProperties": _TEXT, "description": "Addresses by name."},
         "moves": {"type": "array", "items": _object({"from": _TEXT, "to": _TEXT, "id": _TEXT})},

@@ -124,41 +124,31 @@ class _ApplyDocument(_Planned):
         )
 
 
-class _ValidationDocument(_Told):
-    resources: Whole
-    files: list[str]
+class _ToldDocument(_Told):
+    """Of validate, and of what failed: the JSON of both holds no more."""
+
     environments: tuple[str, ...] = ()
-    changed: list[str] | None = None
+    changed: tuple[str, ...] | None = None
     dependants: tuple[str, ...] = ()
 
     def value(self) -> Report:
-        return ValidationReport(
-            resources=self.resources,
-            files=tuple(self.files),
-            environments=self.environments,
-            changed=tuple(self.changed) if self.changed is not None else None,
-            dependants=self.dependants,
-            diagnostics=values(self.diagnostics),
-        )
-
-
-class _FailureDocument(_Told):
-    failed: str
-
-    def value(self) -> Report:
         told = values(self.diagnostics)
-        if len(told) == 1 and told[0].code in ("failed", "interrupted") and told[0].message == self.failed:
-            return Failure(message=self.failed, help=told[0].help)
-        return Failure(message=self.failed, diagnostics=told)
+        if len(told) == 1 and told[0].code in ("failed", "interrupted") and told[0].span is None:
+            return Failure(message=told[0].message, help=told[0].help)
+        return ValidationReport(
+            environments=self.environments,
+            changed=self.changed,
+            dependants=self.dependants,
+            diagnostics=told,
+        )
 
 
 # By the key that only documents of this kind have; the first that fits.
 _BY_KEY = (
-    ("failed", _FailureDocument),
     ("results", _ApplyDocument),
     ("unmanaged", _DriftDocument),
     ("changes", _PlanDocument),
-    ("resources", _ValidationDocument),
+    ("diagnostics", _ToldDocument),
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.diagnostics import Span, error
+from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.drift.compare import UNMANAGED
@@ -68,7 +68,6 @@ REPORTS: dict[str, Report] = {
     ),
     "failure": Failure(message="no state", help="make one\nby hand"),
     "interrupted": Failure(message="interrupted", interrupted=True),
-    "diagnosed": Failure(message="the manifests hold errors", diagnostics=DIAGNOSTICS),
 }
 
 
@@ -80,7 +79,25 @@ def written(report: Report) -> bytes:
 def test_what_is_read_back_shows_the_same(name: str) -> None:
     report = replace(REPORTS[name], places=HOST)
     found = replace(read_report("plan.json", written(report)), places=HOST)
+    if isinstance(report, ValidationReport):
+        report = replace(report, files=())
     assert FORMAT.render(found) == FORMAT.render(report)
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "verdict"),
+    [((), "Valid."), (DIAGNOSTICS[1:], "Valid."), (DIAGNOSTICS, "Not valid: 1 error, 1 warning.")],
+)
+def test_diagnostics_alone_say_whether_the_manifests_are_valid(
+    diagnostics: tuple[Diagnostic, ...], verdict: str
+) -> None:
+    report = ValidationReport(resources=3, files=("a.yaml",), diagnostics=diagnostics)
+    assert FORMAT.render(read_report("x", written(report))).startswith(f"**{verdict}**")
+
+
+def test_what_failed_for_several_reasons_shows_them() -> None:
+    report = Failure(message="the manifests hold errors", diagnostics=DIAGNOSTICS)
+    assert "volume-shrink" in FORMAT.render(read_report("x", written(report)))
 
 
 @given(texts)
@@ -155,7 +172,7 @@ def test_json_that_was_tampered_with_is_refused_in_a_sentence_or_shown(seed: int
         (b'{"format_version": 1, "changes": []}', "is a report of another version"),
         (b'{"format_version": "1", "records": []}', "is not a report of validate, plan, drift or apply"),
         (b'{"format_version": "1", "changes": []}', "`diagnostics` is missing or wrong"),
-        (b'{"format_version": "1", "failed": "x", "diagnostics": [{"code": 7}]}', "`diagnostics.0.code`"),
+        (b'{"format_version": "1", "diagnostics": [{"code": 7}]}', "`diagnostics.0.code`"),
         (b"\xff\xfe", "is not JSON"),
         (b"[" * 100_000, "is not JSON"),
     ],

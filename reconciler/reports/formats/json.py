@@ -55,11 +55,7 @@ def document(report: Report) -> dict[str, Any]:
                 diagnostics=report.diagnostics,
             )
         case ValidationReport():
-            problems: dict[str, Any] = {
-                "resources": report.resources,
-                "files": list(report.files),
-                "diagnostics": diagnostic_documents(report.diagnostics),
-            }
+            problems: dict[str, Any] = {"diagnostics": diagnostic_documents(report.diagnostics)}
             if report.environments:
                 problems |= {"environments": list(report.environments)}
             if report.changed is None:
@@ -68,7 +64,7 @@ def document(report: Report) -> dict[str, Any]:
         case Page():
             return dict(report.document)
         case Failure():
-            return failure_document(report.message, report.problems)
+            return failure_document(report.problems)
     raise TypeError(f"JSON shows no {report.kind}")
 
 
