@@ -15,7 +15,7 @@ from reconciler.drift.compare import UNMANAGED
 from reconciler.rehearsal.matrix import FAULTS, Cell, End, Rehearsal, Unrehearsed
 
 # What stands in the first line of a report, which is never cut.
-_Short = Annotated[str, Describe(max_length=400)]
+_Short = Annotated[str, Describe(max_length=250)]
 _Commit = Annotated[str, Describe(pattern=r"^[0-9a-f]{7,64}$")]
 Whole = Annotated[int, Describe(ge=0, lt=2**31)]
 _Position = Annotated[int, Describe(ge=1, lt=2**31)] | None
