@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from pydantic_core import from_json
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.pipeline.attribution import run_url
 from reconciler.services.answers import at_path
 
 HostName = Literal["github", "gitlab", "gitea"]
@@ -81,7 +82,7 @@ def job_of(variables: Mapping[str, str], event: bytes, given: Given) -> Job:
         token_variable=variable,
         commit=_commit(host, given.commit, variables, told),
         also=_also(host, variables, told),
-        run_url=_run_url(host, variables),
+        run_url=run_url(variables),
         page=_page(host, variables),
         elsewhere="workflow_run" in told,
     )
@@ -192,13 +193,6 @@ def _also(host: HostName, variables: Mapping[str, str], event: Mapping[str, Any]
     name = "CI_COMMIT_SHA" if host == "gitlab" else "GITHUB_SHA"
     found = variables.get(name, "")
     return frozenset({found}) if found and "workflow_run" not in event else frozenset()
-
-
-def _run_url(host: HostName, variables: Mapping[str, str]) -> str:
-    if host == "gitlab":
-        return variables.get("CI_JOB_URL", "")
-    server, repository, run = map(variables.get, ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID"))
-    return f"{server}/{repository}/actions/runs/{run}" if server and repository and run else ""
 
 
 def _page(host: HostName, variables: Mapping[str, str]) -> str:

@@ -35,7 +35,11 @@ def is_link(url: str) -> bool:
     except ValueError:
         return False
     return (
-        parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and len(url) < 2_000
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and "@" not in parts.netloc
+        and url.isprintable()
+        and len(url) < 2_000
     )
 
 
