@@ -202,7 +202,7 @@ def _page(host: HostName, variables: Mapping[str, str]) -> str:
 
 
 def _event(text: bytes) -> Mapping[str, Any]:
-    """What is no event tells nothing."""
+    """Anything else than an event tells nothing."""
     try:
         found = from_json(text) if text else {}
     except ValueError:

@@ -88,7 +88,7 @@ class Requests:
         raise AssertionError("the last attempt returns or raises")
 
     def said(self, answer: Answer) -> str:
-        """What the host says about an answer that is no success; "" for nothing."""
+        """What the host says about an answer other than a success; "" for nothing."""
         return error_text(answer, parsed(answer.body))[1]
 
     async def _admitted(self, method: Method, path: str, body: Mapping[str, Any] | None) -> Answer:

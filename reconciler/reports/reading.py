@@ -1,6 +1,6 @@
 """Reports from the JSON that `-o json` and `--report json=FILE` wrote.
 
-Whoever wrote the file, all of it is checked before anything is made of it. What comes back shows the same in
+Anybody may have written the file, so all of it is checked before anything is made of it. What comes back shows the same in
 Markdown as the report that was written, apart from links to where resources are declared and the note of
 `drift --accept`, which JSON does not hold.
 """

@@ -152,7 +152,9 @@ def gitlab(world: World, method: str, path: str, query: Mapping[str, str], body:
     if found := re.fullmatch(rf"{request}/notes/(\d+)", path):
         return _edited(world, int(found[1]), body, 1_000_000, _gitlab) if method == "PUT" else (405, None, {})
     if found := re.fullmatch(rf"{project}/statuses/([0-9a-f]+)", path):
-        last: Mapping[str, Any] = next((each for each in reversed(world.statuses) if each["name"] == body["name"]), {})
+        last: Mapping[str, Any] = next(
+            (each for each in reversed(world.statuses) if each["name"] == body["name"]), {}
+        )
         if last.get("state") == body["state"] == "pending":
             return 400, {"message": "Cannot transition status via :enqueue from :pending"}, {}
         return _status(world, found[1], body, {"success", "failed", "pending", "running", "canceled"}, 255)
