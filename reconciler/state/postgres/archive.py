@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from reconciler.core.errors import named
 from reconciler.state import archive as packing
 from reconciler.state import rules
 from reconciler.state.postgres import journal
@@ -80,7 +81,9 @@ def unpacked(segment: Row) -> list[Row]:
             for row, previous in zip(rows, before, strict=False)
         ]
     except (IndexError, TypeError, ValueError):
-        raise Damaged(f"packed rows {first} to {last} of the journal of `{scope}` cannot be read") from None
+        raise Damaged(
+            f"packed rows {first} to {last} of the journal of {named(scope)} cannot be read"
+        ) from None
 
 
 def row(segment: Row, seq: int) -> Row:
@@ -88,7 +91,7 @@ def row(segment: Row, seq: int) -> Row:
     for found in unpacked(segment):
         if found[2] == seq:
             return found
-    raise Damaged(f"row {seq} of the journal of `{segment[0]}` is missing")
+    raise Damaged(f"row {seq} of the journal of {named(segment[0])} is missing")
 
 
 def merged(rows: Iterable[Row], segments: Iterable[Row]) -> list[Row]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from reconciler.core.errors import named
 from reconciler.state.chain import Broken, Chains, row_hash
 from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.contents import Contents
@@ -55,7 +56,7 @@ def checked(row: Sequence[Any]) -> EntryColumns:
     """The entry of a row of `COLUMNS`. Raises Damaged where that is not what was written."""
     _, scope, seq, previous, hash, *columns = row
     if row_hash(previous, seq, columns[:-1], columns[-1].encode(), scope) != hash:
-        raise Damaged(f"row {seq} of the journal of `{scope}` is not what was written")
+        raise Damaged(f"row {seq} of the journal of {named(scope)} is not what was written")
     return entry_of(row)
 
 
@@ -80,7 +81,7 @@ def followed(
         raise Damaged("the oldest rows of the journal are missing")
     for scope in {*chains.ends, *ends}:
         if scope not in ends or chains.end(scope) != (ends[scope].seq, ends[scope].hash):
-            raise Damaged(f"the journal of `{scope}` does not end where it should")
+            raise Damaged(f"the journal of {named(scope)} does not end where it should")
 
 
 def follow(chains: Chains, row: Row) -> None:
@@ -89,7 +90,7 @@ def follow(chains: Chains, row: Row) -> None:
     try:
         chains.follow(seq, columns, data.encode(), scope, hash)
     except Broken as broken:
-        raise Damaged(f"row {seq} of the journal of `{scope}` {broken}") from None
+        raise Damaged(f"row {seq} of the journal of {named(scope)} {broken}") from None
 
 
 def entries(

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from reconciler.core.errors import named
 from reconciler.state import rules
 from reconciler.state.codec import decode_entry
 from reconciler.state.postgres import archive, journal
@@ -160,7 +161,7 @@ def _row(scope: str, seq: int, rest: Sequence[Any]) -> Row:
     if row[0] is not None:
         return tuple(row)
     if segment[0] is None:
-        raise Damaged(f"row {seq} of the journal of `{scope}` is missing")
+        raise Damaged(f"row {seq} of the journal of {named(scope)} is missing")
     return archive.row(tuple(segment), seq)
 
 

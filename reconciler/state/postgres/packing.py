@@ -1,7 +1,7 @@
 """How old rows of the journal in PostgreSQL come into segments: see `archive`.
 
 One transaction for each segment, under the lock of the scope's head: so no commit comes between, and a scope
-that nobody uses any more is packed by whoever writes to another one.
+that nobody uses any more is packed by a process that writes to another one.
 """
 
 from reconciler.state import archive as packing

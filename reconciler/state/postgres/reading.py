@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+from reconciler.core.errors import named
 from reconciler.state import rules
 from reconciler.state.garbage import collector_paused
 from reconciler.state.postgres import archive, heads, journal, lists, records, schema
@@ -36,7 +37,7 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
     )
     schema.refuse_replaced(known, identity, line.place)
     for (scope,) in broken:
-        raise Damaged(f"the journal of `{scope}` does not end where it should")
+        raise Damaged(f"the journal of {named(scope)} does not end where it should")
     with decoding(), collector_paused():
         found = heads.read(ends)
         state = lists.read([*listed, *plain], found, identity.lineage)

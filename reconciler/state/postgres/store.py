@@ -334,7 +334,7 @@ class PostgresStore:
         return None
 
     async def _pack(self) -> None:
-        """Old rows, where this handle has written new ones. The scopes are free by now."""
+        """Old rows, where this handle has written new ones. The scopes are free again."""
         written, self._unpacked = self._unpacked, 0
 
         async def pack() -> None:

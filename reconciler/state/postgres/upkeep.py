@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from reconciler.core.errors import Locked, StateMoved, StoreError
+from reconciler.core.errors import Locked, StateMoved, StoreError, named
 from reconciler.state import rules
 from reconciler.state.codec import encode_entry
 from reconciler.state.postgres import archive, commits, heads, journal, leases, lists, reading, schema
@@ -60,7 +60,7 @@ async def free(
     """Raise the epoch of a scope; says what was done. Raises Locked while it is held, unless `force`."""
     _, _, rows = await line.ask(BEGIN, LIMITS, leases.lock(identity.id, [scope]))
     if not rows:
-        raise StoreError(f"no run has ever locked the scope `{scope}`", help="check its name and --state")
+        raise StoreError(f"no run has ever locked {named(scope)}", help="check its name and --state")
     ((_, _, holder, age_s, alive),) = rows
     if alive and not force:
         raise Locked(scope, holder, age_s)

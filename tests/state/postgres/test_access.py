@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.core.errors import ReconcilerError, StoreError
+from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.state.postgres import schema
 from reconciler.state.postgres.place import Place
 from reconciler.state.postgres.store import PostgresStore
-from reconciler.state.store import Event
+from reconciler.state.store import WHOLE_STATE, Event
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
 from tests.state.worlds import NOON, entry, record
@@ -104,6 +104,19 @@ async def test_first_creates_at_the_same_moment_make_one_state(
     assert sorted(made) == [False] * (handles_at_once - 1) + [True]
     assert len({await store.fingerprint_key() for store in handles.stores}) == 1
     assert len({(await store.load()).lineage for store in handles.stores}) == 1
+
+
+async def test_a_process_that_died_while_it_held_the_whole_state_keeps_nobody_out(handles: Handles) -> None:
+    await handles.open().create()
+    dying = handles.open()
+    await dying.lease([WHOLE_STATE], "the dead")
+    await dying.close()
+    store = handles.open()
+    with pytest.raises(Locked, match="the whole state has been locked by the dead for"):
+        await store.lease([WHOLE_STATE], "me")
+    await create_state(store, Actor(handles.clock, "me"), new=True)
+    assert (await store.load()).new
+    assert handles.lease_s <= handles.clock.elapsed_s < handles.lease_s + 10
 
 
 async def test_each_environment_has_a_state_of_its_own(handles: Handles) -> None:
