@@ -38,7 +38,12 @@ AGE, SOPS, NEIGHBOUR, EXEC, SAID = map(canary, ("aGe", "sOps", "nEighbour", "eXe
 IDENTITY, RECIPIENT = age.generate()
 TOKEN = canary("tOken").replace(" ", "_").replace("é", "e")  # a header's token is printable ASCII
 HOST = canary("hOst").replace(" ", "_").replace("é", "e")
+_HOOK_KEY = canary("hOok")
+HOOK_SECRET = f"whsec_{b64encode(_HOOK_KEY.encode()).decode()}"
+HOOK_PATH = "T0pAth-oF/aHook-v7Zq"
 VALUES = {
+    "the key of a notification": _HOOK_KEY,
+    "the address of a notification": HOOK_PATH,
     "the variable": ENV,
     "the file": FILE,
     "the former value": OLD,
