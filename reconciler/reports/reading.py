@@ -1,8 +1,8 @@
 """Reports from the JSON that `-o json` and `--report json=FILE` wrote.
 
-Anybody may have written the file, so all of it is checked before anything is made of it. What comes back shows
-the same in Markdown as the report that was written, apart from links to where resources are declared and the
-note of `drift --accept`, which JSON does not hold.
+Anybody may have written the file, so all of it is checked before anything is made of it. What comes back
+shows the same in Markdown as the report that was written, apart from links to where resources are declared,
+and the note of `drift --accept`, which JSON does not hold.
 """
 
 from collections.abc import Sequence
