@@ -43,16 +43,19 @@ def command(plan_file: Path | None, env: str, state_url: str | None, sandbox: bo
     def load(made: ManifestSet) -> Desired:
         return load_again(made, found, texts_here(), reporter)
 
-    async def work() -> tuple[Plan, Rehearsal | None]:
+    async def work() -> tuple[Plan, Desired, Rehearsal | None]:
         if plan_file is not None:
             async with open_saved(plan_file, found, chosen, reporter, load) as (saved, again, project):
-                return saved, await rehearse_saved(project, again, saved)
+                return saved, again, await rehearse_saved(project, again, saved)
         desired = load_desired((), found, texts_here(), reporter)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
-            return await plan_and_rehearse(project, desired)
+            plan, rehearsal = await plan_and_rehearse(project, desired)
+            return plan, desired, rehearsal
 
-    plan, rehearsal = run(work)
-    emit(PlanReport(plan=plan, rehearsal=rehearsal, diagnostics=plan.diagnostics), paged=True)
+    plan, desired, rehearsal = run(work)
+    declared = desired.declared_at(plan)
+    report = PlanReport(plan=plan, rehearsal=rehearsal, diagnostics=plan.diagnostics, declared=declared)
+    emit(report, paged=True)
     codes = [code_of(plan.diagnostics, FAILED) if has_errors(plan.diagnostics) else DONE]
     if rehearsal is not None and (rehearsal.differences or rehearsal.clean.end != "converged"):
         codes.append(FAILED)

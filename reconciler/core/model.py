@@ -285,6 +285,11 @@ class Action(StrEnum):
     REFUSED = "refused"
     NOOP = "noop"
 
+    @property
+    def changes_something(self) -> bool:
+        """Objects or records: what is refused, retained or still in progress does not."""
+        return self not in (Action.REFUSED, Action.RETAIN, Action.NOOP)
+
 
 def weightiest_first(actions: Iterable[Action]) -> tuple[Action, ...]:
     order = list(Action)

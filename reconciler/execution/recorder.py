@@ -53,9 +53,6 @@ def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
     )
 
 
-_NOTHING = (Action.NOOP, Action.RETAIN, Action.REFUSED)
-
-
 class Unrecorded(StoreError):
     """A call was sent, but its outcome could not be stored. `kept`: it is spooled for the next run."""
 
@@ -112,7 +109,7 @@ class Recorder:
             environment=plan.context.environment,
         )
         actions = (action for change in plan.changes for action in change.actions)
-        counts = Counter(action.value for action in actions if action not in _NOTHING)
+        counts = Counter(action.value for action in actions if action.changes_something)
         noted = self._without_calls(plan)
         parts = self._in_every_scope(
             Event.RUN_STARTED,

@@ -129,8 +129,14 @@ def _cell(twin: Twin, process: Process, last: _Ended, busy_s: float) -> Cell:
         end = "decision"
     elif last.problems or failed:
         end, why = "failed", last.problems[0].message if last.problems else failed[0]
-    said = " ".join(f"{question.message}: {question.help}".split()) if question is not None else ""
+    said = f"{question.message}: {_in_one_line(question.help)}" if question is not None else ""
     return Cell(process.strikes, process.fault, end, owed_work(twin.records), said, why, round(busy_s, 1))
+
+
+def _in_one_line(help: str) -> str:
+    """Its commands, which stand in lines of their own, are told apart."""
+    first, *commands = (line.strip() for line in help.splitlines())
+    return " ".join(filter(None, (first, "; ".join(commands))))
 
 
 def _differences(plan: Plan, process: Process, first: _Ended, after: _Ended) -> Iterator[str]:
@@ -159,5 +165,5 @@ def _differences(plan: Plan, process: Process, first: _Ended, after: _Ended) -> 
 
 
 def _is_busy(plan: Plan) -> bool:
-    quiet = (Action.RETAIN, Action.NOOP)
-    return bool(plan.steps) or any(change.action not in quiet for change in plan.changes)
+    actions = [change.action for change in plan.changes]
+    return bool(plan.steps) or Action.REFUSED in actions or any(each.changes_something for each in actions)

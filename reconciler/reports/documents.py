@@ -122,6 +122,10 @@ def owed_document(owed: Owed) -> dict[str, Any]:
     return owed.to_json() | _advice(owed.advice)
 
 
+def owed_words(work: str, certainty: str) -> str:
+    return work if certainty == "owed" else f"{work} ({certainty} whether needed)"
+
+
 def _advice(advice: Sequence[Command]) -> dict[str, Any]:
     return {"advice": advice_documents(advice)} if advice else {}
 

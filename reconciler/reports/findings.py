@@ -11,15 +11,23 @@ from typing import Any
 from reconciler.core.diagnostics import Severity, Span
 from reconciler.core.model import Change, Owed
 from reconciler.core.steps import OutcomeWord
-from reconciler.reports.documents import shown
+from reconciler.rehearsal.matrix import End, Rehearsal
+from reconciler.reports import rehearsal
+from reconciler.reports.documents import owed_words, shown
 from reconciler.reports.report import ApplyReport, DriftReport, PlanReport, Report
 from reconciler.reports.visible import visible
 
-DRIFT, NOT_DONE, OWED = "drift", "not-done", "owed"  # beside the codes of diagnostics
+# Beside the codes of diagnostics:
+DRIFT, NOT_DONE, OWED = "drift", "not-done", "owed"
+DIFFERS = "rehearsal-differs"
+_REHEARSED: dict[End, str] = {"decision": "rehearsal-decision", "failed": "rehearsal-failed"}
 TITLES = {
     DRIFT: "an object has changed on the platform without us",
     NOT_DONE: "a call of the plan is not done",
     OWED: "work is owed that nobody has done yet",
+    DIFFERS: "a clean run on the twin does not do what the plan says",
+    _REHEARSED["decision"]: "in a rehearsal, a person must decide",
+    _REHEARSED["failed"]: "in a rehearsal, the plan fails",
 }
 _SEVERITIES: dict[OutcomeWord, Severity] = {
     "failed": Severity.ERROR,
@@ -43,7 +51,7 @@ class Finding:
 
 
 def findings_of(report: Report) -> Iterator[Finding]:
-    """Diagnostics, what drifted, steps that are not done, and what is owed."""
+    """Diagnostics, what drifted, steps that are not done, what is owed, and how rehearsed calls end."""
     for item in report.problems:
         texts = [*item.notes, *([item.help] if item.help else [])]
         message = f"{item.message}: {item.label}" if item.label else item.message
@@ -63,11 +71,33 @@ def findings_of(report: Report) -> Iterator[Finding]:
     if isinstance(report, PlanReport | DriftReport | ApplyReport):
         owed = report.owed if isinstance(report, ApplyReport) else report.plan.owed
         yield from (_owed(report, each) for each in owed)
+    if isinstance(report, PlanReport) and report.rehearsal is not None:
+        yield from _rehearsed(report, report.rehearsal)
+
+
+def _rehearsed(report: PlanReport, found: Rehearsal) -> Iterator[Finding]:
+    """What a clean run does differently; and by call and end what does not go well, with its faults.
+
+    A clean run has to go well. What becomes of a fault is for a person to judge.
+    """
+    for each in found.differences:
+        message = f"on the twin, a clean run differs from the plan: {each}"
+        yield Finding(DIFFERS, Severity.ERROR, visible(message))
+    addresses = {step.id: step.address for step in report.plan.steps}
+    for step in ("", *found.steps):
+        address = addresses.get(step)
+        span = report.declared.get(address) if address is not None else None
+        about = (str(address),) if address is not None else ()
+        for (end, said, _), faults in rehearsal.groups(found.of_step(step)).items():
+            if end in _REHEARSED:
+                with_faults = f" with {', '.join(faults)}" if step else ""
+                message = f"{rehearsal.ended(step, end)}{with_faults}: {said}"
+                severity = Severity.WARNING if step else Severity.ERROR
+                yield Finding(_REHEARSED[end], severity, visible(message), "", span, about)
 
 
 def _owed(report: Report, owed: Owed) -> Finding:
-    certainty = "" if owed.certainty == "owed" else f" ({owed.certainty} whether needed)"
-    message = f"{owed.address}: {owed.work}{certainty}, because {owed.because}"
+    message = f"{owed.address}: {owed_words(owed.work, owed.certainty)}, because {owed.because}"
     help = "\n".join(visible(f"once done: {command}") for command in owed.advice)
     span = report.declared.get(owed.address)
     return Finding(OWED, Severity.INFO, visible(message), help, span, (str(owed.address),))

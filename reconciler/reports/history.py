@@ -8,6 +8,7 @@ from reconciler.core.context import Context
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
 from reconciler.reports.decisions import decided
+from reconciler.reports.documents import owed_words
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
 from reconciler.state.runs import Decision, History, PastCall, PastRun
@@ -202,8 +203,8 @@ def _decision(decision: Decision) -> str:
 
 
 def _owed(owed: Mapping[str, Any]) -> str:
-    certainty = "" if owed.get("certainty") == "owed" else f" ({owed.get('certainty')} whether needed)"
-    return f"{owed.get('work')} of {owed.get('address')}{certainty}, because {owed.get('because')}"
+    work = owed_words(f"{owed.get('work')} of {owed.get('address')}", str(owed.get("certainty")))
+    return f"{work}, because {owed.get('because')}"
 
 
 def _dirty(run: PastRun, text: str) -> str:

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.core.durations import in_words
-from reconciler.core.model import Owed
 from reconciler.core.plural import counted
 from reconciler.rehearsal.matrix import FAULTS, Cell, End, Rehearsal
-from reconciler.reports.documents import owed_document
+from reconciler.reports.documents import owed_document, owed_words
 from reconciler.reports.look import Look, Tone
 
 WORDS: Mapping[End, str] = {
@@ -63,13 +62,19 @@ def lines(rehearsal: Rehearsal, look: Look) -> list[str]:
             calm.append(step)
             continue
         found.append(look.line(2, (step, Tone.STRONG)))
-        for (end, said, owed), faults in groups(cells).items():
+        for (end, said, works), faults in groups(cells).items():
             found.append(look.line(6, (f"{WORDS[end]}:", _TONES[end]), f" {', '.join(faults)}"))
             found += [look.line(10, said)] if said else []
-            found += [look.line(10, ("owed:", Tone.PAUSE), f" {work}") for work in owed]
+            found += [look.line(10, ("owed:", Tone.PAUSE), f" {work}") for work in works]
     if calm:
         found.append(look.line(2, f"converge with every fault: {', '.join(calm)}"))
     return found
+
+
+def ended(step: str, end: End) -> str:
+    """`step`: "" for the clean run."""
+    between = ":" if end == "decision" else ""
+    return f"{step or 'a clean run'}{between} {WORDS[end]}"
 
 
 def document(rehearsal: Rehearsal) -> dict[str, Any]:
@@ -78,6 +83,7 @@ def document(rehearsal: Rehearsal) -> dict[str, Any]:
         "faults": list(FAULTS),
         "cells": [_cell(cell) for cell in rehearsal.cells],
         "differences": list(rehearsal.differences),
+        "digest": rehearsal.digest,
     }
     if rehearsal.of > len(rehearsal.steps):
         found["sampled_of"] = rehearsal.of
@@ -93,7 +99,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "step": cell.step or None,
         "fault": cell.fault,
         "end": cell.end,
-        "owed": [owed_document(owed) for owed in cell.owed],
+        "owed": [owed_document(each) for each in cell.owed],
         "duration_s": cell.duration_s,
     }
     return found | {name: text for name, text in (("question", cell.question), ("error", cell.error)) if text}
@@ -103,11 +109,9 @@ def groups(cells: Sequence[Cell]) -> Mapping[tuple[End, str, tuple[str, ...]], S
     """The faults of one step by how they end, what is asked or wrong, and what is owed; the worst first."""
     found: dict[tuple[End, str, tuple[str, ...]], list[str]] = {}
     for cell in sorted(cells, key=lambda cell: _ENDS.index(cell.end), reverse=True):
-        owed = tuple(map(_owed, cell.owed))
-        found.setdefault((cell.end, cell.question or cell.error, owed), []).append(cell.fault)
+        found.setdefault((cell.end, cell.question or cell.error, owed(cell)), []).append(cell.fault)
     return found
 
 
-def _owed(owed: Owed) -> str:
-    certainty = "" if owed.certainty == "owed" else f" ({owed.certainty} whether needed)"
-    return f"{owed.address}: {owed.work}{certainty}"
+def owed(cell: Cell) -> tuple[str, ...]:
+    return tuple(f"{each.address}: {owed_words(each.work, each.certainty)}" for each in cell.owed)

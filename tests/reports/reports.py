@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import Call, Plan, Result, Step
+from reconciler.rehearsal.matrix import CALL_FAULTS, Cell, Rehearsal, Unrehearsed
 from reconciler.reports.places import Places
 from reconciler.reports.report import (
     ApplyReport,
@@ -51,7 +52,7 @@ def reports_of(text: str) -> tuple[Report, ...]:
     plan = Plan("p", about, (change, hard, other), (step,), (), (), (owed,), (problem,))
     result = Result(ADDRESS, text, "failed", text, text, text)
     reports: tuple[Report, ...] = (
-        PlanReport(plan=plan, diagnostics=(problem,)),
+        PlanReport(plan=plan, diagnostics=(problem,), rehearsal=rehearsal_of(text)),
         DriftReport(plan=plan, unmanaged=(other,), note=text, diagnostics=(problem,)),
         ApplyReport(plan=plan, results=(result,), owed=(owed,), head=text, diagnostics=(problem,)),
         ValidationReport(
@@ -61,6 +62,19 @@ def reports_of(text: str) -> tuple[Report, ...]:
     )
     declared = {each.address: Span(file, 2, 1, 2) for each in plan.changes}
     return tuple(replace(each, places=HOST, declared=declared) for each in reports)
+
+
+def rehearsal_of(text: str) -> Rehearsal:
+    """Each end, with `text` wherever the plan or the twin has a say."""
+    owed = (Owed(ADDRESS, text, text, "unknown"),)
+    struck = {fault: Cell(text, fault, "converged") for fault in CALL_FAULTS}
+    struck["slow"] = Cell(text, "slow", "pending", owed)
+    for fault in ("lost_after", "killed"):
+        struck[fault] = Cell(text, fault, "decision", owed, question=text)
+    struck["error_after"] = Cell(text, "error_after", "failed", error=text)
+    clean = Cell("", "none", "failed", error=text)
+    left = (Unrehearsed(Address("Volume", text, text), text),)
+    return Rehearsal((text,), 2, (clean, *struck.values()), (text,), left)
 
 
 @cache

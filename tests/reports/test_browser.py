@@ -11,7 +11,7 @@ import pytest
 from reconciler.reports.formats.html import FORMAT
 from reconciler.reports.report import PlanReport
 from tests.reports.plans import DIAGNOSTICS, PLAN
-from tests.reports.reports import reports_of
+from tests.reports.reports import rehearsal_of, reports_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
@@ -61,4 +61,16 @@ def test_what_is_folded_is_printed(browser: Any, tmp_path: Path) -> None:
     assert not call.is_visible()
     page.emulate_media(media="print")
     assert call.is_visible()
+    page.close()
+
+
+def test_the_matrix_of_a_rehearsal_fits_a_printed_page(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    rehearsal = rehearsal_of("PostgresCluster/the-orders-of-all-shops#create")
+    file.write_text(FORMAT.render(PlanReport(plan=PLAN, rehearsal=rehearsal)), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 680, "height": 1000})  # of A4, without its margins
+    page.goto(file.as_uri())
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 680
+    assert page.locator(".matrix th").last.is_visible()
     page.close()

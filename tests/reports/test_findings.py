@@ -12,7 +12,7 @@ from junitparser import Failure, JUnitXml, TestCase, TestSuite
 
 from reconciler.core.diagnostics import Span, error, warning
 from reconciler.core.model import Action, Address, Change
-from reconciler.core.steps import Result
+from reconciler.core.steps import Call, Result, Step
 from reconciler.reports import report as reports
 from reconciler.reports.formats import find_formats
 from reconciler.reports.formats.sarif import SCHEMA
@@ -26,7 +26,7 @@ from reconciler.reports.report import (
 )
 from reconciler.reports.visible import visible
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
-from tests.reports.reports import ADDRESS, HOST, HOSTILE, harmless, reports_of, texts
+from tests.reports.reports import ADDRESS, HOST, HOSTILE, harmless, rehearsal_of, reports_of, texts
 from tests.reports.schemas import SARIF, SARIF_TEXT
 
 COMMAND = re.compile(r"::(?P<name>[a-z]+) (?P<properties>[^:\n]*)::(?P<data>.*)")
@@ -309,6 +309,25 @@ def test_a_refused_change_and_an_error_fail_a_plan() -> None:
     assert found["Volume/shop/logs: update"] == []
 
 
+def test_each_call_and_fault_of_a_rehearsal_is_a_test() -> None:
+    report = PlanReport(plan=EMPTY, rehearsal=rehearsal_of("Volume/shop/data#create"))
+    assert ends(report) == {
+        "clean run": ["Failure"],
+        "as the plan says": ["Failure"],
+        "Volume/shop/data#create: lost_before": [],
+        "Volume/shop/data#create: lost_after": ["Skipped"],
+        "Volume/shop/data#create: error_after": ["Failure"],
+        "Volume/shop/data#create: slow": ["Skipped"],
+        "Volume/shop/data#create: refused_412": [],
+        "Volume/shop/data#create: limited_429": [],
+        "Volume/shop/data#create: killed": ["Skipped"],
+        "Volume/Volume/shop/data#create/Volume/shop/data#create": ["Skipped"],
+    }
+    asked = next(case for case in junit(report) if case.name == "Volume/shop/data#create: killed")
+    assert asked.result[0].message == "a person must decide: Volume/shop/data#create"
+    assert "owed: Volume/shop/data: Volume/shop/data#create (unknown" in str(asked.system_out)
+
+
 def elements_of(report: Report) -> list[tuple[str, list[str]]]:
     return [
         (each.tag, list(each.attrib)) for each in ElementTree.fromstring(rendered("junit", report)).iter()
@@ -356,6 +375,39 @@ def test_owed_work_is_a_remark_everywhere() -> None:
     assert "restart (unknown whether needed)" in second["description"]
     assert [case.name for case in junit(report)] == ["Volume/shop/data", "Volume/shop/logs"]
     assert [name for name, _, _ in commands(rendered("github", report))] == ["notice", "notice"]
+
+
+def test_what_a_rehearsal_complains_about_stands_at_the_manifest_of_its_call() -> None:
+    step = Step(f"{ADDRESS}#create", ADDRESS, Call("POST", "/x"))
+    plan = replace(EMPTY, steps=(step,))
+    declared = {ADDRESS: Span("manifests/data.yaml", 3, 9, 13)}
+    report = PlanReport(plan=plan, rehearsal=rehearsal_of(step.id), declared=declared)
+    run = sarif(report)
+    told = [(each["ruleId"], each["level"], each["message"]["text"]) for each in run["results"]]
+    assert told == [
+        ("rehearsal-failed", "warning", f"{step.id} fails with error_after: {step.id}"),
+        (
+            "rehearsal-decision",
+            "warning",
+            f"{step.id}: a person must decide with lost_after, killed: {step.id}",
+        ),
+    ]
+    for each in run["results"]:
+        place = each["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == "manifests/data.yaml"
+    unplaced = [each["message"]["text"] for each in run["invocations"][0]["toolExecutionNotifications"]]
+    assert unplaced == [
+        f"on the twin, a clean run differs from the plan: {step.id}",
+        f"a clean run fails: {step.id}",
+    ]
+    assert run["invocations"][0]["executionSuccessful"] is False
+    assert len(json.loads(rendered("gitlab", report))) == 4
+    assert [name for name, _, _ in commands(rendered("github", report))] == [
+        "error",
+        "error",
+        "warning",
+        "warning",
+    ]
 
 
 def test_a_step_that_is_not_done_is_a_finding() -> None:

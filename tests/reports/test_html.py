@@ -13,11 +13,12 @@ from hypothesis import given
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.model import Action, Change
 from reconciler.core.steps import Call, Step
+from reconciler.rehearsal.matrix import CALL_FAULTS
 from reconciler.reports.formats.html import FORMAT, MOST_DRAWN
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report
 from reconciler.reports.visible import visible
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
-from tests.reports.reports import ADDRESS, HOST, HOSTILE, harmless, reports_of, texts
+from tests.reports.reports import ADDRESS, HOST, HOSTILE, harmless, rehearsal_of, reports_of, texts
 
 VOID = {"meta", "link", "img", "br", "hr", "input", "base"}
 FREE = {"href", "d", "x", "y", "width", "height", "viewbox", "content"}  # a name makes a drawing wider
@@ -122,6 +123,26 @@ def test_results_owed_work_and_what_is_gone_are_shown() -> None:
     assert "State head: ab12" in words
     gone = "".join(Page(FORMAT.render(DriftReport(plan=DRIFT))).text)
     assert gone.index("Not there any more") < gone.index("PostgresCluster/orders") < gone.index("Changed")
+
+
+def test_a_rehearsal_is_a_table_of_calls_and_faults() -> None:
+    report = PlanReport(plan=PLAN, rehearsal=rehearsal_of("Volume/shop/data#create"))
+    text = FORMAT.render(report)
+    table = ElementTree.fromstring(text[text.index("<table") : text.index("</table>") + len("</table>")])
+    head, row = (["".join(each.itertext()).split() for each in found] for found in table.iter("tr"))
+    assert head == [[each] for each in ("call", *CALL_FAULTS)]
+    assert row == [
+        ["Volume/shop/data#create"],
+        ["converged"],
+        ["decision", "owed"],
+        ["failed"],
+        ["pending", "owed"],
+        ["converged"],
+        ["converged"],
+        ["decision", "owed"],
+    ]
+    words = "".join(Page(text).text)
+    assert words.index("a clean run fails") < words.index("Not rehearsed") < words.index("lost_after, killed")
 
 
 def test_a_line_that_may_hold_a_secret_is_not_shown() -> None:

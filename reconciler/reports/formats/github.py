@@ -6,12 +6,12 @@ Source: GitHub, "Workflow commands"; which characters are escaped: actions/toolk
 from functools import partial
 
 from reconciler.core.diagnostics import Severity
-from reconciler.reports import verdict
+from reconciler.reports import rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.findings import Finding, findings_of
 from reconciler.reports.formats import Format
 from reconciler.reports.formats.markdown import render_within
-from reconciler.reports.report import Failure, Page, Report
+from reconciler.reports.report import Failure, Page, PlanReport, Report
 from reconciler.reports.visible import visible
 
 _LONGEST_SUMMARY = 1_000_000  # bytes; GitHub drops the summary of a step that has more than 1 MiB
@@ -27,7 +27,10 @@ def render(report: Report) -> str:
         about = (text if isinstance(text, str) else text[0] for text in context_line(report.about))
         first = f"{report.kind} of {''.join(about)}"  # so that no name begins a command
     summary = verdict.of_report(report) if not isinstance(report, Failure) else ""  # its command says it
-    lines = [visible(line) for line in (first, summary) if line]
+    rehearsed = ""
+    if isinstance(report, PlanReport) and report.rehearsal is not None:
+        rehearsed = rehearsal.verdict(report.rehearsal)
+    lines = [visible(line) for line in (first, summary, rehearsed) if line]
     lines += (_command(report, each) for each in findings_of(report))
     return "".join(f"{line}\n" for line in lines)
 

@@ -16,9 +16,10 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, Effect, Impact
 from reconciler.core.steps import PLATFORM, Step
 from reconciler.planning.graph import plan_graph
-from reconciler.reports import svg, verdict
+from reconciler.rehearsal.matrix import CALL_FAULTS, End
+from reconciler.reports import rehearsal, svg, verdict
 from reconciler.reports.diagnostics import render as excerpt
-from reconciler.reports.documents import shown
+from reconciler.reports.documents import owed_words, shown
 from reconciler.reports.formats import Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.report import (
@@ -53,6 +54,12 @@ _TONES = {
 }
 _IMPACT_TONES = {Impact.ONLINE: "", Impact.DATA_LOSS: "loss"}
 _OUTCOME_TONES = {"done": "new", "failed": "loss", "unknown": "refused"}
+_END_TONES: Mapping[End, str] = {
+    "converged": "new",
+    "pending": "pause",
+    "decision": "refused",
+    "failed": "loss",
+}
 _SEVERITY_TONES = {"error": "loss", "warning": "pause", "info": ""}
 
 
@@ -83,6 +90,11 @@ def _values(report: Report) -> dict[str, Any]:
         "spoken": verdict.spoken,
         "as_json": _as_json,
         "no_app": NO_APP,
+        "owed_words": owed_words,
+        "rehearsed": report.rehearsal if isinstance(report, PlanReport) else None,
+        "rehearsal": rehearsal,
+        "faults": CALL_FAULTS,
+        "end_tones": _END_TONES,
         "in_place": Effect.IN_PLACE,
         "service_of": lambda step: step.call.service if step.call.service != PLATFORM else "",
     }

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.durations import in_words
 from reconciler.core.model import Action, Change
 from reconciler.core.steps import Result
-from reconciler.reports import verdict
+from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.reports import rehearsal, verdict
 from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.findings import DRIFT, OWED, Finding, findings_of
 from reconciler.reports.formats import Format
@@ -22,6 +24,7 @@ from reconciler.reports.report import (
 from reconciler.reports.visible import visible
 
 _COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+_REHEARSAL = "rehearsal"
 _ENDS = {"failed": "failure", "unknown": "error", "pending": "skipped", "skipped": "skipped"}
 
 
@@ -78,6 +81,8 @@ def _cases(report: Report) -> Iterator[_Case]:
             yield from map(_done, report.results)
             yield from map(_planned, report.plan.changes if not report.results else ())
     yield from _problems(report, report.problems)
+    if isinstance(report, PlanReport) and report.rehearsal is not None:
+        yield from _rehearsed(report.rehearsal)
     for each in findings_of(report):
         if each.code == OWED:
             yield _Case("owed", each.about[0], out="\n".join(filter(None, (each.message, each.help))))
@@ -114,6 +119,29 @@ def _planned(change: Change) -> _Case:
     ended = "failure" if change.action is Action.REFUSED else ""
     name = f"{change.address}: {' and '.join(map(verdict.word, change.actions))}"
     return _Case(change.address.kind, name, ended, change.reason, out="" if ended else visible(change.reason))
+
+
+def _rehearsed(found: Rehearsal) -> Iterator[_Case]:
+    """A case for each call and fault. One that asks a person, or is not finished yet, is skipped.
+
+    Nobody can prevent that: a lost answer is a question wherever no call can show what became of it. A run
+    that fails is a failure, and so is a clean one that does not converge or not do as the plan says.
+    """
+    differences = found.differences
+    ended = "failure" if differences else ""
+    lines = "\n".join(map(visible, differences))
+    yield _Case(_REHEARSAL, "as the plan says", ended, "; ".join(differences), lines)
+    for cell in found.cells:
+        name = f"{cell.step}: {cell.fault}" if cell.step else "clean run"
+        ended = "failure" if cell.end == "failed" or not cell.step else "skipped"
+        message = ": ".join(filter(None, (rehearsal.WORDS[cell.end], cell.question or cell.error)))
+        out = [f"{rehearsal.WORDS[cell.end]} after {in_words(cell.duration_s)}"]
+        out += [f"owed: {work}" for work in rehearsal.owed(cell)]
+        passed = cell.end == "converged"
+        remarks = "\n".join(map(visible, out))
+        yield _Case(_REHEARSAL, name, "" if passed else ended, "" if passed else message, out=remarks)
+    for left in found.unrehearsed:
+        yield _Case(_REHEARSAL, str(left.address), "skipped", left.why)
 
 
 def _drifted(report: DriftReport) -> Iterator[_Case]:

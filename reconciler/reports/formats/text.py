@@ -17,7 +17,7 @@ from reconciler.moves.compare import LEFT
 from reconciler.reports import rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.diagnostics import render as render_diagnostics
-from reconciler.reports.documents import shown
+from reconciler.reports.documents import owed_words, shown
 from reconciler.reports.formats import Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.look import PLAIN, Look, Part, Tone
@@ -253,8 +253,7 @@ def _owed_lines(look: Look, owed: Sequence[Owed]) -> list[str]:
         return []
     lines = [look.line(0, ("Owed:", Tone.PAUSE))]
     for item in owed:
-        certainty = "" if item.certainty == "owed" else f" ({item.certainty} whether needed)"
-        what = (f"{item.work}{certainty}", Tone.PAUSE)
+        what = (owed_words(item.work, item.certainty), Tone.PAUSE)
         lines.append(look.line(2, ("*", Tone.PAUSE), f" {item.address}: ", what, f", because {item.because}"))
         lines += [f"      once done: {visible(str(each))}" for each in item.advice]
     return [*lines, ""]

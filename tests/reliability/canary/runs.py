@@ -37,7 +37,12 @@ ENV, FILE, OLD, LITERAL, WRONG, PASSWORD = map(canary, ("eNv", "fIle", "oLd", "l
 AGE, SOPS, NEIGHBOUR, EXEC, SAID = map(canary, ("aGe", "sOps", "nEighbour", "eXec", "sAid"))
 IDENTITY, RECIPIENT = age.generate()
 TOKEN = canary("tOken").replace(" ", "_").replace("é", "e")  # a header's token is printable ASCII
+_HOOK_KEY = canary("hOok")
+HOOK_SECRET = f"whsec_{b64encode(_HOOK_KEY.encode()).decode()}"
+HOOK_PATH = "T0pAth-oF/aHook-v7Zq"
 VALUES = {
+    "the key of a notification": _HOOK_KEY,
+    "the address of a notification": HOOK_PATH,
     "the variable": ENV,
     "the file": FILE,
     "the former value": OLD,

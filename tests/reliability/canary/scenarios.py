@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from reconciler.reports.formats import find_formats
+from tests.notify.receiver import receiving
 from tests.reliability.canary.runs import (
     AGE,
     ENV,
     EXEC,
     FILE,
+    HOOK_PATH,
+    HOOK_SECRET,
     IDENTITY,
     LITERAL,
     OLD,
@@ -365,6 +368,36 @@ def _hold_an_answer(shop: Workshop, passing: int) -> None:
     shop.platform.fault("POST", path, "delay", delay_s=5)
 
 
+def somebody_is_notified(shop: Workshop) -> None:
+    """Of what repeats values; all that was received is looked at, too."""
+    with receiving() as receiver:
+        hooks = "".join(
+            f"  - {{on: [drift, failed, owed], format: {format}, url_from: {{env: HOOK_URL}}{more}}}\n"
+            for format, more in (
+                ("slack", ""),
+                ("json", ", secret_from: {env: HOOK_SECRET}"),
+                ("cloudevents", ", secret_from: {env: HOOK_SECRET}"),
+            )
+        )
+        shop.settings(f"notify:\n{hooks}")
+        shop.env |= {"HOOK_URL": f"{receiver.url}/{HOOK_PATH}", "HOOK_SECRET": HOOK_SECRET}
+        path = SECRETS.replace("APP", shop.app)
+        shop.platform.fault("POST", path, "status", status=422, body=_echo(ENV), times=None)
+        shop.verb("-vv", "apply", "--auto-approve")
+        shop.platform.clear()
+        receiver.answers[:] = [500, 302, 404]
+        shop.verb("-vv", "apply", "--auto-approve", env={"RECONCILE_TOKEN": WRONG_TOKEN})
+        shop.verb("-vv", "apply", "--auto-approve")
+        shop.platform.call("POST", f"/v1/apps/{shop.app}/secrets/FROM_ENV", {"value": LITERAL})
+        shop.verb("-vv", "drift", "--output", "json")
+        shop.verb("-vv", "drift", env={"HOOK_SECRET": PASSWORD})
+        shop.verb("-vv", "drift", env={"HOOK_URL": f"https://user:{PASSWORD}@127.0.0.1:1/{HOOK_PATH}"})
+        events = {got.json.get("type") for got in receiver.got}
+        assert {"reconcile.failed", "reconcile.drift"} <= events
+        (shop.root / "received").write_bytes(b"\n".join(got.body for got in receiver.got))
+        shop.verb("validate")  # after each verb, all files are looked at
+
+
 def a_bug_strikes(name: str) -> Scenario:
     def scenario(shop: Workshop) -> None:
         for python in ((), ("-X", "dev", "-W", "ignore")):
@@ -405,6 +438,7 @@ SCENARIOS: dict[str, Scenario] = {
     "a bug strikes in decrypt, of every source": a_bug_strikes_while_decrypting("decrypt"),
     "a bug strikes in value, of every source": a_bug_strikes_while_decrypting("value"),
     "the store fails": the_store_fails,
+    "somebody is notified": somebody_is_notified,
     "it is killed": it_is_killed,
     "it is interrupted": it_is_interrupted,
     **{f"a bug strikes in {name}": a_bug_strikes(name) for name in BUGS},
