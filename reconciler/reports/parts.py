@@ -80,7 +80,7 @@ class ChangePart(Part):
     also: tuple[Action, ...] = ()
 
     def value(self) -> Change:
-        address, fields, also = Address.parse(self.address), values(self.fields), tuple(self.also)
+        address, fields, also = Address.parse(self.address), values(self.fields), self.also
         return Change(address, self.action, fields, self.impact, self.reason, self.id, also=also)
 
 
@@ -132,9 +132,14 @@ class DiagnosticPart(Part):
         span = None
         if self.file is not None and self.line is not None and self.column is not None:
             span = Span(self.file, self.line, self.column, self.column, private=True)
-        notes, addresses = tuple(self.notes), tuple(self.addresses)
         return Diagnostic(
-            self.code, self.severity, self.message, span, notes=notes, help=self.help, addresses=addresses
+            self.code,
+            self.severity,
+            self.message,
+            span,
+            notes=self.notes,
+            help=self.help,
+            addresses=self.addresses,
         )
 
 
