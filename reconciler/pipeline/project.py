@@ -137,4 +137,12 @@ async def read_all(
         project.seen(read, observation)
         on_answer(read, observation)
 
-    await observe(project.services, reads, take, clock=project.clock, reporter=project.reporter, about=about)
+    await observe(
+        project.services,
+        reads,
+        take,
+        clock=project.clock,
+        reporter=project.reporter,
+        about=about,
+        at_once=project.limits.read_concurrency,
+    )
