@@ -12,7 +12,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,44 @@ async def _compared(seed: int, root: Path) -> Verdict:
     return Verdict(seed, len(cells), misses, tuple(unnamed), tuple(wrong), named)
 
 
+# --- planted divergences ---
+
+
+def planted(seed: int) -> Mapping[str, tuple[str, ...]]:
+    """What a rehearsal tells of each divergence of the twin from the platform that its plan relies on."""
+    with tempfile.TemporaryDirectory(prefix="planted-", dir=SHELF) as folder:
+        return anyio.run(_planted, seed, Path(folder))
+
+
+async def _planted(seed: int, root: Path) -> Mapping[str, tuple[str, ...]]:
+    original, _ = await original_of_world(replace(drawn(seed), switches={}), root)
+    if has_errors(original.plan.diagnostics):
+        return {}
+    return {name: (await _played(other, "", NONE)).differences for name, other in _divergences(original)}
+
+
+def _divergences(original: Original) -> Iterator[tuple[str, Original]]:
+    calls = [(step.call.method, str(step.call.path)) for step in original.plan.steps]
+    volumes = original.seed.get("volumes", [])
+    if ("POST", "/v1/apps/shop/volumes") in calls:
+        yield "no room", replace(original, switches={"placement": "insufficient_capacity"})
+    if ("POST", "/v1/postgres") in calls:
+        yield "a cluster fails", replace(original, switches={"cluster_outcome": "failed"})
+    for at, each in enumerate(volumes):
+        rest = [*volumes[:at], *volumes[at + 1 :]]
+        used = any(each["id"] in path for method, path in calls if method != "GET")
+        if used and not each.get("attached_machine_id"):
+            without = [one for one in original.seed.get("snapshots", []) if one["volume_id"] != each["id"]]
+            gone = {**original.seed, "volumes": rest, "snapshots": without}
+            yield f"{each['name']} is gone", replace(original, seed=gone)
+        if ("PUT", f"/v1/apps/shop/volumes/{each['id']}/extend") in calls:
+            larger = {**each, "size_gb": each["size_gb"] + 100}
+            yield (
+                f"{each['name']} grew",
+                replace(original, seed={**original.seed, "volumes": [*rest, larger]}),
+            )
+
+
 def _settings_of(names: list[str], world: World) -> dict[str, Any]:
     known = {switch for name in names for switch in covered(name)}
     return {name: value for name, value in world.switches.items() if name in known}
@@ -128,8 +166,8 @@ def _shown(outcome: Outcome) -> tuple[str, tuple[str, ...]]:
 @click.option("--seed", default=0, show_default=True, help="The first one.")
 @click.option("--jobs", default=1, show_default=True)
 def command(worlds: int, seed: int, jobs: int) -> None:
-    """Look for misses of rehearsals that rest on no assumption that was named."""
-    cells = misses = bad = 0
+    """Look for misses of rehearsals that rest on no assumption that was named, and plant divergences."""
+    cells = misses = bad = divergences = 0
     named: Counter[str] = Counter()
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         for verdict in pool.imap(compared, range(seed, seed + worlds)):
@@ -140,9 +178,13 @@ def command(worlds: int, seed: int, jobs: int) -> None:
                 for each in found:
                     click.echo(f"python -m tests.reliability.unshown --worlds 1 --seed {verdict.seed}")
                     click.echo(f"    {sort}: {each}")
-    click.echo(
-        f"worlds {worlds}, ends {cells}, misses {misses}, not named or wrong {bad}; set: {dict(named)}"
-    )
+        for number, told in enumerate(pool.imap(planted, range(seed, seed + worlds)), seed):
+            divergences += len(told)
+            for name in [name for name, found in told.items() if not found]:
+                bad += 1
+                click.echo(f"seed {number}: {name}, and no difference was reported")
+    click.echo(f"worlds {worlds}, ends {cells}, misses {misses}, of which on: {dict(named)}")
+    click.echo(f"planted divergences {divergences}; not named, wrong or not reported: {bad}")
     sys.exit(1 if bad else 0)
 
 
