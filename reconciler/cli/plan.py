@@ -96,7 +96,8 @@ def command(
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
             plan, rehearsal = await make(project)
             savable = out is not None and not has_errors(plan.diagnostics)
-            return plan, rehearsal, await dump_plan(project.store, plan) if savable else b""
+            text = await dump_plan(project.store, plan, rehearsal) if savable else b""
+            return plan, rehearsal, text
 
     plan, rehearsal, text = run(work)
     savable = bool(text)

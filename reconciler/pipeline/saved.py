@@ -21,13 +21,14 @@ from reconciler.pipeline.preconditions import refuse_unless_current
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.planning import saved
+from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.secrets.fingerprint import plan_key
 from reconciler.state.store import Store
 
 
-async def dump_plan(store: Store, plan: Plan) -> bytes:
+async def dump_plan(store: Store, plan: Plan, rehearsal: Rehearsal | None = None) -> bytes:
     """`plan`, signed with the key of the state. Raises ReconcilerError where there is no state."""
-    return saved.dump_plan(plan, await _key(store, "a plan is saved"))
+    return saved.dump_plan(plan, await _key(store, "a plan is saved"), rehearsal)
 
 
 async def load_plan(store: Store, text: bytes) -> Plan:

@@ -6,7 +6,7 @@ prove that somebody looked at it: what may be sent at all, `execution.own_calls`
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -16,20 +16,13 @@ from pydantic_core import from_json, to_json
 
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.steps import (
-    OutputRef,
-    Plan,
-    SecretRef,
-    Step,
-    Template,
-)
+from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
+from reconciler.planning.as_json import parse_plan, plan_json
+from reconciler.rehearsal.matrix import Rehearsal
 
-# 1 to 4: without a signature, so that nothing showed whose they were.
-FORMAT = "reconciler-plan-6"
-
-_TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$template": Template}
-
+# 1 to 4: without a signature, so that nothing showed whose they were. 6: without the rehearsal.
+FORMAT = "reconciler-plan-7"
 
 _BEFORE, _AFTER = b',\n "signature": "', b'"\n}'  # the signature is of every byte before it
 _SIGNATURE_CHARACTERS = 64
@@ -37,15 +30,29 @@ _MAKE = command("plan", "--out", "FILE")
 _ANEW = f"make a new one with `{_MAKE}`"
 
 
-def dump_plan(plan: Plan, key: bytes) -> bytes:
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan and the rehearsal that was saved with it; None where it was not rehearsed."""
+
+    plan: Plan
+    rehearsal: Rehearsal | None = None
+
+
+def dump_plan(plan: Plan, key: bytes, rehearsal: Rehearsal | None = None) -> bytes:
     """The plan as JSON, signed with `key`. Secrets stand in it as references to their sources only."""
-    tagged = replace(plan, steps=tuple(_map_values(step, _tag) for step in plan.steps))
-    document = {"format": FORMAT, "plan": _adapter().dump_python(tagged, mode="json")}
+    document: dict[str, Any] = {"format": FORMAT, "plan": plan_json(plan)}
+    if rehearsal is not None:
+        document["rehearsal"] = _rehearsals().dump_python(rehearsal, mode="json")
     signed = to_json(document, indent=1).removesuffix(b"\n}")
     return signed + _BEFORE + _signature(signed, key) + _AFTER
 
 
 def load_plan(text: bytes, key: bytes) -> Plan:
+    """The plan alone; see `load_saved`."""
+    return load_saved(text, key).plan
+
+
+def load_saved(text: bytes, key: bytes) -> SavedPlan:
     """Raises ReconcilerError when `text` is not what this version signed with `key`, to the last byte."""
     document = _document(text)
     if not _is_signed(text, key):
@@ -55,12 +62,12 @@ def load_plan(text: bytes, key: bytes) -> Plan:
             help=f"check --state, or {_ANEW}",
             advice=(_MAKE,),
         )
-    return _plan(document)
+    return _saved(document)
 
 
-def unverified_plan(text: bytes) -> Plan:
-    """What `text` says, whose ever it is: to be drawn, never to be carried out. Raises ReconcilerError."""
-    return _plan(_document(text))
+def unverified(text: bytes) -> SavedPlan:
+    """What `text` says, whose ever it is: to be shown, never to be carried out. Raises ReconcilerError."""
+    return _saved(_document(text))
 
 
 def _signature(signed: bytes, key: bytes) -> bytes:
@@ -89,53 +96,18 @@ def _document(text: bytes) -> Mapping[str, Any]:
     return document
 
 
-def _plan(document: Mapping[str, Any]) -> Plan:
+def _saved(document: Mapping[str, Any]) -> SavedPlan:
     try:
         find_kinds()  # their models have the shapes that reads name
-        plan = _adapter().validate_python(document.get("plan"))
+        plan, rehearsal = parse_plan(document.get("plan")), document.get("rehearsal")
+        return SavedPlan(plan, None if rehearsal is None else _rehearsals().validate_python(rehearsal))
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         raise ReconcilerError(
             f"the saved plan is damaged at `{place}`", help=_ANEW, advice=(_MAKE,)
         ) from None
-    return replace(plan, steps=tuple(_map_values(step, _untag) for step in plan.steps))
 
 
 @cache
-def _adapter() -> TypeAdapter[Plan]:
-    return TypeAdapter(Plan)
-
-
-def _map_values(step: Step, convert: Any) -> Step:
-    body = convert(step.call.body)
-    return step.replaced(convert(step.effect.applied), call=replace(step.call, body=body))
-
-
-def _tag(value: Any) -> Any:
-    if isinstance(value, OutputRef):
-        return {"$output": [value.source, value.path, value.or_kept]}
-    if isinstance(value, SecretRef):
-        parts = [_tag(part) for part in value.parts]
-        return {"$secret": [value.source, value.name, parts, value.timeout_s]}
-    if isinstance(value, Template):
-        return {"$template": [[_tag(part) for part in value.parts]]}
-    if isinstance(value, Mapping):
-        return {name: _tag(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_tag(item) for item in value]
-    return value
-
-
-def _untag(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        (tag, arguments) = next(iter(value.items())) if len(value) == 1 else ("", None)
-        if tag in _TAGS and isinstance(arguments, list | tuple):
-            return _TAGS[tag](*(_frozen(_untag(item)) for item in arguments))
-        return {name: _untag(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_untag(item) for item in value]
-    return value
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _rehearsals() -> TypeAdapter[Rehearsal]:
+    return TypeAdapter(Rehearsal)

@@ -1,8 +1,10 @@
 """What a rehearsal found: one cell for each call and fault, and where the twin differs from the plan."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from reconciler.core.model import Address, Owed
 
@@ -57,3 +59,22 @@ class Rehearsal:
 
     def of_step(self, step: str) -> Sequence[Cell]:
         return [cell for cell in self.cells if cell.step == step]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 as 64 hexadecimal digits, of how each run ends and what is owed then.
+
+        Not of durations, nor of wording: questions name ids and moments of the twin, which differ each time.
+        """
+        signed: dict[str, Any] = {
+            "steps": self.steps,
+            "of": self.of,
+            "cells": [
+                [cell.step, cell.fault, cell.end] + [owed.to_json() for owed in cell.owed]
+                for cell in self.cells
+            ],
+            "differences": self.differences,
+            "unrehearsed": [[str(each.address), each.why] for each in self.unrehearsed],
+        }
+        text = json.dumps(signed, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()

@@ -16,6 +16,8 @@ from reconciler.reports.formats.json import FORMAT_VERSION
 
 _Schema = dict[str, Any]
 
+_DIGEST = "Of what the plan will do and relies on: the same for each plan that does the same."
+
 _TEXT: _Schema = {"type": "string"}
 _WHOLE: _Schema = {"type": "integer", "minimum": 0}
 _TEXT_OR_NULL: _Schema = {"type": ["string", "null"]}
@@ -25,6 +27,7 @@ _NUMBER_OR_NULL: _Schema = {"type": ["integer", "null"], "minimum": 1}
 def plan_schema() -> _Schema:
     """Of a plan, and of a plan that failed: that one has no more than diagnostics."""
     parts = {
+        "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": _DIGEST},
         "context": _object(_CONTEXT, says="What the plan is about."),
         "changes": _list("change", "Resources that need something; one in progress is a noop."),
         "steps": _list("step", "Calls, each after those that come before it."),

@@ -83,6 +83,7 @@ def document(rehearsal: Rehearsal) -> dict[str, Any]:
         "faults": list(FAULTS),
         "cells": [_cell(cell) for cell in rehearsal.cells],
         "differences": list(rehearsal.differences),
+        "digest": rehearsal.digest,
     }
     if rehearsal.of > len(rehearsal.steps):
         found["sampled_of"] = rehearsal.of

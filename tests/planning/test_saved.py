@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.planning.saved import dump_plan, load_plan, unverified_plan
+from reconciler.planning.saved import dump_plan, load_plan, unverified
 from tests.planning.plans import PLAN_KEY, plan_of
 
 # It has references, a secret, a template in a path, a wait, an obligation, diagnostics and an input.
@@ -56,7 +56,7 @@ def test_a_file_that_is_no_plan_is_refused(text: bytes) -> None:
     assert "reconcile plan" in refused.value.help
 
 
-@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("number", range(1, 7))
 def test_a_plan_of_a_format_without_a_signature_is_refused(number: int) -> None:
     document = {**json.loads(written(RICH[0])), "format": f"reconciler-plan-{number}"}
     with pytest.raises(ReconcilerError, match="not a saved plan of format") as refused:
@@ -94,11 +94,11 @@ def test_a_plan_of_another_state_is_refused() -> None:
 
 def test_what_is_only_drawn_need_not_be_signed_and_may_be_damaged() -> None:
     text = written(RICH[2])
-    assert unverified_plan(text.replace(b'"signature": "', b'"signature": "0')) == plan_of(RICH[2])
+    assert unverified(text.replace(b'"signature": "', b'"signature": "0')).plan == plan_of(RICH[2])
     document = json.loads(text)
     document["plan"]["steps"][0]["call"]["method"] = "BREW"
     with pytest.raises(ReconcilerError, match=r"damaged at `steps\.0\.call\.method`"):
-        unverified_plan(json.dumps(document).encode())
+        unverified(json.dumps(document).encode())
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_a_damaged_part_is_refused_and_named(name: str, damage: Any) -> None:
     else:
         document["plan"][name] = damage
     with pytest.raises(ReconcilerError, match=name):
-        unverified_plan(json.dumps(document).encode())
+        unverified(json.dumps(document).encode())

@@ -6,12 +6,15 @@ from dataclasses import replace
 import pytest
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.model import Address
+from reconciler.core.model import Address, Owed
 from reconciler.pipeline.project import Desired
+from reconciler.planning.digest import plan_digest
+from reconciler.planning.saved import dump_plan, load_saved, unverified
 from reconciler.rehearsal.matrix import CALL_FAULTS, FAULTS, Cell, Rehearsal
 from reconciler.rehearsal.rehearse import MOST_STEPS, plan_and_rehearse, rehearse, rehearse_saved
 from reconciler.secrets.sources import Sources
 from tests.execution.stage import Stage, cluster, loaded, plan, volume
+from tests.planning.plans import PLAN_KEY
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +46,53 @@ async def test_every_call_is_disturbed_by_every_fault_and_the_platform_is_only_r
     assert {cell.end for cell in rehearsal.cells} == {"converged"}
     assert stage.line.mutations == []
     assert (await stage.store.load()).records == {}
+
+
+async def test_an_hour_later_plan_and_rehearsal_have_the_same_digests(stage: Stage) -> None:
+    manifests = volume() + cluster() + SECRET
+    desired = Desired(loaded(stage, manifests))
+    first, rehearsed_first = await plan_and_rehearse(stage.project(), desired)
+    await stage.time.sleep(3600)
+    second, rehearsed_again = await plan_and_rehearse(stage.project(), desired)
+    assert rehearsed_first is not None
+    assert rehearsed_again is not None
+    assert first.context.at != second.context.at
+    assert plan_digest(first) == plan_digest(second)
+    assert rehearsed_first.digest == rehearsed_again.digest
+
+
+async def test_a_saved_plan_carries_its_rehearsal(stage: Stage) -> None:
+    found, rehearsal = await plan_and_rehearse(stage.project(), Desired(loaded(stage, cluster())))
+    assert rehearsal is not None
+    text = dump_plan(found, PLAN_KEY, rehearsal)
+    saved = load_saved(text, PLAN_KEY)
+    assert (saved.plan, saved.rehearsal) == (found, rehearsal)
+    assert saved.rehearsal is not None
+    assert saved.rehearsal.digest == rehearsal.digest
+    changed = text.replace(b'"end": "decision"', b'"end": "converged"', 1)
+    assert changed != text
+    with pytest.raises(ReconcilerError, match="not signed"):
+        load_saved(changed, PLAN_KEY)
+    assert unverified(changed).rehearsal.digest != rehearsal.digest  # type: ignore[union-attr]
+
+
+def test_only_durations_and_wording_are_not_in_the_digest_of_a_rehearsal() -> None:
+    owed = Owed(Address("Volume", "data", "shop"), "restart", "so", "owed")
+    cell = Cell("a#create", "killed", "decision", (owed,), "made?", "lost", 7.5)
+    of = Rehearsal(("a#create",), 1, (cell,), ("differs",))
+    same = replace(cell, duration_s=9.0, question="at another time?", error="otherwise")
+    assert replace(of, cells=(same,)).digest == of.digest
+    others = [
+        replace(of, cells=(replace(cell, step="b"),)),
+        replace(of, cells=(replace(cell, fault="slow"),)),
+        replace(of, cells=(replace(cell, end="pending"),)),
+        replace(of, cells=(replace(cell, owed=()),)),
+        replace(of, cells=(cell, cell)),
+        replace(of, steps=()),
+        replace(of, of=2),
+        replace(of, differences=()),
+    ]
+    assert of.digest not in {each.digest for each in others}
 
 
 async def test_a_lost_cluster_asks_a_person_and_a_refused_one_does_not(stage: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from reconciler.planning.digest import plan_digest
 from reconciler.reports import rehearsal
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import (
@@ -37,6 +38,7 @@ def document(report: Report) -> dict[str, Any]:
     match report:
         case PlanReport():
             plan = plan_document(report.plan, diagnostics=report.diagnostics)
+            plan |= {"digest": plan_digest(report.plan)}
             if report.rehearsal is None:
                 return plan
             return plan | {"rehearsal": rehearsal.document(report.rehearsal)}

@@ -1,0 +1,118 @@
+"""The digest of a plan: of all that it does and relies on, and of nothing else."""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core.diagnostics import warning
+from reconciler.core.model import Address, Owed
+from reconciler.core.steps import Plan
+from reconciler.planning.as_json import parse_plan, plan_json
+from reconciler.planning.digest import plan_digest
+from tests.planning.plans import plan_of
+
+RICH = (
+    "kinds/secret/a_template_over_a_new_cluster_waits_for_it",
+    "kinds/cluster/restore_from_a_cluster_of_the_manifests",
+    "kinds/volume/grow_and_change_retention",
+    "kinds/extension/provision",
+)
+# What runs may differ in that do the same, and what only people read.
+NOT_SIGNED = {
+    ("id",),
+    *((("context", name)) for name in ("state", "revision", "dirty", "version", "at")),
+    ("owed",),
+    ("diagnostics",),
+    ("unchanged",),
+    ("outside",),
+    ("manifests", "paths"),
+    ("manifests", "ref"),
+    ("changes", "reason"),
+    ("changes", "advice"),
+    ("steps", "note"),
+    ("steps", "if_refused"),
+}
+
+
+def test_it_is_a_sha_256_in_lower_case() -> None:
+    assert set(plan_digest(plan_of(RICH[0]))) <= set("0123456789abcdef")
+    assert len(plan_digest(plan_of(RICH[0]))) == 64
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda plan: replace(plan, id="another"),
+        lambda plan: replace(
+            plan,
+            context=replace(
+                plan.context,
+                at=plan.context.at + timedelta(days=3),
+                revision="f" * 40,
+                dirty=True,
+                version="9.9",
+                state="sqlite:elsewhere.db",
+            ),
+        ),
+        lambda plan: replace(plan, diagnostics=(warning("a", "other words"),)),
+        lambda plan: replace(plan, changes=tuple(replace(each, reason="so") for each in plan.changes)),
+        lambda plan: replace(plan, steps=tuple(replace(each, note="so") for each in plan.steps)),
+        lambda plan: replace(plan, owed=(Owed(Address("Volume", "a", "b"), "restart", "so", "owed"),)),
+        lambda plan: replace(plan, manifests=replace(plan.manifests, ref="main", paths=("elsewhere",))),
+    ],
+)
+@pytest.mark.parametrize("case", RICH)
+def test_a_plan_that_does_the_same_has_the_same(case: str, other: Callable[[Plan], Plan]) -> None:
+    plan = plan_of(case)
+    assert other(plan) != plan
+    assert plan_digest(other(plan)) == plan_digest(plan)
+
+
+@given(st.data())
+def test_any_other_value_makes_another(data: st.DataObject) -> None:
+    plan = plan_of(data.draw(st.sampled_from(RICH)))
+    document = copy.deepcopy(plan_json(plan))
+    holder, key = data.draw(st.sampled_from(list(_leaves(document))))
+    holder[key] = _another(holder[key])
+    try:
+        changed = parse_plan(document)
+    except ValueError:  # a word that no plan can have
+        return
+    assert changed == plan or plan_digest(changed) != plan_digest(plan)
+
+
+@pytest.mark.parametrize("case", RICH)
+def test_the_order_of_calls_counts(case: str) -> None:
+    plan = plan_of(case)
+    turned = replace(plan, steps=plan.steps[::-1])
+    assert (plan_digest(turned) == plan_digest(plan)) == (turned == plan)
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Every place of a text, number, boolean or null that is signed."""
+    if path in NOT_SIGNED:
+        return
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        deeper = (*path, key) if isinstance(key, str) else path
+        if isinstance(item, dict | list):
+            yield from _leaves(item, deeper)
+        elif deeper not in NOT_SIGNED:
+            yield value, key
+
+
+def _another(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case None:
+            return "x"
+    return f"{value}x"
