@@ -235,7 +235,7 @@ class Recorder:
         status: int = 0,
         bad_id: bool = False,
     ) -> None:
-        """`status`: 0 where no answer came. `bad_id`: see `Outcome`; a person decides before it is sent again."""
+        """`status`: 0 where no answer came. `bad_id`: see `Outcome`; a person decides then."""
         entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message, "status": status})
         record = self.records.get(step.address)
         doubted = intent.in_doubt(step.address, record, self._clock.now())
