@@ -1,6 +1,7 @@
 """From what became of a run's calls to the fault script of a sandbox that makes it happen again. Pure."""
 
 import glob
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from reconciler.evidence.calls import SentCall
 
 HELD_S = 24 * 3600  # an answer that does not come before the run is dead
 _FOR_EVER_S = 3600  # a Retry-After that no step waits for
+_MOST_S = 15  # that a step, which was tried again, is asked to wait: it had other reasons to wait longer
+_AT_ONCE_S = 1.0
 _PASS: Mapping[str, Any] = {"action": "delay", "delay_s": 0}  # nothing happens to this call
 _LIMITED = 429
 
@@ -42,13 +45,16 @@ def _met(call: SentCall, *, landed: bool) -> Mapping[str, Any] | None:
     if call.end == "open":
         return {"action": "delay", "delay_s": HELD_S, "before": not landed}
     if call.status == _LIMITED:
-        wait_s = _FOR_EVER_S if call.paused_s is None else max(1, round(call.paused_s))
+        wait_s = _FOR_EVER_S if call.paused_s is None else min(max(1, round(call.paused_s)), _MOST_S)
         return {"action": "rate_limited", "retry_after": wait_s}
     if call.status:
         body = {} if call.status < 300 else {"error": call.why}
         return {"action": "status", "status": call.status, "after": landed, "body": body}
     if call.end == "done" and not call.why:
         return None
+    took_s = (call.ended_at - call.sent_at).total_seconds() if call.ended_at is not None else 0.0
+    if landed and call.end != "done" and took_s > _AT_ONCE_S:
+        return {"action": "delay", "delay_s": math.ceil(took_s) + 1}
     return {"action": "drop_after" if landed else "drop_before"}
 
 

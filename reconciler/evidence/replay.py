@@ -17,6 +17,7 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.evidence.calls import run_calls, trace_of
 from reconciler.evidence.case import MANIFESTS, Case
+from reconciler.evidence.faults import HELD_S
 from reconciler.execution.limits import Limits
 from reconciler.execution.observed import FINGERPRINT
 from reconciler.kinds import find_kinds
@@ -169,9 +170,10 @@ class _Line(TwinLine):
         if fault.hold_s:
             await asyncio.Event().wait()
         response = self._faults.answer(request, fault)
-        if response.delay_s:
+        if response.delay_s >= HELD_S:
             await asyncio.Event().wait()
-        if response.cut:
+        await asyncio.sleep(min(response.delay_s, deadline_s))
+        if response.cut or response.delay_s >= deadline_s:
             raise Lost("the connection failed before the answer was complete")
         return answer_of(response)
 

@@ -7,6 +7,7 @@ random, and kills the program. The export knows the journal and the manifests on
 planted, and must be noticed by some of the cases.
 """
 
+import asyncio
 import itertools
 import multiprocessing
 import random
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -24,7 +25,6 @@ from urllib.parse import urlsplit
 
 import anyio
 import click
-from anyio import to_thread
 
 from reconciler.core.errors import Lost, ReconcilerError
 from reconciler.evidence.calls import differences
@@ -32,18 +32,22 @@ from reconciler.evidence.case import Case, read_case, write_case
 from reconciler.evidence.export import NotExportable, export
 from reconciler.evidence.replay import replay
 from reconciler.execution import sending
+from reconciler.execution.limits import Limits
 from reconciler.execution.settling import Settlement
 from reconciler.manifests.load import load
+from reconciler.rehearsal.process import TwinStore
+from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.services.transport import Answer
+from reconciler.state.passing import Passing
 from reconciler.state.runs import history_of
-from reconciler.state.store import Event
-from tests.execution.stage import Line, Stage, loaded
+from reconciler.state.store import Event, JournalEntry, Store
+from tests.execution.stage import START, Line, Stage, Time, loaded
 from tests.reliability.rehearsals import Killed, Mortal, World, drawn, stage_of
 from tests.reliability.simulation.history import SHELF
-from tests.state.doubles import spooling
 
 FAULTS = ("lost_before", "lost_after", "error_before", "error_after", "refused", "limited", "slow", "killed")
 REFUSALS = (400, 403, 409, 412, 422)
+LATENCY_S = 0.03
 SHARE = 0.45  # of the calls that meet a fault
 
 
@@ -60,6 +64,7 @@ class Struck(Line):
     ) -> Answer:
         if not self._store.alive:
             raise Killed
+        await self._time.sleep(LATENCY_S)
         hit = method != "GET" and self._rng.random() < SHARE
         fault = self._rng.choice(FAULTS) if hit else ""
         if fault:
@@ -86,47 +91,88 @@ class Struck(Line):
         raise Lost("cut")
 
 
-async def exported(seed: int, root: Path) -> tuple[Case, Sequence[str]] | None:
-    """The case of one run, and the faults that it met; None where it met none, or sent nothing.
+class LoopTime(Time):
+    """A stage's time, later that of a loop: what is done at the same time takes no longer."""
 
-    Raises NotExportable.
-    """
-    rng = random.Random(f"export {seed}")
-    world = drawn(seed)
-    stage = await stage_of(world, root / "world")
+    loop: Timeline | None = None
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return self.elapsed_s + (self.loop.time() if self.loop is not None else 0.0)
+
+    async def sleep(self, seconds: float) -> None:
+        if self.loop is None:
+            await super().sleep(seconds)
+        else:
+            await asyncio.sleep(max(seconds, TICK_S))
+
+
+class Straight(TwinStore):
+    """A store without a spool file, which a thread would read."""
+
+    def __init__(self, inner: Store) -> None:
+        Passing.__init__(self, inner)
+
+    commit = Passing.commit
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """`journal`: of the one run that met the faults `met`, which is empty where it met none."""
+
+    limits: Limits
+    met: Sequence[str]
+    entries: Sequence[tuple[str, JournalEntry]]
+
+
+async def produced(stage: Stage, world: World, rng: random.Random) -> Produced:
     stage.limit(concurrency=rng.choice((1, 8)))
     before = {run for run, _ in await _runs(stage)}
     mortal = Mortal(stage.store.inner)
     honest, struck = stage.line, Struck(stage, rng, mortal)
-    stage.line, stage.store = struck, spooling(mortal, stage.time, root)
+    stage.line, stage.store = struck, Straight(mortal)
     await _apply(stage, world)
     new = [run for run, _ in await _runs(stage) if run not in before]
     if rng.random() < 0.5:  # what was left open is settled before the export
         await stage.time.sleep(60.0)
         await stage.store.close()
-        stage.line, stage.store = honest, spooling(mortal.inner, stage.time, root)
+        stage.line, stage.store = honest, Straight(mortal.inner)
         await _apply(stage, world)
     journal = await mortal.inner.journal()
     await stage.close()
     entries = [each for each in journal if each[1].run in new]
-    if not struck.met or not any(entry.event is Event.INTENT for _, entry in entries):
+    return Produced(stage.limits, struck.met, entries)
+
+
+def exported(seed: int, root: Path) -> tuple[Case, Sequence[str]] | None:
+    """The case of one run, and the faults that it met; None where it met none, or sent nothing.
+
+    Raises NotExportable.
+    """
+    world, time = drawn(seed), LoopTime()
+    stage = anyio.run(stage_of, world, root / "world", time)
+    time.loop = Timeline()
+    try:
+        found = time.loop.run_until_complete(produced(stage, world, random.Random(f"export {seed}")))
+    finally:
+        time.loop.close()
+    if not found.met or not any(entry.event is Event.INTENT for _, entry in found.entries):
         return None
-    (run,) = (each for each in history_of(journal).runs if each.id in new)
+    (run,) = history_of(found.entries).runs
     (root / "after.yaml").write_text(world.after, encoding="utf-8")
     given = load([str(root / "after.yaml")], root=root, keep=True)
-    case = await to_thread.run_sync(
-        partial(
-            export,
-            run,
-            entries,
-            given.effective,
-            given.resources,
-            capabilities=world.capabilities,
-            limits=stage.limits,
-            rate_limit=None,
-        )
+    case = export(
+        run,
+        found.entries,
+        given.effective,
+        given.resources,
+        capabilities=world.capabilities,
+        limits=found.limits,
+        rate_limit=None,
     )
-    return case, struck.met
+    return case, found.met
 
 
 async def _runs(stage: Stage) -> list[tuple[str, Event]]:
@@ -159,7 +205,7 @@ def judged(seed: int) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="export-", dir=SHELF) as folder:
         root = Path(folder)
         try:
-            found = anyio.run(exported, seed, root)
+            found = exported(seed, root)
         except NotExportable as refused:
             return Verdict(seed, wrong=[refused.message])
         if found is None:
