@@ -15,6 +15,7 @@ RunEnd = Literal["done", "not-converged", "interrupted", "cut-off"]
 @dataclass(slots=True)
 class SentCall:
     """`status`: of the answer that was no success; 0: none came, or it was one. `end`: when the run ended.
+    `answer`: "ok", "lost", or the status; "" while nothing was recorded.
 
     `landed`: whether it took effect, as far as anything has told since. `refused_first`: it was refused, and
     what it asks for is there all the same. `paused_s`: until the step was tried again; None: it was not.
@@ -29,6 +30,7 @@ class SentCall:
     sent_at: datetime
     end: CallEnd = "open"
     status: int = 0
+    answer: int | str = ""
     why: str = ""
     id: str = ""
     address: str = ""
@@ -117,6 +119,7 @@ def _close(call: SentCall, entry: JournalEntry) -> None:
     call.ended_at = entry.at
     if entry.event is Event.DONE:
         call.end, call.landed, call.id = "done", True, data.get("id") or ""
+        call.answer = "ok"
     elif entry.event is Event.SETTLED:
         call.refused_first = call.end == "failed"
         call.landed = data.get("landed") is not False
@@ -126,6 +129,7 @@ def _close(call: SentCall, entry: JournalEntry) -> None:
         call.end = "failed" if entry.event is Event.FAILED else "unknown"
         call.landed = False if entry.event is Event.FAILED else None
         call.status, call.why = data.get("status", 0), data.get("error", "")
+        call.answer = call.status or "lost"
 
 
 def trace_of(found: RunCalls) -> dict[str, Any]:
@@ -137,7 +141,7 @@ def trace_of(found: RunCalls) -> dict[str, Any]:
             "attempt": call.attempt,
             "method": call.method,
             "path": _renamed(call.path, made),
-            "status": call.status,
+            "answer": call.answer,
             "outcome": call.end,
         }
         for call in found.calls
@@ -173,5 +177,5 @@ def _by_call(trace: Mapping[str, Any]) -> dict[tuple[str, int], Mapping[str, Any
 def _told(call: Mapping[str, Any] | None) -> str:
     if call is None:
         return "no call"
-    status = f" ({call['status']})" if call["status"] else ""
-    return f"{call['method']} {call['path']} {call['outcome']}{status}"
+    answer = f" (answered: {call['answer']})" if call["answer"] else ""
+    return f"{call['method']} {call['path']} {call['outcome']}{answer}"

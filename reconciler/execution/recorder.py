@@ -116,7 +116,8 @@ class Recorder:
             lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {})},
         )
         if observed or plan.steps:
-            about = {each.address for each in (*plan.changes, *plan.steps, *plan.bindings)}
+            about = {each.address for each in plan.changes} | {each.address for each in plan.steps}
+            about |= {each.address for each in plan.bindings}
             known = {*about, *(Address.parse(source) for source, _ in plan.inputs)}
             before = [record for address, record in self.records.items() if address in known]
             seen = self._entry(Event.RUN_OBSERVED, data=observed_data(observed, before, about))
