@@ -59,9 +59,7 @@ def export_run(
     replayed = command("history", "replay", str(out))
     calls = counted(len(case.trace["calls"]), "call")
     document = {"export": {"run": case.run, "folder": str(out), "trace": case.trace}}
-    text = (
-        f"Exported to {out}: {calls}, played again with an equal trace.\nPlay it again with `{replayed}`.\n"
-    )
+    text = f"Exported to {out}: {calls}, replayed with an equal trace.\nTo replay it, run `{replayed}`.\n"
     emit(Page(document=document, text=text, context=context))
     return DONE
 
