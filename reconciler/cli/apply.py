@@ -21,6 +21,7 @@ from reconciler.cli.failures import (
     report_interrupted,
     reports_failures,
 )
+from reconciler.cli.notifying import notifies
 from reconciler.cli.output import emit, emit_part, reports
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
@@ -72,6 +73,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
 @options.show_all
 @options.state
 @reports("apply")
+@notifies
 @reports_failures
 def command(
     paths: Sequence[str],

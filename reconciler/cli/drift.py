@@ -16,6 +16,7 @@ from reconciler.cli.failures import (
     first_of,
     reports_failures,
 )
+from reconciler.cli.notifying import notifies
 from reconciler.cli.output import emit, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 @options.no_pager
 @options.state
 @reports("drift")
+@notifies
 @reports_failures
 def command(
     arguments: Sequence[str],

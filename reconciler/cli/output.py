@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from reconciler.cli.context import REPORT
 from reconciler.cli.options import of_this_run
 
 if TYPE_CHECKING:
@@ -174,6 +175,9 @@ def emit(report: "Report", *, unseen: "Report | None" = None, paged: bool = Fals
 
     run = of_this_run()
     whole = replace(report.advised(run), read_line=texts_here().line, places=places_here())
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[REPORT] = whole
     _print(unseen.advised(run) if unseen is not None and in_parts() else whole, paged=paged)
     _write_files(whole)
 

@@ -26,7 +26,7 @@ from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.project import Project
+    from reconciler.pipeline.project import Desired, Project
     from reconciler.rehearsal.matrix import Rehearsal
 
 
@@ -72,8 +72,8 @@ def command(
     from reconciler.pipeline.saved import dump_plan
     from reconciler.reports.report import PlanReport
 
-    if untrusted is not None and out is not None:
-        raise click.UsageError("--out: a plan of an untrusted change is not saved: it could not be applied")
+    if untrusted is not None and out is not None and ref is not None:
+        raise click.UsageError("--out: with --ref, apply would read REF again, merged or not (--untrusted)")
     if untrusted is not None and with_exec:
         raise click.UsageError("--with-exec: no program runs for an untrusted change (--untrusted)")
     if out is not None:
@@ -95,7 +95,7 @@ def command(
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
             plan, rehearsal = await make(project)
-            savable = out is not None and not has_errors(plan.diagnostics)
+            savable = out is not None and not _not_savable(plan, desired)
             text = await dump_plan(project.store, plan, rehearsal) if savable else b""
             return plan, rehearsal, text
 
@@ -114,10 +114,20 @@ def command(
     emit(report, paged=True)
     if out is not None:
         run_it = advice.command("apply", "--plan", out).with_options(options.of_this_run())
-        click.echo(
-            f"Saved the plan: {run_it}" if savable else "error: a plan with errors is not saved", err=True
-        )
+        click.echo(f"Saved the plan: {run_it}" if savable else _not_savable(plan, desired), err=True)
     return exit_code(plan, detailed=detailed_exitcode)
+
+
+def _not_savable(plan: Plan, desired: "Desired") -> str:
+    """Why the plan is not saved; "" where it can be."""
+    if has_errors(plan.diagnostics):
+        return "error: a plan with errors is not saved"
+    if desired.trusted is not None and desired.trusted.settings_differ:
+        return (
+            "warning: the plan is not saved: it is not made by the settings of the change "
+            "(untrusted-change); plan again when it is merged"
+        )
+    return ""
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

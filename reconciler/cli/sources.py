@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.context import ROOT, TEXTS, UNTRUSTED
+from reconciler.cli.context import ROOT, SETTINGS, TEXTS, UNTRUSTED
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.reading.text import MOST_BYTES
 
@@ -55,6 +55,7 @@ def settings_here(
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[ROOT] = config.root
+        context.meta[SETTINGS] = config
     return config.in_sandbox() if sandbox else config
 
 

@@ -73,11 +73,13 @@ class Trusted:
     """What somebody else's change is planned by (--untrusted).
 
     `providers`: those of the trusted revision, the only ones that are asked. `unchecked`: the secrets whose
-    value may be another one; none of them is read.
+    value may be another one; none of them is read. `settings_differ`: the change has other settings or
+    providers, so that its own plan may be another one.
     """
 
     providers: Sequence[Resource] = ()
     unchecked: Collection[Address] = ()
+    settings_differ: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""One GET with all its attempts: retried after 429, 5xx and failures of the network, within a budget.
+"""One request with all its attempts: retried after 429, 5xx and failures of the network, within a budget.
+
+For a GET, and for a message whose receiver knows it by an id. A mutation is sent once.
 
 stamina knows neither an injected clock nor a budget over attempts whose pause the server names.
 """
@@ -11,7 +13,7 @@ from reconciler.core.errors import PlatformError, TooLarge, TransportError
 from reconciler.services.answers import http_date
 from reconciler.services.transport import Answer
 
-READ_BUDGET_S = 20.0  # for one GET with all its attempts
+READ_BUDGET_S = 20.0  # for one request with all its attempts
 ATTEMPT_S = 10.0  # for one attempt: a hung connection leaves time for a second one
 FIRST_PAUSE_S = 0.5
 LEAST_PAUSE_S = 0.1
@@ -32,10 +34,28 @@ async def answer_to_get(
     jitter: Callable[[], float],
     is_useless: Callable[[], bool] = lambda: False,
 ) -> Answer:
+    """As `answer_in_time`. Raises PlatformError, which names the service's `address`, where none came."""
+    try:
+        return await answer_in_time(attempt, clock=clock, jitter=jitter, is_useless=is_useless)
+    except TooLarge as error:
+        raise PlatformError(f"GET {path}: {error.message}", path=path) from None
+    except TransportError as failure:
+        raise PlatformError(
+            f"GET {path} at {address} got no answer: {failure.message}", path=path
+        ) from failure
+
+
+async def answer_in_time(
+    attempt: Callable[[float], Awaitable[Answer]],
+    *,
+    clock: Clock,
+    jitter: Callable[[], float],
+    is_useless: Callable[[], bool] = lambda: False,
+) -> Answer:
     """The last answer within the budget. `attempt` sends once, within the seconds that it is given.
 
-    Raises PlatformError when there is none; it names the `address` of the service. `jitter` gives numbers
-    from 0 to 1. `is_useless`: whether to give up before the budget is spent.
+    Raises TransportError when there is none: what the last attempt failed by. `jitter` gives numbers from
+    0 to 1. `is_useless`: whether to give up before the budget is spent.
     """
     give_up_at = clock.monotonic() + READ_BUDGET_S
     pause_s = FIRST_PAUSE_S
@@ -45,8 +65,8 @@ async def answer_to_get(
         wait_s = pause_s * (0.5 + jitter() / 2)
         try:
             answer = await attempt(min(ATTEMPT_S, left_s))
-        except TooLarge as error:
-            raise PlatformError(f"GET {path}: {error.message}", path=path) from None
+        except TooLarge:
+            raise
         except TransportError as error:
             failure = error
         else:
@@ -57,9 +77,7 @@ async def answer_to_get(
         if is_useless() or clock.monotonic() + wait_s >= give_up_at:
             if failure is None:
                 return answer
-            raise PlatformError(
-                f"GET {path} at {address} got no answer: {failure.message}", path=path
-            ) from failure
+            raise failure
         await clock.sleep(wait_s)
         pause_s *= 2
 

@@ -150,6 +150,7 @@ def test_every_planted_run_is_tried() -> None:
     [
         "nobody approves",
         "422 repeats the value",
+        "somebody is notified",
         "the answer is cut off",
         "it is killed",
         "every source is used",

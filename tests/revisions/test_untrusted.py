@@ -321,9 +321,50 @@ def test_the_variable_does_as_the_option_and_other_verbs_refuse_it(project: Comm
         assert warned(project(verb))
     for verb in ("apply --auto-approve", "drift", "state list", "secret fingerprint", "show Volume/a/b"):
         assert "RECONCILE_UNTRUSTED is set" in project(verb, code=1).err
-    project("plan --out saved.plan", code=64)
     project("plan --with-exec", code=64)
+
+
+def test_a_change_is_planned_to_a_file_which_applies_once_it_is_merged(
+    project: Command, sandbox: Sandbox
+) -> None:
+    app = project.variables["APP"]
+    project.write("manifests/data.yaml", volume("data", app=app, size_gb=20))
+    project.write("manifests/value.txt", "second")
+    project.write("manifests/new.yaml", secret("NEW", "env: SHOP_KEY", app=app))
+    commit(project.root)
+    ended = project("plan --untrusted main --out saved.plan")
+    assert len(warned(ended)) == 1  # a new source is followed by the merged manifests, as the plan says
+    assert "Saved the plan: reconcile apply --plan saved.plan" in ended.err
+    assert CANARY not in (project.root / "saved.plan").read_text()
+    git(project.root, "checkout", "-q", "main")
+    unmerged = project("apply --plan saved.plan --auto-approve", code=1)
+    assert "plan-of-other-manifests" in unmerged.err
+    git(project.root, "merge", "-q", "--squash", "foreign")
+    commit(project.root)
+    assert "Applied: 3 done." in project("apply --plan saved.plan --auto-approve").out
+    assert {each["name"] for each in sandbox.secrets(app)} == {"KEY", "FILED", "RAN", "NEW"}
+    assert {each["size_gb"] for each in sandbox.volumes(app)} == {10, 20}
+    assert "No changes" in project("plan --with-exec").out
+
+
+@pytest.mark.parametrize("what", ["settings", "provider", "no settings"])
+def test_a_plan_by_other_settings_than_those_of_the_change_is_not_saved(project: Command, what: str) -> None:
+    if what == "provider":
+        project.write("manifests/db.yaml", provider("http://127.0.0.1:10"))
+    elif what == "settings":
+        text = (project.root / "reconcile.yaml").read_text()
+        project.write("reconcile.yaml", f"{text}execution: {{settle_s: 1}}\n")
+    else:
+        (project.root / "reconcile.yaml").unlink()
+    commit(project.root)
+    ended = project("plan --untrusted main --out saved.plan")
+    assert ended.err.endswith("plan again when it is merged\n")
     assert not (project.root / "saved.plan").exists()
+
+
+def test_a_plan_of_a_foreign_revision_is_not_saved(project: Command) -> None:
+    """Apply reads the revision of the plan: it would run before the merge."""
+    assert "--ref" in project("plan --untrusted main --ref foreign --out saved.plan", code=64).err
 
 
 def test_manifests_of_a_revision_and_of_a_change_can_be_foreign_too(project: Command) -> None:

@@ -128,6 +128,11 @@ def compose(data: bytes, file: str, table: SpanTable | None = None) -> Composed:
     return Composed(composed.documents, [hide(problem) for problem in composed.diagnostics])
 
 
+def _is_setting(path: Path, key: str) -> bool:
+    """Whether it is `on` of the settings' `notify`, written as in jobs of CI; no manifest has it."""
+    return key == "on" and path[:1] == ("notify",)
+
+
 class _Stop(Exception):
     """The rest of the file is not read, because of `diagnostic`."""
 
@@ -299,7 +304,7 @@ class _Composer:
         """The path of a key that `node` has not seen, or that is written like something else than text."""
         if text == "<<" and plain:
             return node.child(MERGE, "<<", MERGE)
-        if plain and not is_text(text):
+        if plain and not is_text(text) and not _is_setting(node.path, text):
             is_boolean = isinstance(resolve(text)[0], bool)
             path = (*node.path, text)
             self.report(self.refusals.key_that_is_no_text(path, position, is_boolean=is_boolean))

@@ -10,6 +10,7 @@ from reconciler.pipeline.settings.project import (
 from reconciler.pipeline.settings.sections import (
     ENVIRONMENT,
     FILE_NAME,
+    NotifySection,
     PlatformSettings,
     ProviderSection,
     SecretSource,
@@ -22,6 +23,7 @@ __all__ = [
     "ENVIRONMENT",
     "FILE_NAME",
     "PRIVATE",
+    "NotifySection",
     "PlatformSettings",
     "ProjectSettings",
     "ProviderSection",

@@ -36,7 +36,13 @@ _RECIPIENT = "^(age1|ssh-)"
 # A folder below the project's root, written plainly: it is compared with the names of files.
 _BELOW = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 
+_HOOK = (
+    r"^(https://[^\s/\\?#@\x00-\x1f\x7f]+|http://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?)"
+    r"(/[^\s\\?#@\x00-\x1f\x7f]*)?$"
+)
+
 ALLOWED = {  # by pattern, in words
+    _HOOK: "an address such as https://hooks.example.com/reconcile; http is for loopback addresses only",
     URL: "an address such as https://api.example.com, without a user or password",
     _RECIPIENT: "a public recipient: age1…, ssh-ed25519 … or ssh-rsa …",
     VARIABLE: "the name of a variable: letters, digits and `_`, not beginning with a digit",
@@ -222,6 +228,36 @@ StateSetting = Annotated[
 ]
 
 
+class NotifySection(Section):
+    """Who is told how a run ended."""
+
+    on: list[Literal["drift", "failed", "owed", "question"]] = Field(
+        min_length=1, description="Of which events."
+    )
+    url: str | None = Field(None, pattern=_HOOK, description="Where the messages are sent.")
+    url_from: SecretSource | None = Field(
+        None, description="Where the address comes from, if it is a secret."
+    )
+    format: Literal["slack", "json", "cloudevents"] = "json"
+    secret_from: SecretSource | None = Field(
+        None, description="Secret that signs the messages (Standard Webhooks)."
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> "NotifySection":
+        if (self.url is None) == (self.url_from is None):
+            raise ValueError("give exactly one of `url` and `url_from`")
+        if self.format == "slack" and (self.url is not None or self.secret_from is not None):
+            raise ValueError(
+                "`slack` takes `url_from` alone: its address is a secret, and it checks no signature"
+            )
+        if self.format != "slack" and self.secret_from is None:
+            raise ValueError(
+                "`secret_from` is missing: without a signature the receiver cannot know the sender"
+            )
+        return self
+
+
 class EnvironmentSection(Section):
     """What differs in one environment; what is not written here is as it is everywhere."""
 
@@ -238,6 +274,7 @@ class Settings(Section):
     overlays: str = Field("overlays", pattern=_BELOW, description="Folder of the environments' overlays.")
     execution: ExecutionSettings = ExecutionSettings()
     secrets: SecretsSettings = SecretsSettings()
+    notify: list[NotifySection] = Field([], description="Who is told how drift and apply ended.")
     environments: dict[NewEnvironment, EnvironmentSection] = Field(default_factory=dict)
     default_environment: EnvironmentName | None = Field(
         None, description="The environment to use without --env; `base` for none."

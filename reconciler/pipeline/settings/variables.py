@@ -52,11 +52,12 @@ def _seconds(env: Mapping[str, str], name: str) -> float:
 
 
 def credentials(settings: Settings) -> frozenset[str]:
-    """Variables with a token of any environment, or with an identity that decrypts."""
+    """Variables with a token of any environment, an identity that decrypts, or what a notification needs."""
     platforms = [settings.platform, *(each.platform for each in settings.environments.values())]
     states = [settings.state, *(each.state for each in settings.environments.values())]
     identities = [settings.secrets.age_identity_from, *(each.identity_from for each in states)]
-    named = (each.env for each in identities if each is not None)
+    notified = (source for each in settings.notify for source in (each.url_from, each.secret_from))
+    named = (each.env for each in (*identities, *notified) if each is not None)
     return frozenset(filter(None, (*named, *(each.token_from.env for each in platforms))))
 
 

@@ -4,14 +4,22 @@ import os
 import signal
 from base64 import b64decode
 from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
 from reconciler.reports.formats import find_formats
+from tests.hosts.doubles import MERGE, NUMBER, REPOSITORY, Fault
+from tests.hosts.doubles import serving as hosting
+from tests.notify.receiver import receiving
 from tests.reliability.canary.runs import (
     AGE,
     ENV,
     EXEC,
     FILE,
+    HOOK_PATH,
+    HOOK_SECRET,
+    HOST,
     IDENTITY,
     LITERAL,
     OLD,
@@ -166,6 +174,34 @@ def the_token_is_wrong(shop: Workshop) -> None:
     for token in (WRONG_TOKEN, f"{WRONG_TOKEN} {WRONG_TOKEN}", f"{WRONG_TOKEN}\n", f"{WRONG_TOKEN}é", ""):
         shop.verb("-vv", "apply", "--auto-approve", env={"RECONCILE_TOKEN": token})
     shop.verb("-vv", "plan", "--output", "json", env={"RECONCILE_TOKEN": WRONG_TOKEN})
+
+
+def a_git_host_repeats_its_token(shop: Workshop) -> None:
+    shop.write(shop.volume())
+    shop.verb("plan", "--report", "json=plan.json")
+    with hosting("github", token=HOST) as world:
+        world.date = format_datetime(datetime.now(UTC), usegmt=True)
+        ci = {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_API_URL": world.api,
+            "GITHUB_REPOSITORY": REPOSITORY,
+            "GITHUB_REF": f"refs/pull/{NUMBER}/merge",
+            "GITHUB_SHA": MERGE,
+        }
+        for status in (301, 401, 403, 422, 200):
+            for method, path in (("GET", "/comments"), ("POST", "/comments"), ("POST", "/statuses")):
+                world.faults = [Fault(method, path, status, {"x-request-id": HOST}, _echo(HOST))]
+                del world.comments[:]
+                shop.verb("-vv", "comment", "plan.json", env=ci)
+        world.faults.clear()
+        shop.verb("-vv", "comment", "plan.json", "--output", "json", env=ci)
+        address = world.api.replace("://", f"://{HOST}@")
+        shop.verb("-vv", "comment", "plan.json", env={**ci, "GITHUB_API_URL": address})
+        server = {"GITHUB_SERVER_URL": f"https://{HOST}@ci.example", "GITHUB_RUN_ID": "1"}
+        shop.verb("-vv", "comment", "plan.json", env=ci | server)
+        shop.verb("-vv", "comment", "plan.json", env={**ci, "GITHUB_TOKEN": f"{HOST}\n{HOST}"})
+        shop.verb("-vv", "comment", "plan.json", env={**ci, "GITHUB_REF": ""})
+        assert world.comments
 
 
 # --- what people write ---
@@ -365,6 +401,36 @@ def _hold_an_answer(shop: Workshop, passing: int) -> None:
     shop.platform.fault("POST", path, "delay", delay_s=5)
 
 
+def somebody_is_notified(shop: Workshop) -> None:
+    """Of what repeats values; all that was received is looked at, too."""
+    with receiving() as receiver:
+        hooks = "".join(
+            f"  - {{on: [drift, failed, owed], format: {format}, url_from: {{env: HOOK_URL}}{more}}}\n"
+            for format, more in (
+                ("slack", ""),
+                ("json", ", secret_from: {env: HOOK_SECRET}"),
+                ("cloudevents", ", secret_from: {env: HOOK_SECRET}"),
+            )
+        )
+        shop.settings(f"notify:\n{hooks}")
+        shop.env |= {"HOOK_URL": f"{receiver.url}/{HOOK_PATH}", "HOOK_SECRET": HOOK_SECRET}
+        path = SECRETS.replace("APP", shop.app)
+        shop.platform.fault("POST", path, "status", status=422, body=_echo(ENV), times=None)
+        shop.verb("-vv", "apply", "--auto-approve")
+        shop.platform.clear()
+        receiver.answers[:] = [500, 302, 404]
+        shop.verb("-vv", "apply", "--auto-approve", env={"RECONCILE_TOKEN": WRONG_TOKEN})
+        shop.verb("-vv", "apply", "--auto-approve")
+        shop.platform.call("POST", f"/v1/apps/{shop.app}/secrets/FROM_ENV", {"value": LITERAL})
+        shop.verb("-vv", "drift", "--output", "json")
+        shop.verb("-vv", "drift", env={"HOOK_SECRET": PASSWORD})
+        shop.verb("-vv", "drift", env={"HOOK_URL": f"https://user:{PASSWORD}@127.0.0.1:1/{HOOK_PATH}"})
+        events = {got.json.get("type") for got in receiver.got}
+        assert {"reconcile.failed", "reconcile.drift"} <= events
+        (shop.root / "received").write_bytes(b"\n".join(got.body for got in receiver.got))
+        shop.verb("validate")  # after each verb, all files are looked at
+
+
 def a_bug_strikes(name: str) -> Scenario:
     def scenario(shop: Workshop) -> None:
         for python in ((), ("-X", "dev", "-W", "ignore")):
@@ -394,6 +460,7 @@ SCENARIOS: dict[str, Scenario] = {
     "a list of secrets fails with a value": a_list_of_secrets_fails_with_a_value,
     "the platform repeats the token": the_platform_repeats_the_token,
     "the token is wrong": the_token_is_wrong,
+    "a git host repeats its token": a_git_host_repeats_its_token,
     "a value stands in a manifest": a_value_stands_in_a_manifest,
     "a value stands in the settings": a_value_stands_in_the_settings,
     "a password stands in an address": a_password_stands_in_an_address,
@@ -405,6 +472,7 @@ SCENARIOS: dict[str, Scenario] = {
     "a bug strikes in decrypt, of every source": a_bug_strikes_while_decrypting("decrypt"),
     "a bug strikes in value, of every source": a_bug_strikes_while_decrypting("value"),
     "the store fails": the_store_fails,
+    "somebody is notified": somebody_is_notified,
     "it is killed": it_is_killed,
     "it is interrupted": it_is_interrupted,
     **{f"a bug strikes in {name}": a_bug_strikes(name) for name in BUGS},

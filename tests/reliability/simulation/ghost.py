@@ -245,9 +245,10 @@ class Ghost:
         """What was spooled counts like a commit, unless its intent was closed. It has no serial yet."""
         closed = [self.intents.get((entry.run, entry.step, entry.attempt)) for entry in entries]
         if all(opened is not None and opened.open for opened in closed):
+            self.newly = [record for record in put if record.address not in self.records]
             unnumbered = [replace(record, serial=UNNUMBERED) for record in put]
             before = {each: self.records.get(each) for each in [*remove, *(each.address for each in put)]}
-            self.take_in(process, None, lease, entries, unnumbered, remove)
+            self._take(process, None, lease, entries, unnumbered, remove)
             self.aside |= dict.fromkeys(((entry.run, entry.step, entry.attempt) for entry in entries), before)
 
     def _drop_aside(self, entries: Sequence[JournalEntry]) -> None:
@@ -260,12 +261,19 @@ class Ghost:
                     self.records.pop(address, None)
                     self.records |= {address: record} if record is not None else {}
 
+    def _reopen(self, put: Sequence[StateRecord]) -> None:
+        """What was spooled about a record that another run has moved meanwhile is never taken in."""
+        moved = {record.address for record in put}
+        for key in [key for key, before in self.aside.items() if moved & before.keys()]:
+            del self.aside[key]
+            self.intents[key].open = True
+
     def _note_restart(self, entry: JournalEntry, opened: Opened) -> None:
         """A restart that is recorded as done does what was owed when it was sent."""
         path = opened.data["path"]
         if entry.event is Event.DONE and opened.address.kind == "Volume" and "/machines/" in path:
             machine, verb = path.split("/")[-2:]
-            if verb in ("restart", "start"):
+            if verb in ("restart", "start") and not opened.process.deceived:
                 self.restarted_at[machine] = opened.at_s
 
     def take_in(
@@ -279,7 +287,20 @@ class Ghost:
     ) -> None:
         """What became durable, because `task` asked for it."""
         self.newly = [record for record in put if record.address not in self.records]
+        if not any((entry.run, entry.step, entry.attempt) in self.aside for entry in entries):
+            self._reopen(put)
         self._drop_aside(entries)
+        self._take(process, task, lease, entries, put, remove)
+
+    def _take(
+        self,
+        process: "Process",
+        task: "asyncio.Task[Any] | None",
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord],
+        remove: Sequence[Address],
+    ) -> None:
         for entry in entries:
             key = (entry.run, entry.step, entry.attempt)
             if entry.event is Event.INTENT:
@@ -302,7 +323,9 @@ class Ghost:
             if "by" in entry.data or entry.event is Event.DECIDED:
                 self.inferred.discard(entry.data.get("id"))
         for address in remove:
-            self.records.pop(address, None)
+            left = self.records.pop(address, None)
+            if left is not None and left.id not in {record.id for record in put}:
+                self.inferred.discard(left.id)  # who takes it from now on has found it under its name
         for record in put:
             self.records[record.address] = record
             for obligation in record.obligations:

@@ -1,0 +1,87 @@
+"""The body of a message in each format, and its content type."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from pydantic_core import to_json
+
+from reconciler.notify.events import Event, Item
+
+FormatName = Literal["slack", "json", "cloudevents"]
+
+_MOST_LINES = 20  # of objects: a channel is for people
+_HEADS = {
+    "drift": "Drift",
+    "failed": "`{verb}` failed",
+    "owed": "Work is owed",
+    "question": "A person must decide",
+}
+
+
+class Body(NamedTuple):
+    content_type: str
+    data: bytes
+
+
+def body_of(event: Event, format: FormatName, id: str) -> Body:
+    """`id`: that of the message, the same in each attempt to deliver it."""
+    return _FORMATS[format](event, id)
+
+
+def _json(event: Event, id: str) -> Body:
+    """Source: Standard Webhooks 1.0, payload structure."""
+    return _as_json(
+        "application/json",
+        {"type": event.type, "timestamp": event.run.at.isoformat(), "data": event.to_json()},
+    )
+
+
+def _cloudevents(event: Event, id: str) -> Body:
+    """Source: CloudEvents 1.0.2, HTTP binding, structured mode."""
+    return _as_json(
+        "application/cloudevents+json",
+        {
+            "specversion": "1.0",
+            "id": id,
+            "source": f"/reconcile/{event.run.environment}",
+            "type": event.type,
+            "time": event.run.at.isoformat(),
+            "datacontenttype": "application/json",
+            "data": event.to_json(),
+        },
+    )
+
+
+def _slack(event: Event, id: str) -> Body:
+    """All that is not our own word stands in code, where Slack makes neither links nor mentions of it."""
+    run = event.run
+    head = _HEADS[event.name].format(verb=run.verb)
+    lines = [f"*{head}* in {_code(run.environment)} ({_code(run.platform or 'no platform')})"]
+    lines.append(_code(event.summary))
+    lines += [f"• {_line(item)}" for item in event.items[:_MOST_LINES]]
+    more = event.more + len(event.items[_MOST_LINES:])
+    if more:
+        lines.append(f"… and {more} more")
+    lines.append(f"by {_code(run.by)}{f', {_code(run.job_url)}' if run.job_url else ''}")
+    return _as_json("application/json", {"text": "\n".join(lines)})
+
+
+def _line(item: Item) -> str:
+    return ": ".join(_code(part) for part in (item.address, item.what) if part)
+
+
+def _code(text: str) -> str:
+    """Source: Slack, "Formatting text for app surfaces": `&`, `<` and `>` are all that has to be escaped."""
+    safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("`", "'")
+    return f"`{safe}`"
+
+
+def _as_json(content_type: str, value: Mapping[str, Any]) -> Body:
+    return Body(content_type, to_json(value))
+
+
+_FORMATS: Mapping[FormatName, Callable[[Event, str], Body]] = {
+    "slack": _slack,
+    "json": _json,
+    "cloudevents": _cloudevents,
+}

@@ -1,0 +1,134 @@
+"""What of a run others want to know, from its report: addresses, words of our own and counts; no values."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity
+from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
+from reconciler.reports.verdict import of_report, word
+from reconciler.reports.visible import visible
+
+EventName = Literal["drift", "failed", "owed", "question"]
+
+_MOST_ITEMS = 50
+_MOST_CHARACTERS = 500
+_FAILED, _DECIDE = 1, 3  # exit codes
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One object, or one thing to do where no object is known ("")."""
+
+    address: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What all events of one run have in common. `at`: when it ended. `job_url`: "" outside of CI."""
+
+    verb: str
+    environment: str
+    platform: str
+    exit_code: int
+    by: str
+    job_url: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`items`: the first ones; `more`: how many others there are."""
+
+    name: EventName
+    run: Run
+    summary: str
+    items: tuple[Item, ...] = ()
+    more: int = 0
+    lineage: str = ""
+    revision: str = ""
+
+    @property
+    def type(self) -> str:
+        return f"reconcile.{self.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verb": self.run.verb,
+            "environment": self.run.environment,
+            "platform": self.run.platform,
+            "lineage": self.lineage,
+            "revision": self.revision,
+            "exit_code": self.run.exit_code,
+            "summary": self.summary,
+            "items": [{"address": item.address, "what": item.what} for item in self.items],
+            "more": self.more,
+            "by": self.run.by,
+            "job_url": self.run.job_url,
+        }
+
+
+def events_of(report: Report, run: Run) -> list[Event]:
+    """What has happened in a drift or an apply; nothing where a person said no, or a signal ended it."""
+    if isinstance(report, Failure) and report.interrupted:
+        return []
+    if isinstance(report, ApplyReport) and report.ended == "declined":
+        return []
+    questions = list(_questions(report))
+    found: list[tuple[EventName, list[Item]]] = []
+    if questions or run.exit_code == _DECIDE:
+        found.append(("question", questions))
+    failures = list(_failures(report))
+    if failures or run.exit_code == _FAILED:
+        found.append(("failed", failures))
+    if isinstance(report, DriftReport) and report.plan.changes and run.exit_code:
+        found.append(("drift", list(_drift(report))))
+    if isinstance(report, ApplyReport) and report.owed:
+        owed = [Item(str(each.address), f"{each.work}, {each.certainty}") for each in report.owed]
+        found.append(("owed", owed))
+    return [_event(name, report, run, items) for name, items in found]
+
+
+def _event(name: EventName, report: Report, run: Run, items: list[Item]) -> Event:
+    about = report.about
+    return Event(
+        name,
+        run,
+        _fit(of_report(report)),
+        tuple(Item(_fit(item.address), _fit(item.what)) for item in items[:_MOST_ITEMS]),
+        max(len(items) - _MOST_ITEMS, 0),
+        (about.lineage or "") if about is not None else "",
+        (about.revision or "") if about is not None else "",
+    )
+
+
+def _questions(report: Report) -> Iterator[Item]:
+    for problem in report.diagnostics:
+        if problem.code == UNKNOWN_OUTCOME:
+            yield from (Item("", str(command)) for command in problem.advice)
+
+
+def _failures(report: Report) -> Iterator[Item]:
+    if isinstance(report, ApplyReport):
+        for result in report.results:
+            if result.outcome == "failed":
+                yield Item(str(result.address), f"{result.step.rpartition('#')[2]} failed")
+    yield from (Item("", f"error {problem.code}") for problem in report.diagnostics if _is_failure(problem))
+
+
+def _is_failure(problem: Diagnostic) -> bool:
+    return problem.severity is Severity.ERROR and problem.code != UNKNOWN_OUTCOME
+
+
+def _drift(report: DriftReport) -> Iterator[Item]:
+    for change in report.plan.changes:
+        fields = ", ".join(field.path for field in change.fields)
+        yield Item(str(change.address), fields or word(change.action))
+
+
+def _fit(text: str) -> str:
+    """One line without unseen characters, of at most 500 characters."""
+    line = visible(" ".join(text.split()))
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
