@@ -178,7 +178,8 @@ def test_a_case_of_another_version_or_with_bad_records_is_refused(stage: Stage) 
     folder = stage.root / "incident"
     write_case(case_of(stage, lost_create(stage), volume()), folder)
     document = json.loads((folder / "case.json").read_text())
-    for change in ({"format": "reconcile-case-9"}, {"records": {"x": {}}}, {"unknown": 1}):
+    changes: list[dict[str, Any]] = [{"format": "reconcile-case-9"}, {"records": {"x": {}}}, {"unknown": 1}]
+    for change in changes:
         (folder / "case.json").write_text(json.dumps({**document, **change}))
         with pytest.raises(ReconcilerError, match="not a case of this version"):
             read_case(folder)
