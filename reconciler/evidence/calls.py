@@ -15,10 +15,9 @@ RunEnd = Literal["done", "not-converged", "interrupted", "cut-off"]
 @dataclass(slots=True)
 class SentCall:
     """`status`: of the answer that was no success; 0: none came, or it was one. `end`: when the run ended.
-    `answer`: "ok", "lost", or the status; "" while nothing was recorded.
 
-    `landed`: whether it took effect, as far as anything has told since. `refused_first`: it was refused, and
-    what it asks for is there all the same. `paused_s`: until the step was tried again; None: it was not.
+    `answer`: "ok", "lost", or the status; "" while nothing was recorded. `landed`: whether it took effect, as
+    far as anything has told since. `paused_s`: until the step was tried again; None: it was not.
     """
 
     step: str
@@ -35,7 +34,6 @@ class SentCall:
     id: str = ""
     address: str = ""
     landed: bool | None = None
-    refused_first: bool = False
     ended_at: datetime | None = None
     paused_s: float | None = None
 
@@ -121,7 +119,6 @@ def _close(call: SentCall, entry: JournalEntry) -> None:
         call.end, call.landed, call.id = "done", True, data.get("id") or ""
         call.answer = "ok"
     elif entry.event is Event.SETTLED:
-        call.refused_first = call.end == "failed"
         call.landed = data.get("landed") is not False
         call.end = "done" if call.landed else "not-landed"
         call.id = data.get("id") or call.id

@@ -57,7 +57,7 @@ class Case(BaseModel):
     manifests: str
 
     def state_records(self) -> Mapping[Address, StateRecord]:
-        """Raises ValueError, KeyError or TypeError where they are no records."""
+        """Raises ValueError, KeyError or TypeError where one is not a record."""
         found = {}
         for text, fields in self.records.items():
             address = Address.parse(text)

@@ -67,7 +67,7 @@ def replay(case: Case) -> dict[str, Any]:
         twin.sandbox.faults.script(faults.read(case.faults), twin.sandbox.lists)
         return twin.run(_played(twin, case))
     except Refusal as refusal:
-        raise ReconcilerError(f"the faults of the case are no fault script: {refusal.message}") from None
+        raise ReconcilerError(f"the faults of the case are not a fault script: {refusal.message}") from None
     except StoreError as failure:
         raise cannot_plant(failure) from None
     except Standstill:

@@ -160,7 +160,7 @@ def test_a_folder_that_is_there_is_left_alone(stage: Stage) -> None:
         ("case.json", "[]", "is not a case"),
         ("case.json", "{", "is not JSON"),
         ("case.json", "{}", "is not a case of this version"),
-        ("faults.json", '[{"action": "no such"}]', "no fault script"),
+        ("faults.json", '[{"action": "no such"}]', "not a fault script"),
         ("seed.json", '{"volumes": [{"id": 7}]}', "cannot hold"),
         ("manifests.yaml", "kind: Nothing\n", "manifests of the case have errors"),
         ("trace.json", "\xff", "is not JSON"),
