@@ -31,7 +31,7 @@ LAYERS = (
     {"importing.arrange", "drift.compare"},
     {"execution", "reports", "pipeline.embedded"},
     {"pipeline"},
-    {"importing", "drift", "doctor", "rehearsal", "notify"},
+    {"importing", "drift", "doctor", "rehearsal", "notify", "hosts"},
     {"cli", "controller", "api"},
     {"__main__"},
 )

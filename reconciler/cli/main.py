@@ -19,6 +19,7 @@ _VERBS = {
     "plan": "show what apply would do",
     "rehearse": "rehearse a plan on a twin of the platform, clean and with faults",
     "apply": "make the platform match the manifests",
+    "comment": "show a report in its pull request: a comment and a status",
     "drift": "show what changed on the platform without us",
     "import": "write manifests of what runs on the platform",
     "show": "show one resource: live fields, snapshots, what is owed",

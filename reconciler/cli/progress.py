@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.core.clock import TELL_EVERY_S
-from reconciler.core.errors import Locked
+from reconciler.core.errors import Locked, named
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Step
@@ -72,7 +72,9 @@ class PlainReporter(Reporter):
     def waiting_for_lock(self, held: Locked, left_s: float) -> None:
         if left_s:
             who = f"{held.holder} has held it for {held.age_s:.0f} s"
-            self._line(f"waiting for the lock of `{held.scope}`: {who}; this run waits {left_s:.0f} s more")
+            self._line(
+                f"waiting for the lock of {named(held.scope)}: {who}; this run waits {left_s:.0f} s more"
+            )
 
     def step_started(self, step: Step) -> None:
         self._line(f"{step.id}: {step.call.method} {step.call.path}")
@@ -150,7 +152,7 @@ class LiveReporter(Reporter):
         self._console.print(visible(message), style="dim")
 
     def waiting_for_lock(self, held: Locked, left_s: float) -> None:
-        about = f"waiting for the lock of `{visible(held.scope)}`"
+        about = f"waiting for the lock of {visible(named(held.scope))}"
         self._running.pop(about, None)
         if left_s:
             who = f" ({visible(held.holder)} has held it for "

@@ -198,6 +198,11 @@ class SecretUnavailable(ReconcilerError):
     """Names the source that gives no value, never its content."""
 
 
+def named(scope: str) -> str:
+    """A scope as messages name it: that of what concerns no resource has no name of its own."""
+    return f"`{scope}`" if scope else "the whole state"
+
+
 class Locked(ReconcilerError):
     """Another process has held the lease of `scope` for `age_s` seconds.
 
@@ -207,7 +212,7 @@ class Locked(ReconcilerError):
 
     def __init__(self, scope: str, holder: str, age_s: float, rest_s: float | None = None) -> None:
         super().__init__(
-            f"`{scope}` has been locked by {holder} for {age_s:.0f} s",
+            f"{named(scope)} has been locked by {holder} for {age_s:.0f} s",
             help="wait for that process, or pass --lock-timeout SECONDS",
         )
         self.scope = scope

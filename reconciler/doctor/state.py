@@ -5,7 +5,7 @@ from datetime import datetime
 
 from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
+from reconciler.core.errors import Diagnosed, Locked, ReconcilerError, named
 from reconciler.core.model import owed_work
 from reconciler.core.plural import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
@@ -60,7 +60,7 @@ def check_lock(holders: Mapping[str, Locked]) -> Check:
     if not holders:
         return fine("lock", "no process holds a lock")
     held = [
-        f"`{scope}` by {each.holder} for {each.age_s:.0f} s{each.doubt}"
+        f"{named(scope)} by {each.holder} for {each.age_s:.0f} s{each.doubt}"
         for scope, each in sorted(holders.items())
     ]
     unlock = command("state", "unlock", min(holders))

@@ -49,7 +49,7 @@ def plan_schema() -> _Schema:
         "dependentRequired": {"changes": [name for name in parts if name != "changes"]},
         "properties": {"format_version": version, **parts, **optional},
         "$defs": {
-            "change": _object(_CHANGE, {"id": _TEXT, "advice": _list("command")}),
+            "change": _object(_CHANGE, {"id": _TEXT, "also": _ALSO, "advice": _list("command")}),
             "field": _object(_FIELD, says="A secret's value is `(sensitive)`."),
             "step": _object(_STEP, _STEP_TOO),
             "owed": _object(_OWED, {"advice": _list("command")}),
@@ -100,6 +100,7 @@ _CHANGE = {
     "impact": _one_of(Impact),
     "reason": _TEXT,
 }
+_ALSO = {"description": "What it does besides.", "type": "array", "items": _one_of(Action)}
 _FIELD: dict[str, _Schema] = {"path": _TEXT, "before": {}, "after": {}, "effect": _one_of(Effect)}
 _STEP = {
     "id": _TEXT,
@@ -135,6 +136,7 @@ _DIAGNOSTIC = {
     "column": _NUMBER_OR_NULL,
 }
 _DIAGNOSTIC_TOO = {
+    "notes": _texts("What else is known of it."),
     "help": _TEXT,
     "addresses": _texts("All resources that the problem affects, if it is reported only once."),
     "advice": _list("command"),

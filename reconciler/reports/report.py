@@ -128,12 +128,13 @@ class ApplyReport(Report):
 class ValidationReport(Report):
     """How many resources there are, in which files; with a revision to compare with, which addresses differ.
 
-    `environments`: all that were checked, where those are several.
+    `environments`: all that were checked, where those are several. Without files: read from JSON, which tells
+    of none of them.
     """
 
     kind = "validate"
-    resources: int
-    files: tuple[str, ...]
+    resources: int = 0
+    files: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     changed: tuple[str, ...] | None = None
     dependants: tuple[str, ...] = ()

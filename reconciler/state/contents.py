@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
-from reconciler.core.errors import StoreError
+from reconciler.core.errors import StoreError, named
 from reconciler.core.model import Address
 from reconciler.state.chain import Broken, Chains, row_hash
 from reconciler.state.codec import EntryColumns, decode_record, encode_entry
@@ -138,7 +138,7 @@ def verify(contents: Contents) -> View[int]:
     for scope in {*chains.ends, *contents.heads}:
         head = contents.head(scope)
         if chains.end(scope) != (head.seq, head.hash):
-            raise _not_whole(f"the journal of `{scope}` does not end where it should")
+            raise _not_whole(f"the journal of {named(scope)} does not end where it should")
     for address, body in contents.records.items():
         try:
             record = decode_record(address, body.serial, body.text.encode())

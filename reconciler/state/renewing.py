@@ -39,6 +39,13 @@ class Renewable(Protocol):
         ...
 
 
+def lasts_s(store: Store) -> float:
+    """How long the lease of a process that died may last; 0 where it ends with the process."""
+    while isinstance(store, Passing):
+        store = store.inner
+    return store.lease_s if isinstance(store, Renewable) else 0.0
+
+
 class Renewal:
     """What the thread does, turn by turn. `failure`: why the newest renewal did not succeed, or None."""
 

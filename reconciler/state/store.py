@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from reconciler.core.advice import command
-from reconciler.core.errors import LeaseLost, Locked, StoreError
+from reconciler.core.errors import LeaseLost, Locked, StoreError, named
 from reconciler.core.model import Address, StateRecord
 
 
@@ -107,7 +107,7 @@ class Lease:
     def of(self, scope: str) -> "Lease":
         """The right to change one scope, as `Store.commit` wants it. Raises StoreError for another's."""
         if scope not in self.epochs:
-            raise StoreError(f"the lease does not cover `{scope}`")
+            raise StoreError(f"the lease does not cover {named(scope)}")
         return replace(self, epochs={scope: self.epochs[scope]})
 
     @property
@@ -128,19 +128,19 @@ def no_state(place: object) -> StoreError:
 
 
 def not_covered(scope: str, address: Address) -> StoreError:
-    return StoreError(f"the lease does not cover `{scope}`, the scope of {address}")
+    return StoreError(f"the lease does not cover {named(scope)}, the scope of {address}")
 
 
 def no_longer_ours(scope: str) -> LeaseLost:
     return LeaseLost(
-        f"the lease of `{scope}` is no longer ours",
+        f"the lease of {named(scope)} is no longer ours",
         help="nothing was written; run again to continue from the records",
     )
 
 
 def ends_too_soon(scope: str, for_s: float) -> StoreError:
     return StoreError(
-        f"the lease of `{scope}` ends before a call that may take {for_s:g} s",
+        f"the lease of {named(scope)} ends before a call that may take {for_s:g} s",
         help="nothing was sent; run again to continue from the records",
     )
 

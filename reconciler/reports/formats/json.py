@@ -43,11 +43,18 @@ def document(report: Report) -> dict[str, Any]:
                 return plan
             return plan | {"rehearsal": rehearsal.document(report.rehearsal)}
         case DriftReport():
-            document = drift_document(report.plan, report.unmanaged, diagnostics=report.diagnostics)
-            return document | dict(report.more)
+            drift = drift_document(
+                report.plan, report.unmanaged, only_new=report.only_new, diagnostics=report.diagnostics
+            )
+            return drift | dict(report.more)
         case ApplyReport():
             return apply_document(
-                report.plan, report.results, report.owed, head=report.head, diagnostics=report.diagnostics
+                report.plan,
+                report.results,
+                report.owed,
+                head=report.head,
+                ended=report.ended,
+                diagnostics=report.diagnostics,
             )
         case ValidationReport():
             problems: dict[str, Any] = {"diagnostics": diagnostic_documents(report.diagnostics)}

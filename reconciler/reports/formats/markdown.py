@@ -32,6 +32,7 @@ from reconciler.reports.sections import Sections, sections_of
 from reconciler.reports.visible import visible
 
 MOST_OPEN = 20  # so many changes are shown unfolded
+_APPROVALS = 20  # so many are named in the verdict
 _ROWS = 50  # of one table: what is too long for its place is cut between tables
 _LONGEST_LINK = 2_000
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -/,=()")
@@ -113,9 +114,15 @@ def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
     if not isinstance(report, DriftReport) and not (isinstance(report, ApplyReport) and report.results):
         parts.append(verdict.of_impact(report.plan.changes))
         needed = verdict.approvals(report.plan)
-        parts.append(f"**Needs approval:** {', '.join(map(code, needed))}" if needed else "")
+        parts.append(f"**Needs approval:** {_few(needed)}" if needed else "")
     yield " ".join(filter(None, parts))
     yield code("".join(rest).strip())
+
+
+def _few(approvals: Sequence[str]) -> str:
+    """The verdict is never cut, so it has to be short: the changes themselves stand below it."""
+    more = len(approvals) - _APPROVALS
+    return ", ".join(map(code, approvals[:_APPROVALS])) + (f" and {more} more" if more > 0 else "")
 
 
 def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:

@@ -7,21 +7,23 @@ again then sees the final result: whether the commit has landed.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import EntryColumns
-from reconciler.state.postgres import heads, journal, leases, lists, records, schema
+from reconciler.state.postgres import archive, heads, journal, leases, lists, records, schema
 from reconciler.state.postgres.heads import Head
 from reconciler.state.postgres.line import BEGIN, COMMIT, LIMITS, Line, Row, Statement
 from reconciler.state.postgres.lists import Item, Key
 from reconciler.state.postgres.schema import Identity
 from reconciler.state.store import Lease, no_longer_ours, not_covered
 
-_ROWS = """SELECT j.scope, j.seq, j.hash FROM reconcile.journal j
-    JOIN unnest(%s::text[], %s::bigint[]) AS w(scope, seq) ON j.scope = w.scope AND j.seq = w.seq
-    WHERE j.state = %s"""
+_ROWS = f"""SELECT w.scope, w.seq, j.hash, {archive.COLUMNS}
+    FROM unnest(%s::text[], %s::bigint[]) AS w(scope, seq)
+    LEFT JOIN reconcile.journal j ON j.state = %s AND j.scope = w.scope AND j.seq = w.seq
+    {archive.beside("w.scope", "w.seq")}"""
 _SELECT_LISTS = """SELECT l.list, l.key, l.scope, l.seq, l.value FROM reconcile.lists l
     JOIN unnest(%s::text[], %s::text[]) AS w(list, key) ON l.list = w.list AND l.key = w.key
     WHERE l.state = %s"""
@@ -101,7 +103,7 @@ async def commit(
         schema.look_again(identity),
         records.find(state, addresses),
         (_SELECT_LISTS, [*_pairs(keys), state]),
-        (_ROWS, [*_pairs(sent.rows), state]),
+        (_ROWS, [*_pairs(sent.rows), state, state]),
     )
     schema.refuse_replaced(known, identity, line.place)
     before = Standing(
@@ -196,8 +198,15 @@ def _changes(state: int, before: Standing, after: Standing) -> list[Statement]:
 def _has_landed(sent: Sent, landed: Iterable[Row], now: dict[str, Head]) -> bool:
     """Whether a commit whose answer was lost is stored: seen by its journal rows, or else by its heads."""
     if sent.rows:
-        return {(scope, seq): hash for scope, seq, hash in landed} == sent.rows
+        return {(scope, seq): _hash(seq, *rest) for scope, seq, *rest in landed} == sent.rows
     return bool(sent.heads) and all(now[scope] == head for scope, head in sent.heads.items())
+
+
+def _hash(seq: int, hash: str | None, *segment: Any) -> str | None:
+    """Of a row that stands in the journal, or was packed since it was sent; None for no row."""
+    if hash is None and segment[0] is not None:
+        return str(archive.row(segment, seq)[4])
+    return hash
 
 
 def _addresses(request: Request) -> Iterable[Address]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from reconciler.core.errors import named
 from reconciler.state.chain import Broken, Chains, row_hash
 from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.contents import Contents
@@ -12,7 +13,9 @@ from reconciler.state.postgres.problems import Damaged
 from reconciler.state.postgres.schema import Identity
 from reconciler.state.store import JournalEntry
 
-COLUMNS = "j.scope, j.seq, j.previous, j.hash, j.run, j.event, j.at, j.address, j.step, j.attempt, j.data"
+COLUMNS = (
+    "j.row, j.scope, j.seq, j.previous, j.hash, j.run, j.event, j.at, j.address, j.step, j.attempt, j.data"
+)
 SELECT = f"SELECT {COLUMNS} FROM reconcile.journal j WHERE j.state = %s ORDER BY j.row"
 _INSERT = """INSERT INTO reconcile.journal
     (state, scope, seq, previous, hash, run, event, at, address, step, attempt, data)
@@ -24,7 +27,7 @@ _INSERT = """INSERT INTO reconcile.journal
 
 
 def append(head: Head, columns: EntryColumns) -> Row:
-    """The row that `columns` make at the end of the chain of `head`, which ends with it then."""
+    """A row for `insert`: `columns` at the end of the chain of `head`, which ends with it then."""
     previous = head.hash
     head.seq += 1
     head.hash = row_hash(previous, head.seq, columns[:-1], columns[-1].encode(), head.scope)
@@ -51,35 +54,43 @@ def rows_of(contents: Contents) -> list[Row]:
 
 def checked(row: Sequence[Any]) -> EntryColumns:
     """The entry of a row of `COLUMNS`. Raises Damaged where that is not what was written."""
-    scope, seq, previous, hash, *columns = row
-    if scope is None:
-        raise Damaged("a row of the journal is missing")
+    _, scope, seq, previous, hash, *columns = row
     if row_hash(previous, seq, columns[:-1], columns[-1].encode(), scope) != hash:
-        raise Damaged(f"row {seq} of the journal of `{scope}` is not what was written")
-    run, event, at, address, step, attempt, data = columns
+        raise Damaged(f"row {seq} of the journal of {named(scope)} is not what was written")
+    return entry_of(row)
+
+
+def entry_of(row: Sequence[Any]) -> EntryColumns:
+    """The entry of a row of `COLUMNS`, which is not checked."""
+    *_, run, event, at, address, step, attempt, data = row
     return run, event, at, address, step, attempt, data
 
 
 def followed(
     identity: Identity, rows: Iterable[Row], ends: Mapping[str, Head]
 ) -> Iterator[tuple[str, int, EntryColumns]]:
-    """Scope, seq and entry of all rows, as `SELECT` has them, which must end at `ends`.
+    """Scope, seq and entry of all rows of `COLUMNS`, oldest first, which must end at `ends`.
 
     Raises Damaged at the first that does not follow from those before.
     """
     chains = Chains(identity.lineage, identity.trunk_seq)
-    for scope, seq, _, hash, *columns in rows:
-        run, event, at, address, step, attempt, data = columns
-        try:
-            chains.follow(seq, columns[:-1], data.encode(), scope, hash)
-        except Broken as broken:
-            raise Damaged(f"row {seq} of the journal of `{scope}` {broken}") from None
-        yield scope, seq, (run, event, at, address, step, attempt, data)
+    for row in rows:
+        follow(chains, row)
+        yield row[1], row[2], entry_of(row)
     if chains.trunk != (identity.trunk_seq, identity.trunk_hash):
         raise Damaged("the oldest rows of the journal are missing")
     for scope in {*chains.ends, *ends}:
         if scope not in ends or chains.end(scope) != (ends[scope].seq, ends[scope].hash):
-            raise Damaged(f"the journal of `{scope}` does not end where it should")
+            raise Damaged(f"the journal of {named(scope)} does not end where it should")
+
+
+def follow(chains: Chains, row: Row) -> None:
+    """Take in a row of `COLUMNS`. Raises Damaged where it does not follow from those before."""
+    _, scope, seq, _, hash, *columns, data = row
+    try:
+        chains.follow(seq, columns, data.encode(), scope, hash)
+    except Broken as broken:
+        raise Damaged(f"row {seq} of the journal of {named(scope)} {broken}") from None
 
 
 def entries(

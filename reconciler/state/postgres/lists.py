@@ -1,13 +1,18 @@
-"""What the journal amounts to (`rules`), as rows of one table: open intents, plans run and others."""
+"""What the journal amounts to (`rules`), as rows of one table: open intents, plans run and others.
+
+Beside that, which segments it is packed in. Plans that began in one are not rows of their own any more.
+"""
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from reconciler.core.errors import named
 from reconciler.state import rules
 from reconciler.state.codec import decode_entry
-from reconciler.state.postgres import journal
+from reconciler.state.postgres import archive, journal
+from reconciler.state.postgres.archive import Segment
 from reconciler.state.postgres.heads import Head, text
 from reconciler.state.postgres.line import Row, Statement
 from reconciler.state.postgres.problems import Damaged
@@ -15,16 +20,19 @@ from reconciler.state.rules import Effect, IntentKey
 from reconciler.state.store import Event, JournalEntry, State
 
 INTENTS, PLANS, UNCLAIMED, HALF_MOVED, FACTS = "open_intents", "plans_run", "unclaimed", "half_moved", "facts"
+ARCHIVED = "archived"
 # With the field of an entry's data that holds the key.
 _ENTRIES = {UNCLAIMED: "unclaimed", HALF_MOVED: "moved_from"}
 
 # Asked for apart from the others, so that nobody reads the whole journal for all the plans that ever ran.
 _WITH_ROWS = "l.list IN ('open_intents', 'unclaimed', 'half_moved')"
-SELECT = f"""SELECT l.list, l.key, l.scope, l.seq, l.value, {journal.COLUMNS}
+_SELECT = f"""SELECT l.list, l.key, l.scope, l.seq, l.value, {journal.COLUMNS}, {archive.COLUMNS}
     FROM reconcile.lists l LEFT JOIN reconcile.journal j
-    ON j.state = l.state AND j.scope = l.scope AND j.seq = l.seq
-    WHERE l.state = %s AND {_WITH_ROWS} ORDER BY j.row"""
-SELECT_OTHERS = f"""SELECT l.list, l.key, l.scope, l.seq, l.value FROM reconcile.lists l
+    ON j.state = l.state AND j.scope = l.scope AND j.seq = l.seq {archive.beside("l.scope", "l.seq")}
+    WHERE l.state = %s AND {_WITH_ROWS}"""
+_JOURNAL = 12  # how many columns a row of the journal has
+
+_SELECT_OTHERS = f"""SELECT l.list, l.key, l.scope, l.seq, l.value FROM reconcile.lists l
     WHERE l.state = %s AND NOT {_WITH_ROWS}"""
 
 _INSERT = """INSERT INTO reconcile.lists (state, list, key, scope, seq, value)
@@ -100,33 +108,61 @@ def items(rows: Iterable[Row]) -> dict[Key, Item]:
     return {(name, key): Item(*item) for name, key, *item in rows}
 
 
-def read(rows: Iterable[Row], heads: Mapping[str, Head], lineage: str) -> State:
-    """What the rows of `SELECT` and `SELECT_OTHERS` say, and nothing else.
+def select(state: int) -> list[Statement]:
+    """Ask for rows that `read` takes."""
+    return [(_SELECT, [state, state]), (_SELECT_OTHERS, [state])]
 
-    Raises Damaged where they are not what was written.
-    """
-    entries: dict[str, list[JournalEntry]] = {INTENTS: [], UNCLAIMED: [], HALF_MOVED: []}
-    plans, facts, total = set(), {}, 0
-    for name, key, scope, seq, value, *row in rows:
-        total += weight((name, key), Item(scope, seq, value))
-        if name == PLANS:
-            plans.add(key)
-        elif name == FACTS:
-            facts[key] = value
-        else:
-            entries[name].append(_entry(name, key, row))
+
+def read(rows: Sequence[Row], heads: Mapping[str, Head], lineage: str) -> State:
+    """What the answers to `select` say, and nothing else. Raises Damaged for what was not written so."""
+    listed = items(row[:5] for row in rows)
+    total = sum(weight(key, item) for key, item in listed.items())
     if text(total) != text(sum(head.lists for head in heads.values())):
         raise Damaged("table lists is not what was written")
+    found = {name: [row for row in rows if row[0] == name] for name in (INTENTS, UNCLAIMED, HALF_MOVED)}
+    facts = {key: item.value for (name, key), item in listed.items() if name == FACTS}
     return State(
         lineage,
         {},
-        tuple(entries[INTENTS]),
-        frozenset(plans),
-        unclaimed=tuple(entries[UNCLAIMED]),
-        half_moved=tuple(entries[HALF_MOVED]),
+        _entries(found[INTENTS]),
+        plans(listed),
+        unclaimed=_entries(found[UNCLAIMED]),
+        half_moved=_entries(found[HALF_MOVED]),
         platform=facts.get("platform", ""),
         new="new" in facts,
     )
+
+
+def plans(listed: Mapping[Key, Item]) -> frozenset[str]:
+    """All plans that ran, also those of segments."""
+    packed = (plan for segment in segments(listed) for plan in segment.plans)
+    return frozenset([*(key for name, key in listed if name == PLANS), *packed])
+
+
+def segments(listed: Mapping[Key, Item]) -> Iterator[Segment]:
+    for (name, key), item in listed.items():
+        if name == ARCHIVED:
+            yield Segment.listed(key, item.seq, item.value)
+
+
+def archived(segment: Segment) -> tuple[Key, Item]:
+    return (ARCHIVED, segment.key), Item(segment.scope, segment.last, segment.value)
+
+
+def _entries(rows: Iterable[Row]) -> tuple[JournalEntry, ...]:
+    """What rows of `_SELECT` are about, oldest first."""
+    found = [(name, key, _row(scope, seq, rest)) for name, key, scope, seq, _, *rest in rows]
+    return tuple(_entry(name, key, row) for name, key, row in sorted(found, key=lambda each: each[2][0]))
+
+
+def _row(scope: str, seq: int, rest: Sequence[Any]) -> Row:
+    """A row of the journal, or of the segment beside it."""
+    row, segment = rest[:_JOURNAL], rest[_JOURNAL:]
+    if row[0] is not None:
+        return tuple(row)
+    if segment[0] is None:
+        raise Damaged(f"row {seq} of the journal of {named(scope)} is missing")
+    return archive.row(tuple(segment), seq)
 
 
 def _entry(name: str, key: str, row: Sequence[object]) -> JournalEntry:

@@ -9,7 +9,7 @@ from reconciler.core.model import Address
 from reconciler.state import rules
 from reconciler.state.codec import decode_record
 from reconciler.state.contents import Body, Contents, Head, Row, has_changed, is_there, same
-from reconciler.state.postgres import heads, journal, leases, lists, records, schema
+from reconciler.state.postgres import archive, heads, journal, leases, lists, records, schema
 from reconciler.state.postgres.line import BEGIN, BEGIN_READING, COMMIT, LIMITS, Line, Statement
 from reconciler.state.postgres.line import Row as Fields
 from reconciler.state.postgres.lists import Item, Key
@@ -17,7 +17,7 @@ from reconciler.state.postgres.problems import Damaged
 from reconciler.state.postgres.schema import Known
 from reconciler.state.store import no_state
 
-_TABLES = ("leases", "heads", "records", "journal", "lists")
+_TABLES = ("leases", "heads", "records", "journal", "archive", "lists")
 _AT_ONCE = 5000  # journal rows in one message
 
 
@@ -94,13 +94,14 @@ def _everything(known: Known, environment: str, line: Line) -> list[Statement]:
         (heads.SELECT, state),
         (leases.EPOCHS, state),
         (journal.SELECT, state),
+        (archive.SELECT, state),
         (records.SELECT, state),
     ]
 
 
 def _contents(known: Known, environment: str, found: Sequence[Sequence[Fields]]) -> Contents:
     """Of the answers to `_everything`."""
-    (row,), ends, epochs, rows, bodies = found
+    (row,), ends, epochs, rows, packed, bodies = found
     identity, moved_to = known.identity, row[8]
     if identity is None or row[1] != identity.id:
         raise Damaged("it was replaced while it was read")
@@ -111,7 +112,7 @@ def _contents(known: Known, environment: str, found: Sequence[Sequence[Fields]])
         identity.key,
         environment,
         Head(identity.trunk_seq, identity.trunk_hash, identity.trunk_serial),
-        tuple(Row(scope, seq, tuple(columns), hash) for scope, seq, _, hash, *columns in rows),
+        tuple(Row(row[1], row[2], journal.entry_of(row), row[4]) for row in archive.merged(rows, packed)),
         {
             Address(kind, name, app or None, ordinal): Body(serial, body)
             for kind, app, name, ordinal, _, _, serial, body, _ in bodies

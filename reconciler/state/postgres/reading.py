@@ -3,9 +3,10 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+from reconciler.core.errors import named
 from reconciler.state import rules
 from reconciler.state.garbage import collector_paused
-from reconciler.state.postgres import heads, journal, lists, records, schema
+from reconciler.state.postgres import archive, heads, journal, lists, records, schema
 from reconciler.state.postgres.line import BEGIN_READING, COMMIT, LIMITS, Line, Statement
 from reconciler.state.postgres.problems import Damaged, decoding
 from reconciler.state.postgres.schema import Identity
@@ -30,14 +31,13 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
         schema.look_again(identity),
         (heads.SELECT, [state_id]),
         (_ENDS, [state_id, identity.trunk_seq]),
-        (lists.SELECT, [state_id]),
-        (lists.SELECT_OTHERS, [state_id]),
+        *lists.select(state_id),
         *asked,
         COMMIT,
     )
     schema.refuse_replaced(known, identity, line.place)
     for (scope,) in broken:
-        raise Damaged(f"the journal of `{scope}` does not end where it should")
+        raise Damaged(f"the journal of {named(scope)} does not end where it should")
     with decoding(), collector_paused():
         found = heads.read(ends)
         state = lists.read([*listed, *plain], found, identity.lineage)
@@ -61,8 +61,9 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
 
 async def entries(line: Line, identity: Identity) -> list[tuple[str, JournalEntry]]:
     """The whole journal, each entry with its scope, oldest first. Raises Damaged."""
-    _, _, rows, ends, _ = await line.ask(
-        BEGIN_READING, LIMITS, (journal.SELECT, [identity.id]), (heads.SELECT, [identity.id]), COMMIT
+    state = [identity.id]
+    _, _, rows, packed, ends, _ = await line.ask(
+        BEGIN_READING, LIMITS, (journal.SELECT, state), (archive.SELECT, state), (heads.SELECT, state), COMMIT
     )
     with decoding():
-        return journal.entries(identity, rows, heads.read(ends))
+        return journal.entries(identity, archive.merged(rows, packed), heads.read(ends))

@@ -56,6 +56,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             seq bigint NOT NULL, value text NOT NULL, PRIMARY KEY (state, list, key)
         )""",
     ),
+    (
+        # Rows of the journal, packed: see `archive`.
+        """CREATE TABLE reconcile.archive (
+            state integer NOT NULL, scope text NOT NULL, first bigint NOT NULL, last bigint NOT NULL,
+            body bytea NOT NULL, PRIMARY KEY (state, scope, first)
+        )""",
+        "ALTER TABLE reconcile.archive ALTER body SET STORAGE EXTERNAL",  # it is compressed already
+        # Who was granted something on the journal has it on this part of it, too.
+        """DO $$ DECLARE granted record; BEGIN
+            FOR granted IN SELECT privilege_type, is_grantable, pg_get_userbyid(grantee) AS role, grantee
+                FROM pg_class, aclexplode(relacl) WHERE oid = 'reconcile.journal'::regclass
+                AND grantee <> relowner
+            LOOP
+                EXECUTE 'GRANT ' || granted.privilege_type || ' ON reconcile.archive TO '
+                    || CASE granted.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(granted.role) END
+                    || CASE WHEN granted.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END;
+            END LOOP;
+        END $$""",
+    ),
 )
 
 VERSION = len(MIGRATIONS)

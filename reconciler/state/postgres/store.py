@@ -22,7 +22,7 @@ from reconciler.state import history
 from reconciler.state.batching import Batching
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.contents import Contents, verify
-from reconciler.state.postgres import commits, leases, moving, probing, reading, schema, upkeep
+from reconciler.state.postgres import commits, leases, moving, packing, probing, reading, schema, upkeep
 from reconciler.state.postgres.commits import Request, Sent
 from reconciler.state.postgres.line import SERVER_TIME, Line
 from reconciler.state.postgres.moving import Sending
@@ -33,7 +33,11 @@ from reconciler.state.store import JournalEntry, Lease, State, no_state
 
 _KEY_BYTES = 32
 _POLL_S = 0.2  # how often a held lease is asked for again
-_KNOWS = "SELECT EXISTS (SELECT FROM reconcile.journal WHERE state = %s AND starts_with(address, %s))"
+# How many rows of earlier runs a release packs at most beside as many as it wrote: a moment's work.
+_PACKED_BESIDE = 5_000
+_KNOWS = """SELECT EXISTS (SELECT FROM reconcile.journal WHERE state = %s AND starts_with(address, %s))
+    OR EXISTS (SELECT FROM reconcile.lists WHERE state = %s AND list = 'archived'
+        AND value::jsonb -> 'kinds' @> to_jsonb(%s::text))"""
 
 T = TypeVar("T")
 
@@ -79,6 +83,7 @@ class PostgresStore:
         self._lease_s = lease_s
         self._new_key = b""
         self._identity: Identity | None = None
+        self._unpacked = 0  # how many rows were written since the last packing
         self._loaded: tuple[frozenset[str] | None, State] | None = None  # which scopes (None: all)
         self._commits = Batching(self._store)
         self._checks = Batching(self._check)
@@ -91,7 +96,7 @@ class PostgresStore:
             known = (await self._known()).identity
             if known is None:
                 return False
-            (((found,),),) = await self._line.ask((_KNOWS, [known.id, f"{kind}/"]))
+            (((found,),),) = await self._line.ask((_KNOWS, [known.id, f"{kind}/", known.id, kind]))
             return bool(found)
 
         state = await self.load()
@@ -173,6 +178,7 @@ class PostgresStore:
             await leases.release(self._line, await self._state(), lease)
 
         await self._run(release)
+        await self._pack()
 
     async def commit(
         self,
@@ -327,6 +333,19 @@ class PostgresStore:
             return failure
         return None
 
+    async def _pack(self) -> None:
+        """Old rows, where this handle has written new ones. The scopes are free again."""
+        written, self._unpacked = self._unpacked, 0
+
+        async def pack() -> None:
+            await packing.extend(self._line, await self._state(), written + _PACKED_BESIDE)
+
+        if written:
+            try:
+                await self._run(pack)
+            except StoreError as failure:
+                self._tell(f"old rows of the journal were not packed: {failure.message}")
+
     async def _store(self, batch: Sequence[Request]) -> None:
         """Store all requests of `batch` in one transaction."""
         sent = Sent()
@@ -345,3 +364,5 @@ class PostgresStore:
         except StoreError as failure:
             for request in batch:
                 request.outcome = failure
+        else:
+            self._unpacked += sum(len(request.entries) for request in batch)

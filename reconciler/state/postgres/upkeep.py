@@ -2,13 +2,14 @@
 
 from datetime import datetime
 
-from reconciler.core.errors import Locked, StateMoved, StoreError
+from reconciler.core.errors import Locked, StateMoved, StoreError, named
 from reconciler.state import rules
 from reconciler.state.codec import encode_entry
-from reconciler.state.postgres import commits, heads, journal, leases, lists, reading, schema
+from reconciler.state.postgres import archive, commits, heads, journal, leases, lists, reading, schema
+from reconciler.state.postgres.archive import Segment
 from reconciler.state.postgres.commits import Request, Sent
 from reconciler.state.postgres.line import BEGIN, BEGIN_READING, COMMIT, LIMITS, Line
-from reconciler.state.postgres.lists import Item, Key
+from reconciler.state.postgres.lists import PLANS, Item, Key
 from reconciler.state.postgres.problems import Damaged, decoding
 from reconciler.state.postgres.schema import Identity
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, no_state
@@ -24,15 +25,33 @@ async def verify(line: Line, environment: str) -> None:
         return
     state = known.identity.id
     await reading.read(line, known.identity, None)
-    _, _, rows, ends, listed, _ = await line.ask(
-        BEGIN_READING, LIMITS, (journal.SELECT, [state]), (heads.SELECT, [state]), (_LISTS, [state]), COMMIT
+    _, _, rows, packed, ends, listed, _ = await line.ask(
+        BEGIN_READING,
+        LIMITS,
+        (journal.SELECT, [state]),
+        (archive.SELECT, [state]),
+        (heads.SELECT, [state]),
+        (_LISTS, [state]),
+        COMMIT,
     )
-    derived: dict[Key, Item] = {}
     with decoding():
-        for scope, seq, columns in journal.followed(known.identity, rows, heads.read(ends)):
-            lists.apply(derived, rules.effect_of_row(columns), scope, seq)
-    if derived != lists.items(listed):
+        everything = archive.merged(rows, packed)
+        derived, said = dict[Key, Item](), set[tuple[Key, Item]]()
+        for scope, seq, columns in journal.followed(known.identity, everything, heads.read(ends)):
+            effect = rules.effect_of_row(columns)
+            lists.apply(derived, effect, scope, seq)
+            said |= {(key, Item(scope, seq)) for key in lists.touched(effect) if key[0] == PLANS}
+        derived |= dict(lists.archived(Segment.of(archive.unpacked(segment))) for segment in packed)
+        found = lists.items(listed)
+        all_plans = lists.plans(found) == lists.plans(derived)
+    # A plan of several scopes may be listed by the row of any of them, once that of another was packed.
+    odd = found.items() ^ derived.items()
+    if not all_plans or any(key[0] != PLANS for key, _ in odd) or not said.issuperset(_plans(found)):
         raise Damaged("table lists is not what the journal says")
+
+
+def _plans(listed: dict[Key, Item]) -> list[tuple[Key, Item]]:
+    return [(key, item) for key, item in listed.items() if key[0] == PLANS]
 
 
 async def free(
@@ -41,7 +60,7 @@ async def free(
     """Raise the epoch of a scope; says what was done. Raises Locked while it is held, unless `force`."""
     _, _, rows = await line.ask(BEGIN, LIMITS, leases.lock(identity.id, [scope]))
     if not rows:
-        raise StoreError(f"no run has ever locked the scope `{scope}`", help="check its name and --state")
+        raise StoreError(f"no run has ever locked {named(scope)}", help="check its name and --state")
     ((_, _, holder, age_s, alive),) = rows
     if alive and not force:
         raise Locked(scope, holder, age_s)

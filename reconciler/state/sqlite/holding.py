@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from reconciler.core.errors import StoreError
+from reconciler.core.errors import StoreError, named
 from reconciler.state.codec import encode_entry
 from reconciler.state.sqlite import checks, commits, files, leases, locks
 from reconciler.state.sqlite.database import Moved
@@ -55,7 +55,7 @@ class Holding:
         connection = file.readable()
         found = leases.holder_of(connection, scope) if connection is not None else None
         if connection is None or found is None:
-            raise StoreError(f"no run has ever locked the scope `{scope}`", help="check its name and --state")
+            raise StoreError(f"no run has ever locked {named(scope)}", help="check its name and --state")
         number, holder, since = found
         lock_file = files.lock_path(file.path)
         alive = not locks.try_lock(lock_file, number)

@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from reconciler.core.errors import named
 from reconciler.state import rules
 from reconciler.state.chain import Chains, row_hash
 from reconciler.state.codec import EntryColumns, RowColumns, decode_entry
@@ -114,7 +115,7 @@ def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping
             continue
         row, hash = ends.get(scope, (0, ""))
         if not row:
-            raise Damaged(f"the journal of `{scope}` does not end where it should")
+            raise Damaged(f"the journal of {named(scope)} does not end where it should")
         _read(connection, checks, row)
         if hash != head.hash:
             raise Damaged(f"journal row {row} is not the one that was written")
@@ -176,7 +177,7 @@ def _rows(
     for scope in {*heads, *chains.ends}:
         head = heads.get(scope)
         if chains.end(scope) != ((head.seq, head.hash) if head is not None else chains.trunk):
-            raise Damaged(f"the journal of `{scope}` does not end where it should")
+            raise Damaged(f"the journal of {named(scope)} does not end where it should")
 
 
 def _verify_archive_end(

@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.core.errors import ReconcilerError, StoreError
+from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.state.postgres import schema
 from reconciler.state.postgres.place import Place
 from reconciler.state.postgres.store import PostgresStore
-from reconciler.state.store import Event
+from reconciler.state.store import WHOLE_STATE, Event
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
 from tests.state.worlds import NOON, entry, record
@@ -106,6 +106,19 @@ async def test_first_creates_at_the_same_moment_make_one_state(
     assert len({(await store.load()).lineage for store in handles.stores}) == 1
 
 
+async def test_a_process_that_died_while_it_held_the_whole_state_keeps_nobody_out(handles: Handles) -> None:
+    await handles.open().create()
+    dying = handles.open()
+    await dying.lease([WHOLE_STATE], "the dead")
+    await dying.close()
+    store = handles.open()
+    with pytest.raises(Locked, match="the whole state has been locked by the dead for"):
+        await store.lease([WHOLE_STATE], "me")
+    await create_state(store, Actor(handles.clock, "me"), new=True)
+    assert (await store.load()).new
+    assert handles.lease_s <= handles.clock.elapsed_s < handles.lease_s + 10
+
+
 async def test_each_environment_has_a_state_of_its_own(handles: Handles) -> None:
     base, prod = handles.open(), handles.open(environment="prod")
     assert await base.create()
@@ -148,7 +161,7 @@ async def test_an_older_schema_is_migrated_once_by_whoever_may(
     looks = reader(database)
     column = "ALTER TABLE reconcile.heads ADD COLUMN colour text NOT NULL DEFAULT 'red'"
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, (column,)))
-    monkeypatch.setattr(schema, "VERSION", 2)
+    monkeypatch.setattr(schema, "VERSION", 3)
     with pytest.raises(StoreError, match="the role may not do this"):
         await handles.open(url=looks).load()
     with pytest.raises(StoreError, match="older reconciler"):
@@ -158,7 +171,7 @@ async def test_an_older_schema_is_migrated_once_by_whoever_may(
         for _ in range(2):
             both.start_soon(handles.open(tell=notes.append).load)
     assert len(notes) == 1
-    assert "migrated from version 1 to 2" in notes[0]
+    assert "migrated from version 2 to 3" in notes[0]
     await handles.open(url=looks).load()
     lease = await handles.open().lease(["shop"], "me")
     assert lease.epochs == {"shop": 1}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.cli.harness import Project, Sandbox, environment, serving, volume
@@ -75,9 +76,8 @@ def test_three_runners_in_empty_folders_work_on_one_volume(
 
 
 def test_two_applies_of_different_apps_run_at_once(runner: Callable[..., Project], sandbox: Sandbox) -> None:
-    first = runner("wiki")
-    first.run("state", "init", "--new")
-    first.apply()  # the first of all records which platform the state is about, alone
+    """The first of all, too, which record what platform the state is about."""
+    runner().run("state", "init", "--new")
     shop, blog = runner(*APPS), runner(*APPS)
     for app in ("blog", "shop"):
         sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=1)
@@ -88,8 +88,8 @@ def test_two_applies_of_different_apps_run_at_once(runner: Callable[..., Project
     ):
         ended = [one.ended(), other.ended()]
     assert [each.code for each in ended] == [0, 0], ended
-    assert len(runner().json("state", "list").json["records"]) == 3
-    assert [len(sandbox.volumes(app)) for app in APPS] == [1, 1, 1]
+    assert len(runner().json("state", "list").json["records"]) == 2
+    assert [len(sandbox.volumes(app)) for app in APPS] == [1, 1, 0]
 
 
 def test_a_runner_that_was_killed_while_it_created_is_succeeded_without_an_unlock(
@@ -105,6 +105,28 @@ def test_a_runner_that_was_killed_while_it_created_is_succeeded_without_an_unloc
     lease_over(database.url)
     runner().apply()
     assert len(sandbox.volumes("shop")) == 1
+
+
+def test_a_first_apply_that_was_killed_while_it_recorded_the_platform_holds_up_others_for_its_lease_only(
+    runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
+) -> None:
+    runner().run("state", "init", "--new")
+    with psycopg.connect(database.url) as blocking:  # which keeps the first one there
+        blocking.execute("SELECT FROM reconcile.heads WHERE scope = '' FOR UPDATE")
+        with runner("shop").started_apply() as dying:
+            dying.until(lambda: holds_all(database))
+            dying.kill()
+    with runner("blog").started("apply", "--auto-approve") as waiting:
+        waiting.until_told("waiting for the lock of the whole state: ")
+        database.rows("UPDATE reconcile.leases SET expires_at = clock_timestamp() WHERE scope = ''")
+        assert waiting.ended().code == 0
+    assert [len(sandbox.volumes(app)) for app in APPS] == [1, 0, 0]
+
+
+def holds_all(database: Postgres) -> bool:
+    """Whether a process has the lease of the whole state."""
+    held = "SELECT FROM reconcile.leases WHERE scope = '' AND NOT released AND expires_at > clock_timestamp()"
+    return bool(database.rows(f"SELECT EXISTS ({held})")[0][0])
 
 
 def test_a_database_that_is_gone_sends_nothing(
