@@ -1,8 +1,7 @@
 """`reconcile history`: what was done, by whom and why."""
 
-import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from click.shell_completion import CompletionItem
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, AddressType
 from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, output
 from reconciler.cli.read_state import with_state
 from reconciler.core.model import Address
@@ -20,8 +20,6 @@ SHOW, EXPORT, REPLAY = "show", "export", "replay"
 _WORDS = (SHOW, EXPORT, REPLAY)
 _FORMS = "[ADDRESS | show RUN | export RUN [PATHS]... | replay FOLDER]"
 _MOST = 100  # runs and decisions, where nobody says since when
-_AGO = re.compile(r"(?P<number>\d{1,6})(?P<unit>[mhdw])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class AddressOrWord(AddressType):
@@ -46,17 +44,15 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     if value is None:
         return None
     try:
-        if ago := _AGO.fullmatch(value):
+        if (span := span_of(value)) is not None:
             from reconciler.core.clock import SystemClock
 
-            span = timedelta(**{_UNITS[ago["unit"]]: int(ago["number"])})
             return SystemClock().now() - span
-        at = datetime.fromisoformat(value)
+        return moment_of(value)
     except (ValueError, OverflowError):
         raise click.BadParameter(
             f"`{value}` is neither so long ago (30m, 12h, 7d, 2w) nor a date (2026-11-22)"
         ) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 @click.command("history", short_help="Show what was done, by whom and why.")

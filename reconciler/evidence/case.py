@@ -30,6 +30,7 @@ class CaseLimits(BaseModel):
     deadline_s: float
     settle_s: float
     adopt_inferred: bool
+    read_concurrency: int
 
 
 class Case(BaseModel):
