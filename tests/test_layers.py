@@ -23,7 +23,7 @@ LAYERS = (
     {"services.machines.wire", "services.providers.wire", "explanations"},
     {"kinds"},
     {"policies"},
-    {"moves", "rehearsal.matrix"},
+    {"moves", "rehearsal.matrix", "rehearsal.outlook"},
     {"planning", "manifests"},
     {"state", "secrets", "approvals"},
     {"services"},

@@ -1,8 +1,7 @@
 """`reconcile history`: what was done, by whom and why."""
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,6 +10,7 @@ from click.shell_completion import CompletionItem
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, AddressType
 from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
 from reconciler.core.model import Address
@@ -23,8 +23,6 @@ T = TypeVar("T")
 
 SHOW = "show"
 _MOST = 100  # runs and decisions, where nobody says since when
-_AGO = re.compile(r"(?P<number>\d{1,6})(?P<unit>[mhdw])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class AddressOrShow(AddressType):
@@ -49,17 +47,15 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     if value is None:
         return None
     try:
-        if ago := _AGO.fullmatch(value):
+        if (span := span_of(value)) is not None:
             from reconciler.core.clock import SystemClock
 
-            span = timedelta(**{_UNITS[ago["unit"]]: int(ago["number"])})
             return SystemClock().now() - span
-        at = datetime.fromisoformat(value)
+        return moment_of(value)
     except (ValueError, OverflowError):
         raise click.BadParameter(
             f"`{value}` is neither so long ago (30m, 12h, 7d, 2w) nor a date (2026-11-22)"
         ) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 @click.command("history", short_help="Show what was done, by whom and why.")

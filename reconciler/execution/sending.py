@@ -24,7 +24,7 @@ from reconciler.execution.outputs import dig, fill_body, fill_path
 from reconciler.execution.recorder import Unrecorded
 from reconciler.execution.run import Run
 from reconciler.execution.traffic import Limited, Unsent
-from reconciler.planning.match import possible
+from reconciler.planning.lookup import possible
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.refusals import Refusal
 from reconciler.services.retry import TOO_MANY

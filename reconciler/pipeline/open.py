@@ -135,8 +135,9 @@ async def open_platform(
 
     Raises ReconcilerError where no platform is configured. The token is asked for when it is needed.
     """
+    execution = config.settings.execution
     with _base_url(config, options) as base_url:
-        transport = HttpxTransport(base_url)
+        transport = HttpxTransport(base_url, lines=execution.concurrency + execution.read_concurrency)
         try:
             yield (
                 platform_client(
@@ -294,7 +295,13 @@ def _limits(config: ProjectSettings, options: Options) -> Limits:
     execution = config.settings.execution
     chosen = "RECONCILE_SETTLE_S" in config.variables or "settle_s" in execution.model_fields_set
     settle_s = execution.settle_s if chosen or not options.sandbox else SANDBOX_SETTLE_S
-    return Limits(execution.concurrency, execution.deadline_s, settle_s, execution.adopt_inferred)
+    return Limits(
+        execution.concurrency,
+        execution.deadline_s,
+        settle_s,
+        execution.adopt_inferred,
+        execution.read_concurrency,
+    )
 
 
 def _token(config: ProjectSettings) -> str:

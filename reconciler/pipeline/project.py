@@ -113,10 +113,11 @@ class Desired:
     def by_address(self) -> Mapping[Address, Resource]:
         return {resource.address: resource for resource in self.resources}
 
-    def declared_at(self, plan: Plan) -> Mapping[Address, Span]:
-        """Where the names of resources that `plan` changes stand."""
+    def declared_at(self, plan: Plan, *others: Address) -> Mapping[Address, Span]:
+        """Where the names of resources that `plan` changes stand, and those of `others`."""
         resources = self.by_address
-        found = {each.address: resources.get(each.address) for each in plan.changes}
+        addresses = [*(each.address for each in plan.changes), *others]
+        found = {address: resources.get(address) for address in addresses}
         spans = {
             address: each.span("metadata", "name") for address, each in found.items() if each is not None
         }
@@ -140,4 +141,12 @@ async def read_all(
         project.seen(read, observation)
         on_answer(read, observation)
 
-    await observe(project.services, reads, take, clock=project.clock, reporter=project.reporter, about=about)
+    await observe(
+        project.services,
+        reads,
+        take,
+        clock=project.clock,
+        reporter=project.reporter,
+        about=about,
+        at_once=project.limits.read_concurrency,
+    )

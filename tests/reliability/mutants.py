@@ -421,7 +421,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a plan runs although its object changed",
         PRECONDITIONS,
-        "if now.complete and digest_now(expected, now.objects) != expected.digest:",
+        "if now.complete and digest_now(expected, shown[expected.read]) != expected.digest:",
         "if False:",
     ),
     _mutant(

@@ -109,7 +109,8 @@ class PlatformSettings(Section):
 
 
 class ExecutionSettings(Section):
-    concurrency: int = Field(8, ge=1, le=256)
+    concurrency: int = Field(8, ge=1, le=256, description="Calls at a time.")
+    read_concurrency: int = Field(64, ge=1, le=256, description="GETs at a time while planning.")
     lease_s: float = Field(
         LEASE_S,
         gt=0,
