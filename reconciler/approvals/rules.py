@@ -1,7 +1,7 @@
 """Which changes need somebody's approval: the section `approvals` of the settings, and what it matches."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -54,10 +54,11 @@ class Harm(StrEnum):
 
 
 class Safeguard(StrEnum):
-    """A field of which less means less protection."""
+    """A field of which less means less protection; of the last one, more does."""
 
     SNAPSHOT_RETENTION = "snapshot_retention"
     AUTO_BACKUP_ENABLED = "auto_backup_enabled"
+    SNAPSHOT_MAX_AGE_H = "snapshot_max_age_h"
 
 
 def _word(of: type[StrEnum]) -> BeforeValidator:
@@ -131,16 +132,22 @@ class Needed:
 
 
 def needed(
-    rules: Iterable[Rule], plan: Plan, environment: str, size_gb: Callable[[Address], float | None]
+    rules: Iterable[Rule],
+    plan: Plan,
+    environment: str,
+    size_gb: Callable[[Address], float | None],
+    loosened: Collection[Address] = (),
 ) -> Sequence[Needed]:
-    """The rules that match anything that `plan` does. `size_gb`: of what there is; None: nobody knows."""
+    """The rules that match anything that `plan` does. `size_gb`: of what there is; None: nobody knows.
+
+    `loosened`: what may have older snapshots than before the change, for which nothing is sent.
+    """
     found = []
     for rule in dict.fromkeys(rules):
         if rule.when.environment not in (None, environment):
             continue
-        matched = dict.fromkeys(
-            address for address in _touched(plan) if _matches(rule, plan, address, size_gb)
-        )
+        about = loosened if rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H else _touched(plan)
+        matched = dict.fromkeys(address for address in about if _matches(rule, plan, address, size_gb))
         if matched:
             found.append(Needed(rule, tuple(matched)))
     return found
@@ -164,7 +171,7 @@ def _matches(rule: Rule, plan: Plan, address: Address, size_gb: Callable[[Addres
         least = _GRAVITY.index(Impact(when.impact))
         if not any(_GRAVITY.index(change.impact) >= least for change in changes):
             return False
-    if when.lowers is not None:
+    if when.lowers not in (None, Safeguard.SNAPSHOT_MAX_AGE_H):
         fields = [field for change in changes for field in change.fields]
         if not any(field.path == when.lowers and _is_lowered(field) for field in fields):
             return False

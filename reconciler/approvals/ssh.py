@@ -52,18 +52,9 @@ def verifies(
         signed.write_bytes(signature)
         # In local time, which is what those versions take that know no Z.
         moment = f"verify-time={at.astimezone():%Y%m%d%H%M%S}"
-        options: tuple[str | Path, ...] = (
-            "-f",
-            allowed,
-            "-I",
-            principal,
-            "-n",
-            NAMESPACE,
-            "-s",
-            signed,
-            f"-O{moment}",
-        )
-        done = _run(["ssh-keygen", "-Y", "verify", *options], statement, _env(env, _NEEDED), VERIFY_S)
+        who: list[str | Path] = ["-f", allowed, "-I", principal]
+        what: list[str | Path] = ["-n", NAMESPACE, "-s", signed, f"-O{moment}"]
+        done = _run(["ssh-keygen", "-Y", "verify", *who, *what], statement, _env(env, _NEEDED), VERIFY_S)
     if done.returncode == 0:
         return ""
     return _said(done.stderr) or "ssh-keygen does not accept the signature"

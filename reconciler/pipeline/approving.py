@@ -8,7 +8,7 @@ from typing import Any
 from anyio import to_thread
 
 from reconciler.approvals.judging import About, missing, why_dead, why_late
-from reconciler.approvals.rules import LONGEST, Needed, needed
+from reconciler.approvals.rules import LONGEST, Needed, Safeguard, needed
 from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import Command, command
 from reconciler.core.context import BASE
@@ -18,6 +18,7 @@ from reconciler.core.model import Address, Resource
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan
 from reconciler.pipeline.files import read_file
+from reconciler.pipeline.loosened import loosened
 from reconciler.pipeline.project import Project
 from reconciler.planning.digest import plan_digest
 from reconciler.state.store import State
@@ -58,7 +59,10 @@ async def judge(
 ) -> Judged:
     """Which of the given approvals count, and an error for each rule that asks for more of them."""
     authority = project.authority
-    asked = needed(authority.rules, plan, project.environment or BASE, _Sizes(plan, state, resources))
+    about_ages = any(rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H for rule in authority.rules)
+    ages = await to_thread.run_sync(project.ages_before) if about_ages else {}
+    weaker, sizes = loosened(ages, resources), _Sizes(plan, state, resources)
+    asked = needed(authority.rules, plan, project.environment or BASE, sizes, weaker)
     if not asked and not given.approvals:
         return Judged((), ())
     if authority.signers is None:

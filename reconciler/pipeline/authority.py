@@ -34,11 +34,15 @@ _FETCH = (
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """`rules`: those of before, and those of now. `unknown`: why it is not known who may sign."""
+    """`rules`: those of before, and those of now. `unknown`: why it is not known who may sign.
+
+    `before`: the revision before the change, if it is known.
+    """
 
     rules: tuple[Rule, ...] = ()
     signers: Signers | None = None
     unknown: str = ""
+    before: Revision | None = None
 
 
 NO_RULES = Authority()
@@ -63,11 +67,11 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
     then = _settings_at(before)
     rules = tuple(dict.fromkeys((*then.rules, *now.rules)))
     if outside is not None:
-        return Authority(rules, outside)
+        return Authority(rules, outside, before=before)
     data = before.read(then.signers)
     if data is None:
-        return Authority(rules, None, f"there is no `{then.signers}` at {before.ref}")
-    return Authority(rules, Signers(data, f"`{then.signers}` at {before.ref}"))
+        return Authority(rules, None, f"there is no `{then.signers}` at {before.ref}", before)
+    return Authority(rules, Signers(data, f"`{then.signers}` at {before.ref}"), before=before)
 
 
 def _outside(config: ProjectSettings) -> Signers | None:

@@ -26,6 +26,7 @@ from reconciler.pipeline.embedded import (
     furnish,
 )
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
+from reconciler.pipeline.loosened import ages_before
 from reconciler.pipeline.migrate import end_move, opened, side
 from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
@@ -115,6 +116,7 @@ async def open_project(
             trusted=config.trusted.ref if config.trusted is not None else "",
             siblings=partial(_siblings, config, options),
             authority=authority,
+            ages_before=partial(ages_before, config, authority.before),
             variables=config.variables,
         )
 

@@ -59,6 +59,22 @@ def test_a_rule_matches_what_it_says(change: Change, when: dict[str, Any], match
     assert matched(change, rule(**when)) is matches
 
 
+def test_what_may_have_older_snapshots_is_matched_though_nothing_is_sent() -> None:
+    asked = [rule(lowers="snapshot_max_age_h"), rule(environment="prod")]
+    (found,) = needed(asked, plans.EMPTY, "prod", lambda address: 10, [DATA])
+    assert (found.rule, found.addresses) == (asked[0], (DATA,))
+    assert (
+        needed(
+            [rule(lowers="snapshot_max_age_h", more_than_gb=10)],
+            plans.EMPTY,
+            "prod",
+            lambda address: 10,
+            [DATA],
+        )
+        == []
+    )
+
+
 def test_an_object_of_unknown_size_may_be_large() -> None:
     assert matched(Change(DATA, Action.DELETE), rule(more_than_gb=100), size=None)
 
