@@ -101,7 +101,8 @@ class Recorder:
         """The run begins in each of its scopes, with all that needs no call: moves, adoptions, forgetting.
 
         A plan counts as run as soon as it has started in one of them. `observed`: what it relies on, kept in
-        the first scope. `approvals`: those that it uses, each whole: they are used in each of its scopes.
+        the first scope with the records that it began with. `approvals`: those that it uses, each whole:
+        they are used in each of its scopes.
         """
         run = Run(
             plan.id,
@@ -121,8 +122,12 @@ class Recorder:
             Event.RUN_STARTED,
             lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {}), **used},
         )
-        if observed:
-            seen = self._entry(Event.RUN_OBSERVED, data=observed_data(observed))
+        if observed or plan.steps:
+            about = {each.address for each in plan.changes} | {each.address for each in plan.steps}
+            about |= {each.address for each in plan.bindings}
+            known = {*about, *(Address.parse(source) for source, _ in plan.inputs)}
+            before = [record for address, record in self.records.items() if address in known]
+            seen = self._entry(Event.RUN_OBSERVED, data=observed_data(observed, before, about))
             parts.of(self._lease.scopes[0]).entries.append(seen)
         put, _ = moved_records(plan.moves, self.records)
         for move in plan.moves:
@@ -235,10 +240,11 @@ class Recorder:
         message: str,
         owed: Obligation | None,
         *,
+        status: int = 0,
         bad_id: bool = False,
     ) -> None:
-        """`bad_id`: what was made has no id that can be used: a person decides before it is sent again."""
-        entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message})
+        """`status`: 0 where no answer came. `bad_id`: see `Outcome`; a person decides then."""
+        entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message, "status": status})
         record = self.records.get(step.address)
         doubted = intent.in_doubt(step.address, record, self._clock.now())
         if doubted is not None and bad_id:

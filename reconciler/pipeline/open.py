@@ -101,7 +101,7 @@ async def open_project(
             store=store,
             platform=platform,
             capabilities=settings.capabilities,
-            limits=_limits(config, options),
+            limits=limits_of(config, sandbox=options.sandbox),
             clock=clock,
             reporter=reporter,
             sources=sources,
@@ -293,10 +293,10 @@ def secret_sources(
     )
 
 
-def _limits(config: ProjectSettings, options: Options) -> Limits:
+def limits_of(config: ProjectSettings, *, sandbox: bool) -> Limits:
     execution = config.settings.execution
     chosen = "RECONCILE_SETTLE_S" in config.variables or "settle_s" in execution.model_fields_set
-    settle_s = execution.settle_s if chosen or not options.sandbox else SANDBOX_SETTLE_S
+    settle_s = execution.settle_s if chosen or not sandbox else SANDBOX_SETTLE_S
     return Limits(
         execution.concurrency,
         execution.deadline_s,

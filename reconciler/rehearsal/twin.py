@@ -93,7 +93,7 @@ class Twin:
         serials: dict[str, int] = {}
         for record in original.records.values():
             serials[record.scope] = max(record.serial, serials.get(record.scope, 0))
-        self._state = MemoryState(
+        self.memory = MemoryState(
             _Clock(self.timeline),
             randomness=self._rng.randbytes,
             lineage=original.lineage,
@@ -114,11 +114,11 @@ class Twin:
     @property
     def records(self) -> Mapping[Address, StateRecord]:
         """What the state holds now."""
-        return self._state.records
+        return self.memory.records
 
     def free(self) -> None:
         """Give back what a process that is gone has held, as an operating system does."""
-        for holding in self._state.holdings.values():
+        for holding in self.memory.holdings.values():
             holding.handle = None
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class Twin:
         """What a verb of `process` needs."""
         clock, original = _Clock(self.timeline), self.original
         return Project(
-            store=TwinStore(MemoryStore(self._state), process),
+            store=TwinStore(MemoryStore(self.memory), process),
             platform=platform_client(
                 TwinLine(self.sandbox, process),
                 _URL,

@@ -40,7 +40,7 @@ from reconciler.rehearsal.twin import Original
 from reconciler.services.transport import Answer
 from reconciler.state.passing import Passing
 from reconciler.state.store import JournalEntry, Lease
-from tests.execution.stage import Line, Stage, loaded
+from tests.execution.stage import Line, Stage, Time, loaded
 from tests.reliability.simulation.history import SHELF
 from tests.state.doubles import spooling
 
@@ -114,9 +114,9 @@ def _cluster() -> str:
     )
 
 
-async def stage_of(world: World, root: Path) -> Stage:
+async def stage_of(world: World, root: Path, time: Time | None = None) -> Stage:
     """The world before the plan."""
-    stage = Stage(root)
+    stage = Stage(root, time or Time())
     stage.env |= {"OTHER": "another value"}
     stage.capabilities = world.capabilities
     stage.limit(concurrency=1)  # which other calls are on their way at a kill is a matter of moments
