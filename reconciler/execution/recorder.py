@@ -26,6 +26,7 @@ from reconciler.execution.intents import Intent
 from reconciler.execution.observed import observed_data
 from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
+from reconciler.planning.digest import plan_digest
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
 
@@ -101,6 +102,7 @@ class Recorder:
         run = Run(
             plan.id,
             plan.manifests.digest,
+            plan_digest(plan),
             actor=self._by.actor,
             url=self._by.url,
             reason=self._by.reason,
