@@ -56,8 +56,7 @@ def bundle(
 
 
 def _started(contents: Contents, index: int) -> JournalEntry:
-    *columns, data = contents.rows[index].columns
-    run, event, at, address, step, attempt = columns
+    run, event, at, address, step, attempt, data = contents.rows[index].columns
     return decode_entry(run, event, at, address, step, attempt, data.encode())
 
 
