@@ -25,7 +25,7 @@ LAYERS = (
     {"policies"},
     {"moves", "rehearsal.matrix", "rehearsal.outlook"},
     {"planning", "manifests"},
-    {"state", "secrets"},
+    {"state", "secrets", "approvals"},
     {"services"},
     {"moves.carry_out", "importing.ownership", "drift.acceptance", "doctor.check"},
     {"importing.arrange", "drift.compare"},

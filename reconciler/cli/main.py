@@ -18,6 +18,7 @@ _VERBS = {
     "build": "print the manifests as an environment has them",
     "plan": "show what apply would do",
     "rehearse": "rehearse a plan on a twin of the platform, clean and with faults",
+    "approve": "sign a saved plan with an SSH key",
     "apply": "make the platform match the manifests",
     "comment": "show a report in its pull request: a comment and a status",
     "drift": "show what changed on the platform without us",

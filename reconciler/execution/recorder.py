@@ -93,11 +93,17 @@ class Recorder:
     def owes_restart(self, address: Address) -> bool:
         return address in self.records and bool(self.records[address].obligations)
 
-    async def start(self, plan: Plan, observed: Mapping[Read, Observation] = MappingProxyType({})) -> None:
+    async def start(
+        self,
+        plan: Plan,
+        observed: Mapping[Read, Observation] = MappingProxyType({}),
+        approvals: Sequence[Mapping[str, str]] = (),
+    ) -> None:
         """The run begins in each of its scopes, with all that needs no call: moves, adoptions, forgetting.
 
         A plan counts as run as soon as it has started in one of them. `observed`: what it relies on, kept in
-        the first scope with the records that it began with.
+        the first scope with the records that it began with. `approvals`: those that it uses, each whole:
+        they are used in each of its scopes.
         """
         run = Run(
             plan.id,
@@ -113,9 +119,10 @@ class Recorder:
         actions = (action for change in plan.changes for action in change.actions)
         counts = Counter(action.value for action in actions if action.changes_something)
         noted = self._without_calls(plan)
+        used = {"approvals": list(approvals)} if approvals else {}
         parts = self._in_every_scope(
             Event.RUN_STARTED,
-            lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {})},
+            lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {}), **used},
         )
         if observed or plan.steps:
             about = {each.address for each in plan.changes} | {each.address for each in plan.steps}

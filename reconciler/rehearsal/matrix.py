@@ -41,6 +41,14 @@ class Unrehearsed:
 
 
 @dataclass(frozen=True, slots=True)
+class Assumption:
+    """What the API document leaves open and the ends rest on. `name`: of the sandbox's switch for it."""
+
+    name: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rehearsal:
     """`steps`: those whose calls were struck, of `of` that the clean run sent. `cells`: the clean run first.
 
@@ -52,6 +60,7 @@ class Rehearsal:
     cells: tuple[Cell, ...]
     differences: tuple[str, ...] = ()
     unrehearsed: tuple[Unrehearsed, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
     @property
     def clean(self) -> Cell:

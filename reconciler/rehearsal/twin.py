@@ -14,12 +14,14 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.project import Desired, Project
+from reconciler.rehearsal.assumptions import Noting
 from reconciler.rehearsal.line import TwinLine
 from reconciler.rehearsal.placeholders import Placeholders
 from reconciler.rehearsal.process import Process, TwinStore
 from reconciler.rehearsal.seed import Seed, cannot_plant
 from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.world import App
 from reconciler.services.machines.service import platform_client
 from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.rules import View
@@ -90,6 +92,9 @@ class Twin:
         except StoreError as failure:
             self.timeline.close()
             raise cannot_plant(failure) from None
+        for app in self.sandbox.world.all(App):
+            app.created_at = 0.0  # none of them is new
+        self.switches = self.sandbox.world.switches = Noting(self.sandbox.world.switches)
         serials: dict[str, int] = {}
         for record in original.records.values():
             serials[record.scope] = max(record.serial, serials.get(record.scope, 0))
