@@ -295,6 +295,16 @@ def test_a_lost_answer_makes_no_second_comment(world: World) -> None:
     assert len(world.comments) == 1
 
 
+def test_somebody_elses_comment_is_not_taken_for_the_one_whose_answer_was_lost(hub: World) -> None:
+    theirs = hub.say("mallory", "<!-- reconcile:prod -->\n")
+    hub.faults.append(Fault("POST", "/comments", after=True))
+    assert shown(hub, plan()).url.endswith("#issuecomment-2")
+    hub.comments[:] = [theirs]
+    hub.faults.append(Fault("POST", "/comments"))
+    with pytest.raises(ReconcilerError, match="not known whether"):
+        shown(hub, plan())
+
+
 @each_host
 def test_an_error_after_the_comment_was_made_makes_no_second_one(world: World) -> None:
     path = "/notes" if world.kind == "gitlab" else "/comments"
