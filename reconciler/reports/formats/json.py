@@ -3,7 +3,7 @@
 from typing import Any
 
 from reconciler.planning.digest import plan_digest
-from reconciler.reports import rehearsal
+from reconciler.reports import forecast, rehearsal
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import (
     apply_document,
@@ -38,10 +38,12 @@ def document(report: Report) -> dict[str, Any]:
     match report:
         case PlanReport():
             plan = plan_document(report.plan, diagnostics=report.diagnostics)
-            plan |= {"digest": plan_digest(report.plan)}
-            if report.rehearsal is None:
-                return plan
-            return plan | {"rehearsal": rehearsal.document(report.rehearsal)}
+            plan["digest"] = plan_digest(report.plan)
+            if report.rehearsal is not None:
+                plan["rehearsal"] = rehearsal.document(report.rehearsal)
+            if report.forecast is not None:
+                plan["forecast"] = forecast.document(report.forecast)
+            return plan
         case DriftReport():
             drift = drift_document(
                 report.plan, report.unmanaged, only_new=report.only_new, diagnostics=report.diagnostics

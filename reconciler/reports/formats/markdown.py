@@ -15,7 +15,8 @@ from reconciler.core.model import Address, Change, Effect, FieldChange, Owed
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
-from reconciler.reports import rehearsal, verdict
+from reconciler.rehearsal.outlook import Forecast
+from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.documents import shown
 from reconciler.reports.formats import Format
@@ -92,6 +93,9 @@ def _blocks(report: Report) -> Iterator[str]:
             yield from _sections(report, sections_of(report))
             if isinstance(report, PlanReport) and report.rehearsal is not None:
                 yield from _rehearsal(report.rehearsal)
+            if isinstance(report, PlanReport) and report.forecast is not None:
+                yield f"**{forecast.verdict(report.forecast)}**"
+                yield _forecast(report.forecast)
             yield _lines(report.note.splitlines()) if isinstance(report, DriftReport) else ""
         case ValidationReport():
             yield f"**{verdict.of_report(report)}**"
@@ -132,6 +136,7 @@ def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
     yield _list(
         "Not rehearsed", (f"{code(str(each.address))}: {code(each.why)}" for each in rehearsed.unrehearsed)
     )
+    yield _list(rehearsal.ASSUMED.capitalize(), (code(each.says) for each in rehearsed.assumptions))
     if not rehearsed.steps:
         return
     rows = (
@@ -141,6 +146,11 @@ def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
     yield _folded("How each call ends with each fault", _table(("call", *CALL_FAULTS), rows))
     said = {cell.question or cell.error: cell.end for cell in rehearsed.cells}
     yield _list("What would be asked or said", (f"{end}: {code(text)}" for text, end in said.items() if text))
+
+
+def _forecast(ahead: Forecast) -> str:
+    rows = ((forecast.moment(each.when), code(str(each.address)), code(each.what)) for each in ahead.items)
+    return _table(("when", "resource", "what"), rows)
 
 
 def _sections(report: PlanReport | DriftReport | ApplyReport, sections: Sections) -> Iterator[str]:
