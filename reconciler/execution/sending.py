@@ -248,7 +248,9 @@ async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, ou
         await run.recorder.failed(step, attempt, outcome.message, outcome.status)
     elif outcome.kind is Verdict.UNKNOWN:
         owed, bad_id = _owed(run, step, None), has_bad_id(step, outcome)
-        await run.recorder.unknown(step, attempt, intent, outcome.message, owed, bad_id=bad_id)
+        await run.recorder.unknown(
+            step, attempt, intent, outcome.message, owed, status=outcome.status, bad_id=bad_id
+        )
     else:
         run.outputs.put(step.id, outcome.reply)
         path = step.effect.object_path

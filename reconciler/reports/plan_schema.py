@@ -159,6 +159,11 @@ _REHEARSAL: dict[str, _Schema] = {
     "digest": _TEXT,
 }
 _REHEARSAL_TOO: dict[str, _Schema] = {
+    "assumptions": {
+        "description": "What the API document leaves open and the ends rest on.",
+        "type": "array",
+        "items": _object({"name": _TEXT, "says": _TEXT}),
+    },
     "sampled_of": {**_WHOLE, "description": "How many calls there are, if only some were disturbed."},
     "unrehearsed": {"type": "array", "items": _object({"address": _TEXT, "because": _TEXT})},
 }

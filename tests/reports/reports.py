@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import Call, Plan, Result, Step
-from reconciler.rehearsal.matrix import CALL_FAULTS, Cell, Rehearsal, Unrehearsed
+from reconciler.rehearsal.matrix import CALL_FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
 from reconciler.rehearsal.outlook import Forecast, Item
 from reconciler.reports.places import Places
 from reconciler.reports.report import (
@@ -77,7 +77,8 @@ def rehearsal_of(text: str) -> Rehearsal:
     struck["error_after"] = Cell(text, "error_after", "failed", error=text)
     clean = Cell("", "none", "failed", error=text)
     left = (Unrehearsed(Address("Volume", text, text), text),)
-    return Rehearsal((text,), 2, (clean, *struck.values()), (text,), left)
+    assumed = (Assumption(text, text),)
+    return Rehearsal((text,), 2, (clean, *struck.values()), (text,), left, assumed)
 
 
 def forecast_of(text: str) -> Forecast:

@@ -136,6 +136,7 @@ def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
     yield _list(
         "Not rehearsed", (f"{code(str(each.address))}: {code(each.why)}" for each in rehearsed.unrehearsed)
     )
+    yield _list(rehearsal.ASSUMED.capitalize(), (code(each.says) for each in rehearsed.assumptions))
     if not rehearsed.steps:
         return
     rows = (
