@@ -2,7 +2,7 @@
 
 from reconciler.core.plural import counted
 from reconciler.evidence.archive import Damaged
-from reconciler.evidence.verify import Verified
+from reconciler.evidence.verify import PLAN, Verified
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
 from reconciler.state.runs import history_of
@@ -16,7 +16,7 @@ def damaged_page(file: str, damaged: Damaged) -> Page:
 def verified_page(file: str, found: Verified, *, has_head: bool) -> Page:
     """`has_head`: somebody said which head it must have."""
     run = next(each for each in history_of(found.rows.entries).runs if each.id == found.rows.run)
-    data = found.rows.started.data
+    plan = run.began.digest
     approvals = [
         {"principal": each.principal, "allowed": each.known or None, "reason": each.reason}
         for each in found.approvals
@@ -34,7 +34,7 @@ def verified_page(file: str, found: Verified, *, has_head: bool) -> Page:
             "outcome": run.ended(),
             "outcomes": dict(run.outcomes),
             "manifests": run.began.resources or None,
-            "plan": data.get("digest"),
+            "plan": plan or None,
             "approvals": approvals,
             "head": found.head,
             "head_checked": has_head,
@@ -49,7 +49,7 @@ def verified_page(file: str, found: Verified, *, has_head: bool) -> Page:
         "began": run.began_at.isoformat(),
         "ended": f"{run.ended()}; {counted(len(run.calls), 'call')}",
         "manifests": run.began.resources,
-        "plan": f"{data.get('digest', '')}{'' if 'plan.json' in found.parts else ' (only its digest)'}",
+        "plan": plan and f"{plan}{'' if PLAN in found.parts else ' (only its digest)'}",
         "head": f"{found.head}{'' if has_head else ' (compare it with the one that apply printed)'}",
     }
     lines = [f"{file} is what was written."]

@@ -1,14 +1,15 @@
 """Whether a bundle is what was written: offline, from its bytes alone, and what it then proves."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from reconciler.approvals.ssh import verifies, why_not_signed
+from reconciler.approvals.statement import Statement, parse_statement
+from reconciler.core.errors import ReconcilerError
 from reconciler.evidence.archive import Damaged, digest, unpack
 from reconciler.evidence.rows import HEAD, Proven, approvals_of, proven
-from reconciler.evidence.signatures import why_unsigned
+from reconciler.state.store import Run
 
 PLAN, REHEARSAL = "plan.json", "rehearsal.json"
 
@@ -46,7 +47,7 @@ def verify(data: bytes, *, head: str = "", signers: bytes | None = None, env: Ma
         raise Damaged(PLAN, "it is not the plan that the run carried out")
     signed = _approvals(parts, rows, signers, env)
     if REHEARSAL in parts:
-        named = {each.get("rehearsal") for each, _ in signed}
+        named = {each.rehearsal for each, _ in signed}
         if digest(parts[REHEARSAL]) not in named:
             raise Damaged(REHEARSAL, "no approval was given to this rehearsal")
     return Verified(rows, of_head, tuple(sorted(parts)), tuple(by for _, by in signed))
@@ -54,7 +55,7 @@ def verify(data: bytes, *, head: str = "", signers: bytes | None = None, env: Ma
 
 def _approvals(
     parts: Mapping[str, bytes], rows: Proven, signers: bytes | None, env: Mapping[str, str]
-) -> list[tuple[Mapping[str, Any], SignedBy]]:
+) -> list[tuple[Statement, SignedBy]]:
     used = list(approvals_of(rows.started))
     names = {name for name in parts if name.startswith("approvals/")}
     found = []
@@ -67,31 +68,41 @@ def _approvals(
         if each.get("id") != f"approval-{digest(parts[statement])}":
             raise Damaged(statement, "the run used another approval")
         said = _said(statement, parts[statement], rows)
-        principal = said["principal"]
-        why = why_unsigned(parts[statement], parts[signature], principal, signers, rows.started.at, env)
+        why = _why_unsigned(said, parts[statement], parts[signature], signers, rows.started.at, env)
         if why:
-            raise Damaged(signature, f"`{principal}` did not sign this, or may not: {why}")
-        found.append((said, SignedBy(principal, signers is not None, str(said.get("reason", "")))))
+            raise Damaged(signature, f"`{said.principal}` did not sign this, or may not: {why}")
+        found.append((said, SignedBy(said.principal, signers is not None, said.reason)))
     if names:
         raise Damaged(min(names), "the run used no such approval")
     return found
 
 
-def _said(name: str, statement: bytes, rows: Proven) -> Mapping[str, Any]:
+def _why_unsigned(
+    said: Statement,
+    statement: bytes,
+    signature: bytes,
+    signers: bytes | None,
+    at: datetime,
+    env: Mapping[str, str],
+) -> str:
+    if signers is None:
+        return why_not_signed(statement, signature, env)
+    return verifies(statement, signature, said.principal, signers, at, env)
+
+
+def _said(name: str, text: bytes, rows: Proven) -> Statement:
     """What was signed. Raises Damaged where it is about anything else, or had ended."""
     try:
-        said = json.loads(statement)
-        ends = datetime.fromisoformat(said["expires"])
-        about = {each: str(said[each]) for each in ("plan", "environment", "lineage", "principal")}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Damaged(name, "it cannot be read") from None
-    data = rows.started.data
-    if about["plan"] != data.get("digest"):
+        said = parse_statement(text, name)
+    except ReconcilerError as failure:
+        raise Damaged(name, failure.message) from None
+    began = Run.from_json(rows.started.data)
+    if said.plan != began.digest:
         raise Damaged(name, "it is for another plan")
-    if about["environment"] != data.get("environment"):
-        raise Damaged(name, f"it is for environment `{about['environment']}`")
-    if about["lineage"] != rows.lineage:
+    if said.environment != began.environment:
+        raise Damaged(name, f"it is for environment `{said.environment}`")
+    if said.lineage != rows.lineage:
         raise Damaged(name, "it is for another state")
-    if ends.tzinfo is None or ends <= rows.started.at:
-        raise Damaged(name, f"it ended at {said['expires']}, before the run began")
-    return {**said, **about}
+    if said.expires <= rows.started.at:
+        raise Damaged(name, f"it ended at {said.expires:%Y-%m-%d %H:%M} UTC, before the run began")
+    return said

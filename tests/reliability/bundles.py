@@ -73,7 +73,7 @@ def make(root: Path, name: str, **statement: Any) -> Made:
         "reason": "it is needed",
         "at": "2025-12-31T12:00:00Z",
         "expires": "2026-01-02T12:00:00Z",
-        "id": "r4nd0m",
+        "id": "0123456789abcdef" * 2,
         **statement,
     }
     approval = _approval(root, key, said)
