@@ -342,7 +342,7 @@ class Recorder:
 
     @asynccontextmanager
     async def _as_outcome(self) -> AsyncIterator[None]:
-        """Whoever stores an intent meanwhile waits for the end of the block."""
+        """An intent that is stored meanwhile waits for the end of the block (`intent`)."""
         ended = anyio.Event()
         self._storing.add(ended)
         try:
