@@ -51,6 +51,7 @@ class Project:
     environment: str = ""
     address: str = ""
     state_url: str = ""
+    own_state: bool = False  # whether the state is surely this project's: by its pin, or as the sandbox's own
     trusted: str = ""
     siblings: Callable[[], Awaitable[Siblings]] = _no_siblings
     seen: Callable[[Read, Observation], None] = lambda read, observation: None
