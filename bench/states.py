@@ -9,84 +9,20 @@ import compileall
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 import anyio
 
 from bench import journals, workload
-from bench.objects import BUCKET
-from bench.processes import RECONCILE, CouldNotRun, run, serving
+from bench.places import REPOSITORY, Place, Project, places
+from bench.processes import RECONCILE, CouldNotRun, serving
 from bench.table import Row, render
-from reconciler.core.state_url import DEFAULT_URL
-from tests.providers.postgres import running_postgres
+from bench.team import sharing
 
-_REPOSITORY = Path(__file__).parents[1]
-_POSTGRES = ("shared_buffers=64MB", "max_connections=50")
 _VOLUMES = 100  # of the projects whose journals are long
-AWAY_S = 0.030  # how far away the object store is
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where states are kept. `url`: with {} for the name of a project; "" for a file in it.
-
-    `prepare(name)` makes room for one. `most_apply`, `most_plan`: what they may take, against the file.
-    """
-
-    name: str
-    url: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    prepare: Callable[[str], object] = lambda name: None
-    most_apply: float = 1.0
-    most_plan: float = 1.0
-
-
-@dataclass
-class Project:
-    """A folder with manifests, the platform it talks to, and a state at `place`."""
-
-    root: Path
-    place: Place
-    platform: str
-
-    @property
-    def url(self) -> str:
-        return self.place.url.format(self.root.name) or DEFAULT_URL
-
-    def run(self, *words: str, expect: str = "") -> float:
-        """Seconds."""
-        platform = {"RECONCILE_BASE_URL": self.platform, "RECONCILE_TOKEN": "sandbox"}
-        env = {**self.place.variables, **platform, "RECONCILE_STATE": self.url}
-        return run([*RECONCILE, *words], self.root, env, expect=expect).wall_s
-
-
-@contextmanager
-def places() -> Iterator[list[Place]]:
-    """A file, PostgreSQL that waits for its disk as the file does, and an object store some way off."""
-    far = [sys.executable, "-m", "bench.objects", str(AWAY_S)]
-    with running_postgres(_POSTGRES) as server, serving(far, _REPOSITORY) as objects:
-        variables = {
-            "AWS_ENDPOINT_URL": objects,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-        }
-        yield [
-            Place("file"),
-            Place(
-                "PostgreSQL",
-                server.url.rpartition("/")[0] + "/{}",
-                prepare=lambda name: server.rows(f'CREATE DATABASE "{name}"'),
-                most_apply=1.5,
-                most_plan=1.2,
-            ),
-            Place("objects, 30 ms", f"s3://{BUCKET}/{{}}", variables, most_apply=3.0, most_plan=1.5),
-        ]
 
 
 def creating(folder: Path, places: Sequence[Place], sizes: Sequence[int], runs: int) -> list[Row]:
@@ -127,7 +63,7 @@ def planning(folder: Path, places: Sequence[Place], size: int, runs: int) -> lis
     """A plan of recorded resources that finds nothing to do."""
     times: dict[str, list[float]] = {place.name: [] for place in places}
     found = f"No changes: {workload.resources_in(size)} resources"
-    with serving([sys.executable, "-m", "bench.platform", str(size)], _REPOSITORY) as platform:
+    with serving([sys.executable, "-m", "bench.platform", str(size)], REPOSITORY) as platform:
         projects = [Project(folder / f"plan-{number}", each, platform) for number, each in enumerate(places)]
         for project in projects:
             _make(project, size)
@@ -225,16 +161,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.states", description="Measure states.")
     parser.add_argument("--quick", action="store_true", help="small sizes, each once")
     quick = parser.parse_args().quick
-    compileall.compile_dir(_REPOSITORY / "reconciler", quiet=2)
-    applied, planned, grown, runs = ([1_000, 4_000], 10_000, [1_000, 100_000], 5)
+    compileall.compile_dir(REPOSITORY / "reconciler", quiet=2)
+    applied, planned, grown, shared, runs = ([1_000, 4_000], 10_000, [1_000, 100_000], 60, 5)
     if quick:
-        applied, planned, grown, runs = ([100, 400], 1_000, [1_000, 10_000], 1)
+        applied, planned, grown, shared, runs = ([100, 400], 1_000, [1_000, 10_000], 20, 1)
     try:
         with tempfile.TemporaryDirectory(prefix="reconciler-bench-") as name, places() as kept:
             folder = Path(name)
             rows = growing(folder, kept, grown, runs)
             rows += planning(folder, kept, planned, runs)
             rows += creating(folder, kept, applied, 1 if quick else 3)
+            rows += sharing(folder, kept[1:], shared, 1)
     except CouldNotRun as problem:
         print(f"could not run: {problem}", file=sys.stderr)
         return 1

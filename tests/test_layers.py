@@ -23,15 +23,16 @@ LAYERS = (
     {"services.machines.wire", "services.providers.wire", "explanations"},
     {"kinds"},
     {"policies"},
-    {"moves", "rehearsal.matrix"},
+    {"moves", "rehearsal.matrix", "rehearsal.outlook"},
     {"planning", "manifests"},
-    {"state", "secrets"},
+    {"state", "secrets", "approvals"},
     {"services"},
     {"moves.carry_out", "importing.ownership", "drift.acceptance", "doctor.check"},
     {"importing.arrange", "drift.compare"},
     {"execution", "reports", "pipeline.embedded"},
     {"pipeline"},
-    {"importing", "drift", "doctor", "rehearsal", "notify"},
+    {"importing", "drift", "doctor", "rehearsal", "notify", "hosts"},
+    {"evidence"},
     {"cli", "controller", "api"},
     {"__main__"},
 )
@@ -41,7 +42,7 @@ WIRE = LAYERS[0] - {"explanations"}
 # Houses of their own beside the layers: each knows the core and what is spoken, and few open their doors.
 SANDBOX, KIT, CHECK = "sandbox", "providers.kit", "providers.check"
 HOUSES = {SANDBOX, KIT, CHECK}
-DOORS = {"cli": HOUSES, "pipeline.embedded": {SANDBOX}, "rehearsal": {SANDBOX}}
+DOORS = {"cli": HOUSES, "pipeline.embedded": {SANDBOX}, "rehearsal": {SANDBOX}, "evidence": {SANDBOX}}
 
 HOMES = {
     "httpx": {"services.transport"},

@@ -45,6 +45,15 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
     type=click.Path(dir_okay=False, path_type=Path),
     help="Run a plan saved by `plan --out`.",
 )
+@click.option(
+    "--approval",
+    "approval_files",
+    type=click.Path(dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="With --plan: an approval that `approve` wrote, which also covers its deletes; may be repeated.",
+)
+@options.base
 @options.auto_approve
 @click.option(
     "--approve-delete",
@@ -79,6 +88,8 @@ def command(
     paths: Sequence[str],
     targets: Sequence[Address],
     plan_file: Path | None,
+    approval_files: Sequence[Path],
+    base: str,
     auto_approve: bool,
     approved_deletes: Sequence[Address],
     approved_creates: Sequence[Address],
@@ -97,6 +108,7 @@ def command(
     from reconciler.cli.spooled import collected, told_last
     from reconciler.core.state_url import is_shared
     from reconciler.pipeline.apply import PlanRefused, apply
+    from reconciler.pipeline.approving import Given, read_approvals
     from reconciler.pipeline.desired import load_again, load_desired
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
@@ -107,9 +119,12 @@ def command(
         raise click.UsageError(f"--plan runs a saved plan; it takes no {'PATH' if paths else '--target'}")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("cannot ask on standard input: pass --auto-approve to apply without asking")
+    if approval_files and plan_file is None:
+        raise click.UsageError("--approval is for a saved plan: pass --plan FILE, too")
+    approvals = read_approvals(approval_files)
     deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
     found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
-    chosen = Options(sandbox, state_url, lock_timeout, reason=reason)
+    chosen = Options(sandbox, state_url, lock_timeout, reason=reason, base=base)
     desired: Desired | None = None  # of a saved plan: not known before it is read
     if plan_file is None:
         desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
@@ -134,8 +149,16 @@ def command(
                 open_saved(plan_file, found, chosen, reporter, load) as (saved, again, project),
                 collected(left, project.store),
             ):
+                rehearsal = saved.rehearsal.digest if saved.rehearsal is not None else ""
                 return await run_saved(
-                    project, again, saved, deletes, creates, on_executor=watch.follow, tell=show
+                    project,
+                    again,
+                    saved.plan,
+                    deletes,
+                    creates,
+                    given=Given(approvals, rehearsal),
+                    on_executor=watch.follow,
+                    tell=show,
                 )
         assert desired is not None
         async with (

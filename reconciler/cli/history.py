@@ -1,9 +1,9 @@
 """`reconcile history`: what was done, by whom and why."""
 
-import re
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,26 +11,21 @@ from click.shell_completion import CompletionItem
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, AddressType
 from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
+from reconciler.cli.read_state import with_state
 from reconciler.core.model import Address
 
-if TYPE_CHECKING:
-    from reconciler.core.context import Context
-    from reconciler.state.spooling import Spooling
-
-T = TypeVar("T")
-
-SHOW = "show"
+SHOW, EXPORT, REPLAY = "show", "export", "replay"
+_WORDS = (SHOW, EXPORT, REPLAY)
+_FORMS = "[ADDRESS | show RUN | export RUN [PATHS]... | replay FOLDER]"
 _MOST = 100  # runs and decisions, where nobody says since when
-_AGO = re.compile(r"(?P<number>\d{1,6})(?P<unit>[mhdw])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class AddressOrShow(AddressType):
-    """An address, or the word `show` and a run."""
+class AddressOrWord(AddressType):
+    """An address, or a word and what it is about."""
 
-    name = "address or show"
+    name = "address or word"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value
@@ -40,7 +35,7 @@ class AddressOrShow(AddressType):
     ) -> list[CompletionItem]:
         if ctx.params.get("what"):
             return []
-        words = [CompletionItem(SHOW)] if SHOW.startswith(incomplete) else []
+        words = [CompletionItem(word) for word in _WORDS if word.startswith(incomplete)]
         return [*words, *super().shell_complete(ctx, param, incomplete)]
 
 
@@ -49,57 +44,77 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     if value is None:
         return None
     try:
-        if ago := _AGO.fullmatch(value):
+        if (span := span_of(value)) is not None:
             from reconciler.core.clock import SystemClock
 
-            span = timedelta(**{_UNITS[ago["unit"]]: int(ago["number"])})
             return SystemClock().now() - span
-        at = datetime.fromisoformat(value)
+        return moment_of(value)
     except (ValueError, OverflowError):
         raise click.BadParameter(
             f"`{value}` is neither so long ago (30m, 12h, 7d, 2w) nor a date (2026-11-22)"
         ) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 @click.command("history", short_help="Show what was done, by whom and why.")
-@click.argument("what", nargs=-1, type=AddressOrShow(), metavar="[ADDRESS | show RUN]")
+@click.argument("what", nargs=-1, type=AddressOrWord(), metavar=_FORMS)
 @click.option(
     "--since",
     callback=_moment,
     metavar="7d|DATE",
     help="Only runs that did something since then: so long ago (30m, 12h, 7d, 2w), or a date in UTC.",
 )
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="With `export`: the folder to make."
+)
 @options.no_pager
 @options.state
 @output()
 @reports_failures
 def command(
-    what: Sequence[str], since: datetime | None, env: str, state_url: str | None, sandbox: bool
+    what: Sequence[str],
+    since: datetime | None,
+    out: Path | None,
+    env: str,
+    state_url: str | None,
+    sandbox: bool,
 ) -> int:
     """List the applies and the decisions that the state knows of, newest first.
 
     With an ADDRESS, those about one resource, and its calls. `history show RUN` shows one run: all its calls,
     what became of them, what people decided, and what was owed; the beginning of its id is enough. Without
     --since, the newest 100 are listed. Reads the state only.
+
+    `history export RUN --out FOLDER` writes what the run began with and what its calls met, and
+    `history replay FOLDER` plays that again on an emulated platform: it exits 1 if anything is different.
+    PATHS are those of the run's manifests, where it was given some.
     """
+    if (out is not None) != (what[:1] == (EXPORT,)):
+        raise click.UsageError("`history export RUN` and --out FOLDER go together")
+    if what[:1] == (EXPORT,):
+        from reconciler.cli.cases import export_run
+
+        assert out is not None
+        _require_one(what[:2], since, "the id of one run, or its beginning")
+        return export_run(what[1], what[2:], out, env, state_url, sandbox=sandbox)
+    if what[:1] == (REPLAY,):
+        from reconciler.cli.cases import replay_case
+
+        _require_one(what, since, "the folder that `history export` made")
+        return replay_case(Path(what[1]))
     from reconciler.pipeline.history import find_history, find_run
     from reconciler.reports.history import history_page, run_page
 
     if what[:1] == (SHOW,):
-        if len(what) != 2 or not what[1]:
-            raise click.UsageError("history show: give the id of one run, or its beginning")
-        if since is not None:
-            raise click.UsageError("--since goes with the list of runs")
-        (past, later, running), context = _with_state(
+        _require_one(what, since, "the id of one run, or its beginning")
+        (past, later, running), context = with_state(
             env, state_url, sandbox, lambda store: find_run(store, what[1])
         )
         emit(run_page(past, later, context, running=running), paged=True)
         return DONE
     if len(what) > 1:
-        raise click.UsageError("give one ADDRESS, or `show` and a run")
+        raise click.UsageError("give one ADDRESS, or a word and what it is about")
     address: Address | None = ADDRESS.convert(what[0], None, None) if what else None
-    found, context = _with_state(env, state_url, sandbox, lambda store: find_history(store, address, since))
+    found, context = with_state(env, state_url, sandbox, lambda store: find_history(store, address, since))
     page = history_page(
         found.history,
         context,
@@ -111,30 +126,8 @@ def command(
     return DONE
 
 
-def _with_state(
-    env: str, state_url: str | None, sandbox: bool, work: "Callable[[Spooling], Awaitable[T]]"
-) -> "tuple[T, Context]":
-    """What `work` returns, and what it is about. Raises Refused where there is no state."""
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here
-    from reconciler.core.clock import SystemClock
-    from reconciler.core.context import EMBEDDED
-    from reconciler.core.state_url import shown_url
-    from reconciler.pipeline.context import make_context
-    from reconciler.pipeline.desired import origin_here
-    from reconciler.pipeline.identity import refuse_missing
-    from reconciler.pipeline.open import open_state
-
-    config = settings_here(env, sandbox=sandbox)
-    place = shown_url(state_url or config.settings.state_url)
-
-    async def main() -> "tuple[T, Context]":
-        async with open_state(config, state_url, read_only=True, tell=make_reporter().note) as store:
-            state = await store.load()
-            refuse_missing(state, place)
-            platform = EMBEDDED if sandbox else state.platform or config.settings.platform.base_url
-            now = SystemClock().now()
-            context = make_context(config.env, platform, place, origin_here(config), state.lineage, now)
-            return await work(store), context
-
-    return run(main)
+def _require_one(what: Sequence[str], since: datetime | None, one: str) -> None:
+    if len(what) != 2 or not what[1]:
+        raise click.UsageError(f"history {what[0]}: give {one}")
+    if since is not None:
+        raise click.UsageError("--since goes with the list of runs")

@@ -34,6 +34,12 @@ reason = click.option(
     metavar="TEXT",
     help="Why, for the journal: `history` shows it.",
 )
+base = click.option(
+    "--base",
+    metavar="REF",
+    default="",
+    help="The revision before the change, which says who has to approve it (default: from CI's variables).",
+)
 auto_approve = click.option("--auto-approve", is_flag=True, help="Do not ask.")
 _state = click.option("--state", "state_url", metavar="URL", help="State to use, such as sqlite:PATH.")
 

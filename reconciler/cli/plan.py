@@ -1,6 +1,7 @@
 """`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from reconciler.cli.failures import (
     reports_failures,
 )
 from reconciler.cli.files import refuse_output
+from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
@@ -28,6 +30,29 @@ from reconciler.core.steps import Plan
 if TYPE_CHECKING:
     from reconciler.pipeline.project import Desired, Project
     from reconciler.rehearsal.matrix import Rehearsal
+    from reconciler.rehearsal.outlook import Forecast
+
+
+_FURTHEST = timedelta(days=3660)
+
+
+def _ahead(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    """The moment that `value` names: a span from now on, or a time to come."""
+    if value is None:
+        return None
+    from reconciler.core.clock import SystemClock
+
+    now = SystemClock().now()
+    try:
+        span = span_of(value.removeprefix("+"))
+        at = moment_of(value) if span is None else now + span
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"`{value}` is neither a span from now (+12h, +30d, +2w) nor a time (2026-11-22T18:00Z)"
+        ) from None
+    if not now < at <= now + _FURTHEST:
+        raise click.BadParameter(f"`{value}` is not a time in the next ten years")
+    return at
 
 
 @click.command("plan", short_help="Show what apply would do.")
@@ -42,6 +67,13 @@ if TYPE_CHECKING:
 @options.untrusted
 @click.option("--with-exec", is_flag=True, help="Run the programs that give secret values, as apply does.")
 @click.option("--rehearse", is_flag=True, help="Rehearse the plan on a twin of the platform, too.")
+@click.option(
+    "--at",
+    callback=_ahead,
+    metavar="+30d|TIME",
+    help="Say what will have come to pass at that time (+12h, +30d, +2w, or a time in UTC).",
+)
+@click.option("--after-apply", is_flag=True, help="With --at: as if this plan were applied now.")
 @options.show_all
 @options.no_pager
 @options.state
@@ -57,6 +89,8 @@ def command(
     untrusted: str | None,
     with_exec: bool,
     rehearse: bool,
+    at: datetime | None,
+    after_apply: bool,
     env: str,
     show_all: bool,
     state_url: str | None,
@@ -76,6 +110,8 @@ def command(
         raise click.UsageError("--out: with --ref, apply would read REF again, merged or not (--untrusted)")
     if untrusted is not None and with_exec:
         raise click.UsageError("--with-exec: no program runs for an untrusted change (--untrusted)")
+    if after_apply and at is None:
+        raise click.UsageError("--after-apply: needs --at, the time to look at")
     if out is not None:
         refuse_output("--out", out)
         refuse_report_to(out)
@@ -84,32 +120,36 @@ def command(
         paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since, targets=targets
     )
 
-    async def make(project: "Project") -> "tuple[Plan, Rehearsal | None]":
-        if not rehearse:
-            return await make_plan(project, desired, with_exec=with_exec), None
-        from reconciler.rehearsal.rehearse import plan_and_rehearse  # no other plan needs it
+    async def make(project: "Project") -> "tuple[Plan, Rehearsal | None, Forecast | None]":
+        if not rehearse and at is None:
+            return await make_plan(project, desired, with_exec=with_exec), None, None
+        from reconciler.rehearsal.forecast import look_ahead  # no other plan needs it
 
-        return await plan_and_rehearse(project, desired, with_exec=with_exec)
+        return await look_ahead(
+            project, desired, with_exec=with_exec, rehearses=rehearse, at=at, after_apply=after_apply
+        )
 
-    async def work() -> "tuple[Plan, Rehearsal | None, bytes]":
+    async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, bytes]":
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
-            plan, rehearsal = await make(project)
+            plan, rehearsal, forecast = await make(project)
             savable = out is not None and not _not_savable(plan, desired)
             text = await dump_plan(project.store, plan, rehearsal) if savable else b""
-            return plan, rehearsal, text
+            return plan, rehearsal, forecast, text
 
-    plan, rehearsal, text = run(work)
+    plan, rehearsal, forecast, text = run(work)
     savable = bool(text)
     if out is not None and savable:
         write_output(out, text, mode=0o600)
     unchanged = unchanged_in(plan, desired) if show_all else None
+    foretold = [each.address for each in forecast.items] if forecast is not None else []
     report = PlanReport(
         plan=plan,
         unchanged=unchanged,
         rehearsal=rehearsal,
+        forecast=forecast,
         diagnostics=plan.diagnostics,
-        declared=desired.declared_at(plan),
+        declared=desired.declared_at(plan, *foretold),
     )
     emit(report, paged=True)
     if out is not None:

@@ -46,7 +46,7 @@ def command(plan_file: Path | None, env: str, state_url: str | None, sandbox: bo
     async def work() -> tuple[Plan, Desired, Rehearsal | None]:
         if plan_file is not None:
             async with open_saved(plan_file, found, chosen, reporter, load) as (saved, again, project):
-                return saved, again, await rehearse_saved(project, again, saved)
+                return saved.plan, again, await rehearse_saved(project, again, saved.plan)
         desired = load_desired((), found, texts_here(), reporter)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
             plan, rehearsal = await plan_and_rehearse(project, desired)

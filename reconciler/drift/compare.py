@@ -9,6 +9,8 @@ from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
 from reconciler.planning.ignores import split_ignored
 
+UNMANAGED = "changed on the platform; no manifest says what it should be"  # the reason of what is not managed
+
 _ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
 
 
@@ -50,8 +52,9 @@ def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: 
             continue
         if field.equal is None or not field.equal(seen, now):
             moved.append(FieldChange(field.name, seen, now, field.effect))
-    reason = "changed on the platform; no manifest says what it should be"
-    return Change(record.address, Action.NOOP, tuple(moved), reason=reason, id=record.id) if moved else None
+    return (
+        Change(record.address, Action.NOOP, tuple(moved), reason=UNMANAGED, id=record.id) if moved else None
+    )
 
 
 def _objectives(kind: Kind) -> Mapping[str, Action]:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`deadline_s` bounds one request, `settle_s` how late a lost create may still show up.
+    """`concurrency`: calls at a time; `read_concurrency`: GETs at a time while planning.
+
+    `deadline_s` bounds one request, `settle_s` how late a lost create may still show up.
 
     `adopt_inferred`: a lost create is settled by evidence alone; without it, a person is asked.
     """
@@ -14,6 +16,7 @@ class Limits:
     deadline_s: float = 30.0
     settle_s: float = 180.0
     adopt_inferred: bool = True
+    read_concurrency: int = 64
 
     @property
     def repeat_after_s(self) -> float:

@@ -7,24 +7,32 @@ of the state for a value finds it. An object that several answers hold is kept o
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
 
-from reconciler.core.model import Observation
+from reconciler.core.model import Address, Observation, StateRecord
 from reconciler.core.steps import Read
 from reconciler.secrets.redaction import redact
+from reconciler.state.codec import encode_record
 
 MOST_BYTES = 500_000  # of JSON, or somewhat more: some thousand objects
 _OF_A_DIGEST = 22  # bytes
 _DIGITS = 16
+FINGERPRINT = "fingerprint"  # of a record's secret, in what was applied
 
 
-def observed_data(observed: Mapping[Read, Observation]) -> dict[str, Any]:
-    """`reads`: each with the digests of its objects; `objects`: by digest.
+def observed_data(
+    observed: Mapping[Read, Observation],
+    records: Iterable[StateRecord] = (),
+    about: Iterable[Address] = (),
+) -> dict[str, Any]:
+    """`reads`: each with the digests of its objects; `objects`: by digest; `about`: the addresses.
 
-    `left_out`: how many answers and objects there was no room for; such a run cannot be played again.
+    `records`: by address, what was recorded of them, without fingerprints of secrets. `left_out`: how many
+    answers, objects and records there was no room for; such a run cannot be played again.
     """
     objects: dict[str, Any] = {}
     reads: list[dict[str, Any]] = []
@@ -47,7 +55,27 @@ def observed_data(observed: Mapping[Read, Observation]) -> dict[str, Any]:
             room -= size
             objects[digest] = fields
             found["objects"].append(digest)
-    return {"reads": reads, "objects": objects, **({"left_out": left_out} if left_out else {})}
+    found_records: dict[str, Any] = {}
+    for record in records:
+        kept = _record(record)
+        room -= len(json.dumps(kept))
+        if room < 0:
+            left_out += 1
+            continue
+        found_records[str(record.address)] = kept
+    return {
+        "reads": reads,
+        "objects": objects,
+        "about": sorted(map(str, about)),
+        "records": found_records,
+        **({"left_out": left_out} if left_out else {}),
+    }
+
+
+def _record(record: StateRecord) -> dict[str, Any]:
+    applied = {name: value for name, value in record.applied.items() if name != FINGERPRINT}
+    fields: dict[str, Any] = json.loads(encode_record(replace(record, applied=applied)))
+    return {"serial": record.serial, **fields}
 
 
 def _read(read: Read, observation: Observation) -> dict[str, Any]:

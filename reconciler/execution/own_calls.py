@@ -22,7 +22,7 @@ from reconciler.execution.recorder import bound
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import ANY, OwnCall, Subject
 from reconciler.kinds.roles import claim_of, located
-from reconciler.planning.match import possible
+from reconciler.planning.lookup import possible
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.registry import Services
 

@@ -26,6 +26,7 @@ from reconciler.execution.intents import Intent
 from reconciler.execution.observed import observed_data
 from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
+from reconciler.planning.digest import plan_digest
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
 
@@ -92,15 +93,22 @@ class Recorder:
     def owes_restart(self, address: Address) -> bool:
         return address in self.records and bool(self.records[address].obligations)
 
-    async def start(self, plan: Plan, observed: Mapping[Read, Observation] = MappingProxyType({})) -> None:
+    async def start(
+        self,
+        plan: Plan,
+        observed: Mapping[Read, Observation] = MappingProxyType({}),
+        approvals: Sequence[Mapping[str, str]] = (),
+    ) -> None:
         """The run begins in each of its scopes, with all that needs no call: moves, adoptions, forgetting.
 
         A plan counts as run as soon as it has started in one of them. `observed`: what it relies on, kept in
-        the first scope.
+        the first scope with the records that it began with. `approvals`: those that it uses, each whole:
+        they are used in each of its scopes.
         """
         run = Run(
             plan.id,
             plan.manifests.digest,
+            plan_digest(plan),
             actor=self._by.actor,
             url=self._by.url,
             reason=self._by.reason,
@@ -111,12 +119,17 @@ class Recorder:
         actions = (action for change in plan.changes for action in change.actions)
         counts = Counter(action.value for action in actions if action.changes_something)
         noted = self._without_calls(plan)
+        used = {"approvals": list(approvals)} if approvals else {}
         parts = self._in_every_scope(
             Event.RUN_STARTED,
-            lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {})},
+            lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {}), **used},
         )
-        if observed:
-            seen = self._entry(Event.RUN_OBSERVED, data=observed_data(observed))
+        if observed or plan.steps:
+            about = {each.address for each in plan.changes} | {each.address for each in plan.steps}
+            about |= {each.address for each in plan.bindings}
+            known = {*about, *(Address.parse(source) for source, _ in plan.inputs)}
+            before = [record for address, record in self.records.items() if address in known]
+            seen = self._entry(Event.RUN_OBSERVED, data=observed_data(observed, before, about))
             parts.of(self._lease.scopes[0]).entries.append(seen)
         put, _ = moved_records(plan.moves, self.records)
         for move in plan.moves:
@@ -229,10 +242,11 @@ class Recorder:
         message: str,
         owed: Obligation | None,
         *,
+        status: int = 0,
         bad_id: bool = False,
     ) -> None:
-        """`bad_id`: what was made has no id that can be used: a person decides before it is sent again."""
-        entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message})
+        """`status`: 0 where no answer came. `bad_id`: see `Outcome`; a person decides then."""
+        entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message, "status": status})
         record = self.records.get(step.address)
         doubted = intent.in_doubt(step.address, record, self._clock.now())
         if doubted is not None and bad_id:

@@ -24,7 +24,7 @@ from reconciler.execution.outputs import dig, fill_body, fill_path
 from reconciler.execution.recorder import Unrecorded
 from reconciler.execution.run import Run
 from reconciler.execution.traffic import Limited, Unsent
-from reconciler.planning.match import possible
+from reconciler.planning.lookup import possible
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.refusals import Refusal
 from reconciler.services.retry import TOO_MANY
@@ -248,7 +248,9 @@ async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, ou
         await run.recorder.failed(step, attempt, outcome.message, outcome.status)
     elif outcome.kind is Verdict.UNKNOWN:
         owed, bad_id = _owed(run, step, None), has_bad_id(step, outcome)
-        await run.recorder.unknown(step, attempt, intent, outcome.message, owed, bad_id=bad_id)
+        await run.recorder.unknown(
+            step, attempt, intent, outcome.message, owed, status=outcome.status, bad_id=bad_id
+        )
     else:
         run.outputs.put(step.id, outcome.reply)
         path = step.effect.object_path

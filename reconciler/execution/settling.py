@@ -18,7 +18,7 @@ from reconciler.core.steps import FOUND_ID, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.execution.outputs import Outputs, fill_path
-from reconciler.planning.match import matching, possible
+from reconciler.planning.lookup import matching, possible
 from reconciler.services.registry import Reader
 
 LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed

@@ -12,7 +12,7 @@ from reconciler.kinds.declared import Declared
 from reconciler.kinds.roles import Importable, object_of, secret_names
 from reconciler.manifests.writing.write import in_comment
 from reconciler.moves.records import former_addresses
-from reconciler.planning.match import possible
+from reconciler.planning.lookup import possible
 from reconciler.planning.siblings import Siblings
 from reconciler.policies import find_policies
 from reconciler.policies.base import GivesValues

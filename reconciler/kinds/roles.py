@@ -9,6 +9,7 @@ The functions at the end answer for every kind, with or without the role.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, ClassVar
 
 from reconciler.core.model import Action, Address, FieldChange, Path, Relocation, Resource, StateRecord
@@ -165,6 +166,22 @@ class HasObjectives(ABC):
     @abstractmethod
     def missed(self, subject: Subject) -> Sequence[FieldChange]:
         """The missed objectives: what was wanted, and what is, after the answers to `objective_reads`."""
+
+    @abstractmethod
+    def due(self, subject: Subject) -> Mapping[str, datetime]:
+        """When each objective will be missed if nothing is done, or has been since."""
+
+
+class FillsUp(ABC):
+    """Its objects fill up, and grow to the upper end of a range."""
+
+    @abstractmethod
+    def most_gb(self, spec: Any) -> int | None:
+        """The upper end of the range; None where the manifest gives none."""
+
+    @abstractmethod
+    def fill(self, fields: Mapping[str, Any]) -> Mapping[str, int]:
+        """What of an object, given by its fields, must not exceed that: in bytes, by name."""
 
 
 class HasDetails(ABC):

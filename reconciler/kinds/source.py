@@ -20,7 +20,10 @@ _PRIVATE_KEY = re.compile(r"\s*(AGE-SECRET-KEY-|-----BEGIN [A-Z ]*PRIVATE KEY)",
 
 # They hold our own credentials, the state's address among them: nobody's secret value.
 OWN_VARIABLES = frozenset(
-    ("RECONCILE_TOKEN", "RECONCILE_STATE", "RECONCILE_AGE_IDENTITY", "RECONCILE_AGE_IDENTITY_FILE")
+    {
+        *("RECONCILE_TOKEN", "RECONCILE_STATE", "RECONCILE_AGE_IDENTITY", "RECONCILE_AGE_IDENTITY_FILE"),
+        *("GITHUB_TOKEN", "GH_TOKEN", "GITLAB_TOKEN", "GITEA_TOKEN"),
+    }
 )
 
 Key = Annotated[str, Describe(pattern=_KEY)]

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
+from reconciler.approvals.statement import Approval
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
@@ -25,6 +26,7 @@ from reconciler.kinds import find_kinds
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
 from reconciler.pipeline.approval import creates_to_approve, unapproved_creates, with_unknown_approvals
+from reconciler.pipeline.approving import NOTHING, Given, Judged, judge, refuse_spent
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
@@ -181,18 +183,24 @@ async def refuse_unless_runnable(
     state: State,
     approved_deletes: Collection[str],
     approved_creates: Collection[str],
-) -> None:
+    given: Given = NOTHING,
+) -> Judged:
     """All or nothing: a plan with a refused change, or without an approval it needs, sends no call at all.
 
+    Returns what became of the approvals that were `given`: those that count also cover the plan's deletes.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
     creates = await creates_to_approve(project, plan, state, desired.by_address)
+    judged = await judge(project, plan, state, desired.by_address, given)
+    uncovered = _unapproved_deletes(plan, approved_deletes)
     unapproved = [
-        *_unapproved_deletes(plan, approved_deletes),
+        *(judged.problems if has_errors(judged.problems) else ()),
+        *(uncovered if not judged.counting else ()),
         *unapproved_creates(creates, approved_creates),
     ]
     if unapproved or has_errors(plan.diagnostics):
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
+    return judged
 
 
 def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[Diagnostic]:
@@ -225,12 +233,14 @@ async def run_plan(
     plan: Plan,
     *,
     approved_deletes: Collection[str],
+    approvals: Sequence[Approval] = (),
     resources: Mapping[Address, Resource] = MappingProxyType({}),
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
     """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved.
 
-    And if it would send what is not its own (see `OwnCalls`). `resources`: what the manifests declare.
+    And if it would send what is not its own (see `OwnCalls`). `approvals`: those that it uses up.
+    `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
     touched = {step.address for step in plan.steps}
@@ -245,7 +255,7 @@ async def run_plan(
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,
     ) as lease:
-        return await _run_under(project, plan, lease, approved_deletes, resources, on_executor)
+        return await _run_under(project, plan, lease, approved_deletes, approvals, resources, on_executor)
 
 
 async def _run_under(
@@ -253,11 +263,13 @@ async def _run_under(
     plan: Plan,
     lease: Lease,
     approved_deletes: Collection[str],
+    approvals: Sequence[Approval],
     resources: Mapping[Address, Resource],
     on_executor: Callable[[Executor], None],
 ) -> Applied:
     state = await project.store.load()
     refuse_unless_current(plan, state)
+    refuse_spent(approvals, state, project)
     refuse_while_unknown(plan, state)
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):
@@ -303,7 +315,7 @@ async def _run_under(
 
     await remember_platform(project, lease, state)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
-    await recorder.start(plan, observed)
+    await recorder.start(plan, observed, [each.to_json() for each in approvals])
     executor = Executor(
         Run(
             plan,

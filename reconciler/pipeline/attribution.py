@@ -30,7 +30,7 @@ def attribution_of(config: ProjectSettings, reason: str = "") -> Attribution:
     actor = next(filter(None, (variables.get(name) for name in _ACTORS)), "") or person()
     return Attribution(
         _fit(actor, _MOST_ACTOR, secrets),
-        _fit(_run_url(variables), _MOST_URL, secrets),
+        _fit(run_url(variables), _MOST_URL, secrets),
         _fit(reason, _MOST_REASON, secrets),
     )
 
@@ -49,7 +49,7 @@ def holder() -> str:
     return f"{person()} (pid {os.getpid()})"
 
 
-def _run_url(variables: Mapping[str, str]) -> str:
+def run_url(variables: Mapping[str, str]) -> str:
     """Where people see the run of GitHub, Gitea, Forgejo or GitLab; "" outside of them."""
     numbered = variables.get("GITEA_ACTIONS") or variables.get("FORGEJO_ACTIONS")
     run = "GITHUB_RUN_NUMBER" if numbered else "GITHUB_RUN_ID"

@@ -17,6 +17,7 @@ from reconciler.core.state_url import shown_url
 from reconciler.execution.limits import Limits
 from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.attribution import attribution_of, holder
+from reconciler.pipeline.authority import NO_RULES, authority_of
 from reconciler.pipeline.context import program_version
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
@@ -25,6 +26,7 @@ from reconciler.pipeline.embedded import (
     furnish,
 )
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
+from reconciler.pipeline.loosened import ages_before
 from reconciler.pipeline.migrate import end_move, opened, side
 from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
@@ -48,7 +50,7 @@ from reconciler.state.store import State
 class Options:
     """How a project is opened. `take_signals`: signals are ours to handle while programs give secrets.
 
-    `reason`: why a person does what is done.
+    `reason`: why a person does what is done. `base`: the revision before the change, whose rules count.
     """
 
     sandbox: bool = False
@@ -57,6 +59,7 @@ class Options:
     read_only: bool = False
     take_signals: bool = True
     reason: str = ""
+    base: str = ""
 
 
 @asynccontextmanager
@@ -79,6 +82,9 @@ async def open_project(
             raise ReconcilerError("the sandbox has its own state", help="run it without --state")
         config = config.in_sandbox()
     settings, clock = config.settings, SystemClock()
+    # Before anything is opened; nobody has to approve what happens in the embedded sandbox, or only reads.
+    watched = not options.sandbox and not options.read_only
+    authority = authority_of(config, options.base) if watched else NO_RULES
     sources = secret_sources(config, take_signals=options.take_signals)
     async with (
         open_providers(policies, sources, read_only=options.read_only) as providers,
@@ -95,7 +101,7 @@ async def open_project(
             store=store,
             platform=platform,
             capabilities=settings.capabilities,
-            limits=_limits(config, options),
+            limits=limits_of(config, sandbox=options.sandbox),
             clock=clock,
             reporter=reporter,
             sources=sources,
@@ -110,6 +116,9 @@ async def open_project(
             own_state=options.sandbox or settings.state.lineage is not None,
             trusted=config.trusted.ref if config.trusted is not None else "",
             siblings=partial(_siblings, config, options),
+            authority=authority,
+            ages_before=partial(ages_before, config, authority.before),
+            variables=config.variables,
         )
 
 
@@ -129,8 +138,9 @@ async def open_platform(
 
     Raises ReconcilerError where no platform is configured. The token is asked for when it is needed.
     """
+    execution = config.settings.execution
     with _base_url(config, options) as base_url:
-        transport = HttpxTransport(base_url)
+        transport = HttpxTransport(base_url, lines=execution.concurrency + execution.read_concurrency)
         try:
             yield (
                 platform_client(
@@ -284,11 +294,17 @@ def secret_sources(
     )
 
 
-def _limits(config: ProjectSettings, options: Options) -> Limits:
+def limits_of(config: ProjectSettings, *, sandbox: bool) -> Limits:
     execution = config.settings.execution
     chosen = "RECONCILE_SETTLE_S" in config.variables or "settle_s" in execution.model_fields_set
-    settle_s = execution.settle_s if chosen or not options.sandbox else SANDBOX_SETTLE_S
-    return Limits(execution.concurrency, execution.deadline_s, settle_s, execution.adopt_inferred)
+    settle_s = execution.settle_s if chosen or not sandbox else SANDBOX_SETTLE_S
+    return Limits(
+        execution.concurrency,
+        execution.deadline_s,
+        settle_s,
+        execution.adopt_inferred,
+        execution.read_concurrency,
+    )
 
 
 def _token(config: ProjectSettings) -> str:

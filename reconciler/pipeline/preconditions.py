@@ -15,6 +15,7 @@ from reconciler.kinds.roles import owner_of
 from reconciler.pipeline.plan import PROVIDE_HELP
 from reconciler.pipeline.project import Project
 from reconciler.planning.fingerprint import digest_now
+from reconciler.planning.lookup import Lookup
 from reconciler.planning.siblings import Siblings
 from reconciler.planning.unread import Unread
 from reconciler.services.registry import providers_of
@@ -178,6 +179,7 @@ def refuse_moved(plan: Plan, state: State, observed: Mapping[Read, Observation])
 def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> dict[Address, str]:
     """The addresses that are seen not to be as the plan saw them, and how."""
     moved: dict[Address, str] = {}
+    shown = {read: Lookup(now.objects) for read, now in observed.items()}
     for move in plan.moves:
         record = state.records.get(move.target)
         if move.source in state.records or record is None or record.serial != move.serial:
@@ -188,7 +190,7 @@ def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -
             moved[expected.address] = "was applied by another run meanwhile"
         elif expected.read is not None:
             now = observed[expected.read]
-            if now.complete and digest_now(expected, now.objects) != expected.digest:
+            if now.complete and digest_now(expected, shown[expected.read]) != expected.digest:
                 moved[expected.address] = "changed on the platform since the plan was made"
     return moved
 

@@ -12,6 +12,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, ManifestSet, Plan, Read
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.actor import Actor
+from reconciler.pipeline.authority import NO_RULES, Authority
 from reconciler.pipeline.context import make_context
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sources import Sources
@@ -33,7 +34,9 @@ class Project:
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for the base.
     `address`, `state_url`: of the platform and the state, as reports name them. `siblings`: reads what the
     project's other environments have recorded. `trusted`: the revision of `providers`, with --untrusted.
-    `seen`: gets each answer that a plan is made from.
+    `seen`: gets each answer that a plan is made from. `authority`: which changes need an approval, and of
+    whom. `ages_before`: how old the newest snapshot could be before the change, by address. `variables`: of
+    the run, for the programs that judge an approval.
     """
 
     store: Spooling
@@ -54,6 +57,9 @@ class Project:
     own_state: bool = False  # whether the state is surely this project's: by its pin, or as the sandbox's own
     trusted: str = ""
     siblings: Callable[[], Awaitable[Siblings]] = _no_siblings
+    authority: Authority = NO_RULES
+    ages_before: Callable[[], Mapping[Address, int]] = dict
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     seen: Callable[[Read, Observation], None] = lambda read, observation: None
 
     @property
@@ -110,10 +116,11 @@ class Desired:
     def by_address(self) -> Mapping[Address, Resource]:
         return {resource.address: resource for resource in self.resources}
 
-    def declared_at(self, plan: Plan) -> Mapping[Address, Span]:
-        """Where the names of resources that `plan` changes stand."""
+    def declared_at(self, plan: Plan, *others: Address) -> Mapping[Address, Span]:
+        """Where the names of resources that `plan` changes stand, and those of `others`."""
         resources = self.by_address
-        found = {each.address: resources.get(each.address) for each in plan.changes}
+        addresses = [*(each.address for each in plan.changes), *others]
+        found = {address: resources.get(address) for address in addresses}
         spans = {
             address: each.span("metadata", "name") for address, each in found.items() if each is not None
         }
@@ -137,4 +144,12 @@ async def read_all(
         project.seen(read, observation)
         on_answer(read, observation)
 
-    await observe(project.services, reads, take, clock=project.clock, reporter=project.reporter, about=about)
+    await observe(
+        project.services,
+        reads,
+        take,
+        clock=project.clock,
+        reporter=project.reporter,
+        about=about,
+        at_once=project.limits.read_concurrency,
+    )

@@ -14,6 +14,7 @@ from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan, with_head
 from reconciler.pipeline.approval import with_unknown_approvals
+from reconciler.pipeline.approving import NOTHING, Given
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.open import Options, open_project, open_state
@@ -21,6 +22,7 @@ from reconciler.pipeline.preconditions import refuse_unless_current
 from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.planning import saved
+from reconciler.planning.saved import SavedPlan
 from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.secrets.fingerprint import plan_key
 from reconciler.state.store import Store
@@ -32,8 +34,13 @@ async def dump_plan(store: Store, plan: Plan, rehearsal: Rehearsal | None = None
 
 
 async def load_plan(store: Store, text: bytes) -> Plan:
+    """The plan alone; see `load_saved`."""
+    return (await load_saved(store, text)).plan
+
+
+async def load_saved(store: Store, text: bytes) -> saved.SavedPlan:
     """Raises ReconcilerError where there is no state, and for what was not made with it, or changed since."""
-    return saved.load_plan(text, await _key(store, "a saved plan runs"))
+    return saved.load_saved(text, await _key(store, "a saved plan is read"))
 
 
 @asynccontextmanager
@@ -43,7 +50,7 @@ async def open_saved(
     options: Options,
     reporter: Reporter,
     load: Callable[[ManifestSet], Desired],
-) -> AsyncIterator[tuple[Plan, Desired, Project]]:
+) -> AsyncIterator[tuple[SavedPlan, Desired, Project]]:
     """The plan in `file`, its manifests as they are now, and the project to run it on.
 
     `load` reads the manifests: those that a plan names, which is signed with the key of this state, and made
@@ -51,13 +58,13 @@ async def open_saved(
     """
     text = read_file(file)
     async with open_state(config, options.state_url, tell=reporter.note) as store:
-        plan = await load_plan(store, text)
-        refuse_other_environment(config.env, plan)
-        desired = load(plan.manifests)
+        found = saved.load_saved(text, await _key(store, "a saved plan runs"))
+        refuse_other_environment(config.env, found.plan)
+        desired = load(found.plan.manifests)
         async with open_project(
             config, options, reporter, desired.resources, desired.policies, store
         ) as project:
-            yield plan, desired, project
+            yield found, desired, project
 
 
 async def run_saved(
@@ -67,11 +74,13 @@ async def run_saved(
     approved_deletes: Collection[str],
     approved_creates: Collection[str] = (),
     *,
+    given: Given = NOTHING,
     on_executor: Callable[[Executor], None] = lambda executor: None,
     tell: Callable[[Plan], None] = lambda plan: None,
 ) -> Applied:
     """Run a plan from a file, if neither the manifests nor what it is about has changed since.
 
+    `given`: the approvals that were given for it, which also cover its deletes.
     `tell`: called with the plan, in the context of this run, before the platform is read. What the file, the
     manifests and the state refuse by themselves is refused before that.
     """
@@ -84,12 +93,18 @@ async def run_saved(
     refuse_unless_current(plan, state)
     plan = replace(plan, context=project.context(desired.origin, state.lineage))
     plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
-    await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    judged = await refuse_unless_runnable(
+        project, desired, plan, state, approved_deletes, approved_creates, given
+    )
+    if judged.counting:
+        approved_deletes = {*approved_deletes, *map(str, plan.deletes)}
+    plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
     tell(plan)
     applied = await run_plan(
         project,
         plan,
         approved_deletes=approved_deletes,
+        approvals=judged.counting,
         resources=desired.by_address,
         on_executor=on_executor,
     )
@@ -171,6 +186,11 @@ def _refuse_other_addresses(project: Project, plan: Plan) -> None:
         )
 
 
+async def key_of(store: Store) -> bytes:
+    """The key that signs the plans of this state, which there is."""
+    return plan_key(await store.fingerprint_key())
+
+
 async def _key(store: Store, what: str) -> bytes:
     if not (await store.load()).lineage:
         init = command("state", "init", "--new")
@@ -179,4 +199,4 @@ async def _key(store: Store, what: str) -> bytes:
             help=f"check --state, or, for a new project, make one with `{init}`",
             advice=(init,),
         )
-    return plan_key(await store.fingerprint_key())
+    return await key_of(store)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.core.steps import Expectation
-from reconciler.planning.match import possible
+from reconciler.planning.lookup import Lookup
 
 
 def digest_object(live: Any, fields: Sequence[str]) -> str:
@@ -17,16 +17,16 @@ def digest_object(live: Any, fields: Sequence[str]) -> str:
     return _digest({name: getattr(live, name, None) for name in fields})
 
 
-def digest_absence(match: Mapping[str, Any], objects: Sequence[Any]) -> str:
+def digest_absence(match: Mapping[str, Any], shown: Lookup) -> str:
     """Of the ids of all present objects equal in `match`: a create expects no other of them to appear."""
-    return _digest(sorted(item.id for item in possible(match, objects) if item.present))
+    return _digest(sorted(item.id for item in shown.possible(match) if item.present))
 
 
-def digest_now(expectation: Expectation, objects: Sequence[Any]) -> str | None:
-    """The digest of what `expectation` is about, as of `objects`; None when its object is not there."""
+def digest_now(expectation: Expectation, shown: Lookup) -> str | None:
+    """The digest of what `expectation` is about, as `shown` now; None when its object is not there."""
     if expectation.id is None:
-        return digest_absence(expectation.match, objects)
-    live = next((item for item in objects if item.id == expectation.id), None)
+        return digest_absence(expectation.match, shown)
+    live = shown.by_id.get(expectation.id)
     return None if live is None else digest_object(live, expectation.fields)
 
 

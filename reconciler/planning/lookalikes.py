@@ -15,7 +15,7 @@ from reconciler.core.plural import counted, in_a_row
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import listed
-from reconciler.planning.match import possible
+from reconciler.planning.lookup import Lookup
 from reconciler.planning.siblings import Siblings
 
 _MOST = 5  # ids in one message
@@ -68,8 +68,8 @@ class Lookalikes:
                 self._unread.append(_not_looked(observation, len(named)))
             return
         present = [item for item in observation.objects if item.present]
-        free = [item for item in present if item.id not in self._owned and item.id not in taken]
-        if free:
+        free = Lookup([item for item in present if item.id not in self._owned and item.id not in taken])
+        if free.objects:
             self._look_among(kind, resources, {item.id for item in present}, free)
 
     def unread(self) -> Sequence[Diagnostic]:
@@ -80,7 +80,7 @@ class Lookalikes:
         return resource.address in self._records and self._is_told(resource.address)
 
     def _look_among(
-        self, kind: Kind, resources: Sequence[Resource], present: Collection[str], free: Sequence[Any]
+        self, kind: Kind, resources: Sequence[Resource], present: Collection[str], free: Lookup
     ) -> None:
         alike: dict[tuple[tuple[str, Any], ...], list[Resource]] = defaultdict(list)
         for resource in resources:
@@ -91,7 +91,7 @@ class Lookalikes:
             if not told or len(records) < len(group):
                 continue
             dismissed = {id for record in records for id in record.applied.get(DISMISSED, ())}
-            ids = [item.id for item in possible(dict(match), free) if item.id not in dismissed]
+            ids = [item.id for item in free.possible(dict(match)) if item.id not in dismissed]
             if ids:
                 self.found[told[0]] = ids
 

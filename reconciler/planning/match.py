@@ -14,6 +14,7 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import claim_of
 from reconciler.planning.ids import bad_object
+from reconciler.planning.lookup import Lookup, matching
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +30,17 @@ def match_objects(
     resources: Sequence[Resource],
     records: Mapping[Address, StateRecord],
     owned: Mapping[str, Address],
-    objects: Sequence[Any],
+    shown: Lookup,
 ) -> dict[Address, Matched]:
     """One entry per resource. `owned`: who makes a claim (`claim_of`), by record or by `metadata.id`."""
-    by_id = {item.id: item for item in objects}
     found: dict[Address, Matched] = {}
     groups: dict[tuple[tuple[str, Any], ...], list[Resource]] = {}
     for resource in resources:
         record = records.get(resource.address)
         if record is not None:
-            found[resource.address] = _recorded(kind, resource, record, by_id)
+            found[resource.address] = _recorded(kind, resource, record, shown.by_id)
         elif resource.adopt_id is not None:
-            found[resource.address] = _adopt_by_id(kind, resource, by_id, owned)
+            found[resource.address] = _adopt_by_id(kind, resource, shown.by_id, owned)
         else:
             match = kind.match(resource.spec, resource.address)
             if match is None:
@@ -48,17 +48,19 @@ def match_objects(
             else:
                 groups.setdefault(tuple(match.items()), []).append(resource)
     if groups:
-        free = [item for item in objects if item.present and item.id not in owned]
+        free = Lookup([item for item in shown.objects if item.present and item.id not in owned])
+        taken = {matched.live.id for matched in found.values() if matched.live is not None}
         # The most specific match first: a manifest without a region takes what the others leave.
         for key in sorted(groups, key=len, reverse=True):
-            found |= _assign(groups[key], dict(key), free)
-            taken = {matched.live.id for matched in found.values() if matched.live is not None}
-            free = [item for item in free if item.id not in taken]
-        foreign = _of_other_apps(objects, owned, resources[0].address)
-        for key, group in groups.items() if foreign else ():
+            left = [item for item in free.possible(dict(key)) if item.id not in taken]
+            assigned = _assign(groups[key], dict(key), left)
+            taken |= {matched.live.id for matched in assigned.values() if matched.live is not None}
+            found |= assigned
+        foreign = Lookup(_of_other_apps(shown.objects, owned, resources[0].address))
+        for key, group in groups.items() if foreign.objects else ():
             for resource in group:
                 if found[resource.address] == Matched():
-                    found[resource.address] = _unless_foreign(resource, possible(dict(key), foreign), owned)
+                    found[resource.address] = _unless_foreign(resource, foreign.possible(dict(key)), owned)
     return found
 
 
@@ -71,26 +73,15 @@ def match_unseen(
     return Matched(problem=_owned_by_another(kind, resource, owned))
 
 
-def matching(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
-    """The objects whose fields equal `match`, in the platform's order."""
-    return [item for item in objects if all(getattr(item, name, None) == match[name] for name in match)]
-
-
-def possible(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
-    """The objects that may equal `match`: a field that the platform does not tell may have any value."""
-    return [
-        item for item in objects if all(getattr(item, name, None) in (match[name], None) for name in match)
-    ]
-
-
 def _assign(
-    resources: Sequence[Resource], match: Mapping[str, Any], free: Sequence[Any]
+    resources: Sequence[Resource], match: Mapping[str, Any], perhaps: Sequence[Any]
 ) -> dict[Address, Matched]:
     """As many candidates as one manifest's `count` asks for, or fewer; several manifests share none.
 
-    An object that may match, or may not, is neither taken nor passed over: a person has to say.
+    `perhaps`: the free objects that may match. One that may match, or may not, is neither taken nor passed
+    over: a person has to say.
     """
-    candidates, perhaps = matching(match, free), possible(match, free)
+    candidates = matching(match, perhaps)
     bad = next((item for item in perhaps if item.bad_id), None)
     if bad is not None:
         return {resource.address: Matched(problem=bad_object(resource, bad)) for resource in resources}

@@ -14,6 +14,7 @@ from reconciler.core.wire import Shape
 from reconciler.kinds.base import Kind, Subject
 from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.lookalikes import Lookalikes
+from reconciler.planning.lookup import Lookup
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.subjects import Subjects
 
@@ -215,10 +216,10 @@ class Reading:
         by_kind: dict[str, list[Resource]] = {}
         for resource in group.resources:
             by_kind.setdefault(resource.address.kind, []).append(resource)
+        shown = Lookup(observation.objects)
         for name, resources in by_kind.items():
             kind = subjects.request.kinds[name]
-            records, objects = subjects.request.records, observation.objects
-            matches = match_objects(kind, resources, records, subjects.owned, objects)
+            matches = match_objects(kind, resources, subjects.request.records, subjects.owned, shown)
             for resource in resources:
                 matched = matches[resource.address]
                 subject = subjects.subject(resource.address, matched.live, observation.at)
@@ -226,8 +227,8 @@ class Reading:
                 there = matched.live is not None and matched.live.present
                 if not there and subjects.in_focus(resource.address):
                     match = kind.match(resource.spec, resource.address)
-                    candidates = "" if match is None else digest_absence(match, objects)
-                    subject = replace(subject, beside=objects)
+                    candidates = "" if match is None else digest_absence(match, shown)
+                    subject = replace(subject, beside=shown.objects)
                 yield Seen(kind, subject, matched, read, candidates)
 
     def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:

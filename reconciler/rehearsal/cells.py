@@ -22,11 +22,15 @@ BETWEEN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """`sent`: every call, in order. `differences`: between what the plan says and what a clean run did."""
+    """`sent`: every call, in order. `differences`: between what the plan says and what a clean run did.
+
+    `asked`: the switches of the sandbox that answers depended on.
+    """
 
     cell: Cell
     sent: tuple[Sent, ...]
     differences: tuple[str, ...] = ()
+    asked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ async def _play(twin: Twin, step: str, fault: str) -> Played:
         if last.problems and not process.sent and before.problems == last.problems:
             break  # it would say the same for ever
     differences = () if step else tuple(_differences(twin.original.plan, struck, first, ends[0]))
-    return Played(_cell(twin, struck, last, busy_s), tuple(sent), differences)
+    return Played(_cell(twin, struck, last, busy_s), tuple(sent), differences, frozenset(twin.switches.asked))
 
 
 async def _ended(twin: Twin, process: Process, work: Coroutine[Any, Any, Applied]) -> _Ended:

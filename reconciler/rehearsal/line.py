@@ -44,7 +44,7 @@ class TwinLine:
                 raise Lost("no complete answer in time")
             await asyncio.sleep(_LOOK_S)
             response = self._sandbox.answer(request, since=asked, again=True)
-        return _answer(response)
+        return answer_of(response)
 
     async def _struck(self, request: Request, course: Course, deadline_s: float) -> Answer:
         if course.effect:
@@ -61,5 +61,5 @@ class TwinLine:
         return Answer(course.status, headers, b'{"error":"rehearsed"}')
 
 
-def _answer(response: Response) -> Answer:
+def answer_of(response: Response) -> Answer:
     return Answer(response.status, {"content-type": response.content_type, **response.headers}, response.body)

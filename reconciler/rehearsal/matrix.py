@@ -41,6 +41,14 @@ class Unrehearsed:
 
 
 @dataclass(frozen=True, slots=True)
+class Assumption:
+    """What the API document leaves open and the ends rest on. `name`: of the sandbox's switch for it."""
+
+    name: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rehearsal:
     """`steps`: those whose calls were struck, of `of` that the clean run sent. `cells`: the clean run first.
 
@@ -52,6 +60,7 @@ class Rehearsal:
     cells: tuple[Cell, ...]
     differences: tuple[str, ...] = ()
     unrehearsed: tuple[Unrehearsed, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
     @property
     def clean(self) -> Cell:
@@ -62,9 +71,14 @@ class Rehearsal:
 
     @property
     def digest(self) -> str:
-        """SHA-256 as 64 hexadecimal digits, of how each run ends and what is owed then.
+        """SHA-256 as 64 hexadecimal digits."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
-        Not of durations, nor of wording: questions name ids and moments of the twin, which differ each time.
+    @property
+    def text(self) -> str:
+        """What the digest is of, as JSON: how each run ends, and what is owed then.
+
+        Not durations, nor wording: questions name ids and moments of the twin, which differ each time.
         """
         signed: dict[str, Any] = {
             "steps": self.steps,
@@ -76,5 +90,4 @@ class Rehearsal:
             "differences": self.differences,
             "unrehearsed": [[str(each.address), each.why] for each in self.unrehearsed],
         }
-        text = json.dumps(signed, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return json.dumps(signed, sort_keys=True, separators=(",", ":"))

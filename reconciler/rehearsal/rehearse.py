@@ -63,6 +63,8 @@ async def rehearse(
     ReconcilerError where the sandbox is not installed, or cannot hold what was seen.
     """
     require_extra("sandbox", "a rehearsal")
+    from reconciler.rehearsal.assumptions import assumptions
+
     original, left = await original_of(project, desired, plan, observed, switches or {})
     plan = original.plan
     (clean,) = await to_thread.run_sync(_play_all, original, [("", NONE)], abandon_on_cancel=True)
@@ -77,6 +79,7 @@ async def rehearse(
         (clean.cell, *(each.cell for each in played)),
         clean.differences,
         tuple(Unrehearsed(address, why) for address, why in left.items()),
+        assumptions(clean.asked.union(*(each.asked for each in played)), known=original.switches),
     )
 
 

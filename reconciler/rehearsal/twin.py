@@ -14,12 +14,14 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.limits import Limits
 from reconciler.pipeline.project import Desired, Project
+from reconciler.rehearsal.assumptions import Noting
 from reconciler.rehearsal.line import TwinLine
 from reconciler.rehearsal.placeholders import Placeholders
 from reconciler.rehearsal.process import Process, TwinStore
 from reconciler.rehearsal.seed import Seed, cannot_plant
 from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.world import App
 from reconciler.services.machines.service import platform_client
 from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.rules import View
@@ -90,10 +92,13 @@ class Twin:
         except StoreError as failure:
             self.timeline.close()
             raise cannot_plant(failure) from None
+        for app in self.sandbox.world.all(App):
+            app.created_at = 0.0  # none of them is new
+        self.switches = self.sandbox.world.switches = Noting(self.sandbox.world.switches)
         serials: dict[str, int] = {}
         for record in original.records.values():
             serials[record.scope] = max(record.serial, serials.get(record.scope, 0))
-        self._state = MemoryState(
+        self.memory = MemoryState(
             _Clock(self.timeline),
             randomness=self._rng.randbytes,
             lineage=original.lineage,
@@ -114,11 +119,11 @@ class Twin:
     @property
     def records(self) -> Mapping[Address, StateRecord]:
         """What the state holds now."""
-        return self._state.records
+        return self.memory.records
 
     def free(self) -> None:
         """Give back what a process that is gone has held, as an operating system does."""
-        for holding in self._state.holdings.values():
+        for holding in self.memory.holdings.values():
             holding.handle = None
 
     def close(self) -> None:
@@ -128,7 +133,7 @@ class Twin:
         """What a verb of `process` needs."""
         clock, original = _Clock(self.timeline), self.original
         return Project(
-            store=TwinStore(MemoryStore(self._state), process),
+            store=TwinStore(MemoryStore(self.memory), process),
             platform=platform_client(
                 TwinLine(self.sandbox, process),
                 _URL,

@@ -31,7 +31,7 @@ def pointer(diagnostics: Sequence[Diagnostic]) -> str:
 
 
 def diagnostic_documents(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """`{code, severity, message, file, line, column, help?, addresses?, advice?}` each.
+    """`{code, severity, message, file, line, column, notes?, help?, addresses?, advice?}` each.
 
     A missing position is null.
     """
@@ -48,6 +48,7 @@ def _document(diagnostic: Diagnostic) -> dict[str, Any]:
         "line": span.line if span else None,
         "column": span.column if span else None,
     }
+    found |= {"notes": list(diagnostic.notes)} if diagnostic.notes else {}
     found |= {"help": diagnostic.help} if diagnostic.help else {}
     found |= {"addresses": list(diagnostic.addresses)} if diagnostic.addresses else {}
     return found | ({"advice": advice_documents(diagnostic.advice)} if diagnostic.advice else {})

@@ -58,17 +58,24 @@ def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None
 
 
 def drift_document(
-    plan: Plan, unmanaged: Sequence[Change] = (), *, diagnostics: Sequence[Diagnostic] | None = None
+    plan: Plan,
+    unmanaged: Sequence[Change] = (),
+    *,
+    only_new: bool = False,
+    diagnostics: Sequence[Diagnostic] | None = None,
 ) -> dict[str, Any]:
-    """`unmanaged`: what moved of fields that no manifest says."""
+    """`unmanaged`: what moved of fields that no manifest says. `only_new`: what is known was left out."""
     document = plan_document(plan, diagnostics=diagnostics)
     del document["steps"]
+    if only_new:
+        document["only_new"] = True
     document["unmanaged"] = [
         {
             "address": str(change.address),
             "path": field.path,
             "before": shown(field.before),
             "after": shown(field.after),
+            "id": change.id,
         }
         for change in unmanaged
         for field in change.fields
@@ -82,12 +89,15 @@ def apply_document(
     owed: Sequence[Owed],
     *,
     head: str = "",
+    ended: str = "done",
     diagnostics: Sequence[Diagnostic] | None = None,
 ) -> dict[str, Any]:
-    """`head`: the state's, afterwards."""
+    """`head`: the state's, afterwards. `ended`: see `ApplyReport`."""
     document = plan_document(plan, diagnostics=diagnostics)
     document["owed"] = [owed_document(item) for item in owed]
     document["results"] = [_result(result) for result in results]
+    if ended != "done":
+        document["ended"] = ended
     if head:
         document["head"] = head
     return document
@@ -148,6 +158,8 @@ def _change(change: Change) -> dict[str, Any]:
     }
     if change.id is not None:
         document["id"] = change.id
+    if change.also:
+        document["also"] = [action.value for action in change.also]
     return document | _advice(change.advice)
 
 

@@ -12,7 +12,8 @@ from reconciler.core.diagnostics import Severity, Span
 from reconciler.core.model import Change, Owed
 from reconciler.core.steps import OutcomeWord
 from reconciler.rehearsal.matrix import End, Rehearsal
-from reconciler.reports import rehearsal
+from reconciler.rehearsal.outlook import Item
+from reconciler.reports import forecast, rehearsal
 from reconciler.reports.documents import owed_words, shown
 from reconciler.reports.report import ApplyReport, DriftReport, PlanReport, Report
 from reconciler.reports.visible import visible
@@ -20,11 +21,13 @@ from reconciler.reports.visible import visible
 # Beside the codes of diagnostics:
 DRIFT, NOT_DONE, OWED = "drift", "not-done", "owed"
 DIFFERS = "rehearsal-differs"
+FORECAST = "forecast"
 _REHEARSED: dict[End, str] = {"decision": "rehearsal-decision", "failed": "rehearsal-failed"}
 TITLES = {
     DRIFT: "an object has changed on the platform without us",
     NOT_DONE: "a call of the plan is not done",
     OWED: "work is owed that nobody has done yet",
+    FORECAST: "this will come to pass if nobody does anything",
     DIFFERS: "a clean run on the twin does not do what the plan says",
     _REHEARSED["decision"]: "in a rehearsal, a person must decide",
     _REHEARSED["failed"]: "in a rehearsal, the plan fails",
@@ -51,7 +54,7 @@ class Finding:
 
 
 def findings_of(report: Report) -> Iterator[Finding]:
-    """Diagnostics, what drifted, steps that are not done, what is owed, and how rehearsed calls end."""
+    """Diagnostics, drift, steps that are not done, what is owed, what a rehearsal and a forecast found."""
     for item in report.problems:
         texts = [*item.notes, *([item.help] if item.help else [])]
         message = f"{item.message}: {item.label}" if item.label else item.message
@@ -73,6 +76,8 @@ def findings_of(report: Report) -> Iterator[Finding]:
         yield from (_owed(report, each) for each in owed)
     if isinstance(report, PlanReport) and report.rehearsal is not None:
         yield from _rehearsed(report, report.rehearsal)
+    if isinstance(report, PlanReport) and report.forecast is not None:
+        yield from (_ahead(report, each) for each in report.forecast.items)
 
 
 def _rehearsed(report: PlanReport, found: Rehearsal) -> Iterator[Finding]:
@@ -101,6 +106,14 @@ def _owed(report: Report, owed: Owed) -> Finding:
     help = "\n".join(visible(f"once done: {command}") for command in owed.advice)
     span = report.declared.get(owed.address)
     return Finding(OWED, Severity.INFO, visible(message), help, span, (str(owed.address),))
+
+
+def _ahead(report: Report, item: Item) -> Finding:
+    when = f"{forecast.moment(item.when)}: " if item.when is not None else ""
+    message = f"{when}{item.address}: {item.what}"
+    severity = Severity.INFO if item.when is None else Severity.WARNING
+    span = report.declared.get(item.address)
+    return Finding(FORECAST, severity, visible(message), "", span, (str(item.address),))
 
 
 def fingerprints(report: Report, findings: Iterable[Finding]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from reconciler.core.diagnostics import Severity
 from reconciler.core.model import Action, Effect, Impact
 from reconciler.core.steps import Method
+from reconciler.rehearsal.matrix import FAULTS, End
 from reconciler.reports.documents import SUMMARY
 from reconciler.reports.formats.json import FORMAT_VERSION
 
@@ -38,6 +39,8 @@ def plan_schema() -> _Schema:
     optional = {
         "outside": {**_WHOLE, "description": "How many resources are not part of the plan."},
         "providers": {"type": "object", "additionalProperties": _TEXT, "description": "Addresses by name."},
+        "rehearsal": _object(_REHEARSAL, _REHEARSAL_TOO, says="With --rehearse: how each call ends."),
+        "forecast": _object(_FORECAST, says="With --at: what will have come to pass."),
         "moves": {"type": "array", "items": _object({"from": _TEXT, "to": _TEXT, "id": _TEXT})},
     }
     version = {"const": FORMAT_VERSION}
@@ -49,7 +52,7 @@ def plan_schema() -> _Schema:
         "dependentRequired": {"changes": [name for name in parts if name != "changes"]},
         "properties": {"format_version": version, **parts, **optional},
         "$defs": {
-            "change": _object(_CHANGE, {"id": _TEXT, "advice": _list("command")}),
+            "change": _object(_CHANGE, {"id": _TEXT, "also": _ALSO, "advice": _list("command")}),
             "field": _object(_FIELD, says="A secret's value is `(sensitive)`."),
             "step": _object(_STEP, _STEP_TOO),
             "owed": _object(_OWED, {"advice": _list("command")}),
@@ -100,6 +103,7 @@ _CHANGE = {
     "impact": _one_of(Impact),
     "reason": _TEXT,
 }
+_ALSO = {"description": "What it does besides.", "type": "array", "items": _one_of(Action)}
 _FIELD: dict[str, _Schema] = {"path": _TEXT, "before": {}, "after": {}, "effect": _one_of(Effect)}
 _STEP = {
     "id": _TEXT,
@@ -135,7 +139,49 @@ _DIAGNOSTIC = {
     "column": _NUMBER_OR_NULL,
 }
 _DIAGNOSTIC_TOO = {
+    "notes": _texts("What else is known of it."),
     "help": _TEXT,
     "addresses": _texts("All resources that the problem affects, if it is reported only once."),
     "advice": _list("command"),
+}
+_CELL: dict[str, _Schema] = {
+    "step": {**_TEXT_OR_NULL, "description": "null: the clean run."},
+    "fault": {"enum": list(FAULTS)},
+    "end": {"enum": list(get_args(End))},
+    "owed": _list("owed"),
+    "duration_s": {"type": "number", "minimum": 0},
+}
+_REHEARSAL: dict[str, _Schema] = {
+    "steps": _texts("Ids of the steps whose calls suffered the faults."),
+    "faults": {"type": "array", "items": {"enum": list(FAULTS)}},
+    "cells": {"type": "array", "items": _object(_CELL, {"question": _TEXT, "error": _TEXT})},
+    "differences": _texts("Where a clean run on the twin does not do as the plan says."),
+    "digest": _TEXT,
+}
+_REHEARSAL_TOO: dict[str, _Schema] = {
+    "assumptions": {
+        "description": "What the API document leaves open and the ends rest on.",
+        "type": "array",
+        "items": _object({"name": _TEXT, "says": _TEXT}),
+    },
+    "sampled_of": {**_WHOLE, "description": "How many calls there are, if only some were disturbed."},
+    "unrehearsed": {"type": "array", "items": _object({"address": _TEXT, "because": _TEXT})},
+}
+_FORECAST: dict[str, _Schema] = {
+    "at": {"type": "string", "format": "date-time"},
+    "after_apply": {"type": "boolean", "description": "The plan is carried out before."},
+    "items": {
+        "type": "array",
+        "items": _object(
+            {
+                "address": _TEXT,
+                "what": _TEXT,
+                "when": {
+                    "type": ["string", "null"],
+                    "format": "date-time",
+                    "description": "Since when; null where nobody can tell.",
+                },
+            }
+        ),
+    },
 }

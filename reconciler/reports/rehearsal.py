@@ -28,6 +28,9 @@ _COUNTED: Mapping[End, str] = {
 _TONES = {"converged": Tone.NEW, "pending": Tone.PAUSE, "decision": Tone.REFUSED, "failed": Tone.LOSS}
 
 
+ASSUMED = "taken for granted, as the API document leaves it open"
+
+
 def verdict(rehearsal: Rehearsal) -> str:
     """In one line, how the clean run and those with a fault end."""
     clean = rehearsal.clean
@@ -68,6 +71,9 @@ def lines(rehearsal: Rehearsal, look: Look) -> list[str]:
             found += [look.line(10, ("owed:", Tone.PAUSE), f" {work}") for work in works]
     if calm:
         found.append(look.line(2, f"converge with every fault: {', '.join(calm)}"))
+    if rehearsal.assumptions:
+        found.append(look.line(2, f"{ASSUMED}:"))
+        found += [look.line(6, each.says) for each in rehearsal.assumptions]
     return found
 
 
@@ -85,6 +91,8 @@ def document(rehearsal: Rehearsal) -> dict[str, Any]:
         "differences": list(rehearsal.differences),
         "digest": rehearsal.digest,
     }
+    if rehearsal.assumptions:
+        found["assumptions"] = [{"name": each.name, "says": each.says} for each in rehearsal.assumptions]
     if rehearsal.of > len(rehearsal.steps):
         found["sampled_of"] = rehearsal.of
     if rehearsal.unrehearsed:

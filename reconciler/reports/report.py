@@ -13,6 +13,7 @@ from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Address, Change, Owed
 from reconciler.core.steps import Plan, Result
 from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports.advice import advise, advise_owed, advise_plan
 from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.places import NOWHERE, Places
@@ -67,6 +68,7 @@ class PlanReport(Report):
     plan: Plan
     unchanged: Sequence[Address] | None = None
     rehearsal: Rehearsal | None = None
+    forecast: Forecast | None = None
 
     @property
     def about(self) -> Context:
@@ -128,12 +130,13 @@ class ApplyReport(Report):
 class ValidationReport(Report):
     """How many resources there are, in which files; with a revision to compare with, which addresses differ.
 
-    `environments`: all that were checked, where those are several.
+    `environments`: all that were checked, where those are several. Without files: read from JSON, which tells
+    of none of them.
     """
 
     kind = "validate"
-    resources: int
-    files: tuple[str, ...]
+    resources: int = 0
+    files: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     changed: tuple[str, ...] | None = None
     dependants: tuple[str, ...] = ()

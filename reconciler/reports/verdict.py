@@ -96,6 +96,8 @@ def of_results(results: Sequence[Result]) -> str:
 
 def of_validation(report: ValidationReport) -> str:
     """How much is valid, or how many problems there are."""
+    if not report.files:
+        return f"Not valid: {_problems(report.diagnostics)}." if has_errors(report.diagnostics) else "Valid."
     resources, files = counted(report.resources, "resource"), counted(len(report.files), "file")
     if not has_errors(report.diagnostics):
         return f"Valid: {resources} in {files}."

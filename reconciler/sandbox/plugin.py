@@ -1,4 +1,5 @@
-"""The pytest fixture `reconcile_sandbox`: an emulated platform over real HTTP, fresh for each test.
+"""The pytest fixtures `reconcile_sandbox`, an emulated platform over real HTTP, fresh for each test, and
+`reconcile_replay`, which plays again what `reconcile history export` wrote.
 
 Registered as a plugin by this package; nothing of it is imported before a test asks for it.
 """
@@ -6,9 +7,12 @@ Registered as a plugin by this package; nothing of it is imported before a test 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -145,3 +149,19 @@ def reconcile_sandbox(request: pytest.FixtureRequest) -> Iterator[RunningSandbox
         options |= mark.kwargs
     with serving(**options) as url:
         yield RunningSandbox(url, options["token"])
+
+
+@pytest.fixture
+def reconcile_replay() -> Callable[[str | Path], None]:
+    """Plays a run again from the folder of `reconcile history export`; the test fails if it goes otherwise.
+
+    In a process of its own, in simulated time.
+    """
+
+    def play(folder: str | Path) -> None:
+        command = [sys.executable, "-m", "reconciler", "history", "replay", str(folder)]
+        played = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+        if played.returncode:
+            pytest.fail(f"{played.stdout}{played.stderr}".strip(), pytrace=False)
+
+    return play

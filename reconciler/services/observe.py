@@ -29,8 +29,7 @@ from reconciler.services.client import Client
 from reconciler.services.registry import Services
 from reconciler.services.retry import fails
 
-AT_ONCE = 16  # requests under way
-WAITING = 256  # reads that have begun: most of them wait for their turn, or to be tried again
+WAITING = 512  # reads that have begun: most of them wait for their turn, or to be tried again
 
 
 async def observe(
@@ -41,8 +40,9 @@ async def observe(
     clock: Clock,
     reporter: Reporter,
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
+    at_once: int,
 ) -> None:
-    """Answer every read, in no certain order. Paths must be plain text.
+    """Answer every read, in no certain order, `at_once` requests at a time. Paths must be plain text.
 
     A read that fails is answered by an incomplete observation. Raises Unauthorized when an essential
     service refuses the token itself (401), and Refused when it is plainly down or has answered no read at
@@ -50,7 +50,7 @@ async def observe(
     diagnostic of an outage.
     """
     waiting = iter(_by_turn(services, reads))
-    slots = anyio.CapacityLimiter(AT_ONCE)
+    slots = anyio.CapacityLimiter(at_once)
     done = 0
     began_s = clock.monotonic()
     failed = list[_Failed]()  # by an essential service

@@ -23,16 +23,16 @@ Ref = TypeVar("Ref")
 class Effect:
     """What one entry does.
 
-    `plan`: the id of one that is run from now on. `platform`: its address, from now on. `new`: the project
-    began with this state. `unclaimed`: the id of an object that no record tracks; `claimed`: of one about
-    which a person has decided. Of these two, `claimed` comes second. `moved_from`: the address whose record
-    is in another scope from now on, where this entry put it; `moved_away`: the one that was removed in its
-    own scope after that.
+    `plans`: the id of one that is run from now on, and those of the approvals that it uses. `platform`: its
+    address, from now on. `new`: the project began with this state. `unclaimed`: the id of an object that no
+    record tracks; `claimed`: of one about which a person has decided. Of these two, `claimed` comes second.
+    `moved_from`: the address whose record is in another scope from now on, where this entry put it;
+    `moved_away`: the one that was removed in its own scope after that.
     """
 
     opens: IntentKey | None = None
     closes: IntentKey | None = None
-    plan: str = ""
+    plans: tuple[str, ...] = ()
     unclaimed: str = ""
     claimed: str = ""
     moved_from: str = ""
@@ -67,8 +67,8 @@ def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
         return replace(view, open_intents={**view.open_intents, effect.opens: entry})
     if effect.closes in view.open_intents:
         return replace(view, open_intents=_without(view.open_intents, effect.closes))
-    if effect.plan and effect.plan not in view.plans_run:
-        return replace(view, plans_run=view.plans_run | {effect.plan})
+    if not view.plans_run.issuperset(effect.plans):
+        return replace(view, plans_run=view.plans_run.union(effect.plans))
     if effect.unclaimed:
         view = replace(view, unclaimed=_without(view.unclaimed, effect.unclaimed) | {effect.unclaimed: entry})
     if effect.claimed:
@@ -100,8 +100,8 @@ class Folding(Generic[Ref]):
     def take(self, columns: EntryColumns | RowColumns, entry: Ref) -> None:
         """Raises StoreError for an intent that is open, and ValueError for data that is not JSON."""
         effect = effect_of_row(columns)
-        if effect.plan:
-            self._plans.add(effect.plan)
+        if effect.plans:
+            self._plans.update(effect.plans)
         else:
             self._view = after(self._view, effect, entry)
         if columns[3]:
@@ -150,11 +150,17 @@ def _effect(key: IntentKey, event: str, data: Callable[[], Mapping[str, Any]]) -
     if event in CLOSING:
         return Effect(closes=key)
     if event == Event.RUN_STARTED:
-        return Effect(plan=data().get("plan") or "")
+        return Effect(plans=started(data()))
     if event == Event.DECIDED:
         decided = data()
         return Effect(**{name: decided[name] for name in DECISIONS if decided.get(name)})
     return Effect()
+
+
+def started(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """What counts as run or used once, of the data of a RUN_STARTED."""
+    used = data.get("approvals", ())
+    return (*filter(None, (data.get("plan"),)), *(each["id"] for each in used))
 
 
 def _without(known: Mapping[Any, Ref], key: object) -> dict[Any, Ref]:

@@ -40,7 +40,8 @@ class JournalEntry:
     """One line of the journal. `attempt` counts the intents of one step in one run, from 1.
 
     `data` is JSON without secret values. For an INTENT it holds the step as it will be sent, its
-    `scope` and the ids listed before (`baseline`); for RUN_STARTED what `Run` says; for RUN_OBSERVED
+    `scope` and the ids listed before (`baseline`); for RUN_STARTED what `Run` says, and
+    the used `approvals` (each its `id`, `statement` and `signature`); for RUN_OBSERVED
     answers that the run planned with. A DECIDED entry may hold the id of an object that a call made and
     no record tracks under `unclaimed` (with its `scope`), and under `claimed` one about which a person
     has decided since; under `platform` the address of the platform that the state is about; and `new`, where
@@ -60,13 +61,15 @@ class JournalEntry:
 class Run:
     """What RUN_STARTED says of a run. What is not known, or was written by an older program, is "" or None.
 
-    `plan`: the id of the plan that runs; `resources`: the digest of the resources that it was made from.
+    `plan`: the id of the plan that runs, `digest` its digest; `resources`: the digest of the resources that
+    it was made from.
     `actor`: who runs it; `url`: of the CI run; `reason`: why, in a person's words. `revision`: the git
     revision of the manifests; `dirty`: whether they differed from it. `environment`: as in `Context`.
     """
 
     plan: str
     resources: str = ""
+    digest: str = ""
     actor: str = ""
     revision: str = ""
     reason: str = ""
@@ -151,7 +154,7 @@ class State:
 
     `lineage` names this state for its whole life; it is "" while there is no state (`Store.create`).
     `open_intents`: intents whose outcome is not known, oldest first.
-    `plans_run`: ids of plans that an apply has started, in any scope.
+    `plans_run`: ids of plans that an apply has started, in any scope, and of the approvals that it used.
     `spooled`: scopes with spooled outcomes, which this state already shows (`Spooling`).
     `unclaimed`: entries whose data names an object (`unclaimed`) that a call of ours made, and that no
     record tracks, because its outcome arrived after the call had been settled differently.

@@ -14,7 +14,7 @@ from typing import Any
 from tests.revisions.repository import ISOLATED, git
 
 _EXPRESSION = re.compile(r"\$\{\{ *(.*?) *\}\}")
-_PATIENCE_S = 60
+_PATIENCE_S = 300  # only a bug uses it up
 _NO_EFFECT = ("actions/checkout", "aws-actions/configure-aws-credentials", "actions/setup-python")
 
 
@@ -134,9 +134,12 @@ class Host:
         for needed in job.get("needs", ()):
             shutil.copytree(self.folder / "artifacts" / needed, place, dirs_exist_ok=True)
         known = {**env, **self.values}
-        for key, value in {**pipeline["variables"], **job.get("variables", {})}.items():
-            known[key] = re.sub(r"\$(\w+)", lambda found: known[found[1]], value)
-        ended = self.run("\n".join([*pipeline["default"]["before_script"], *job["script"]]), place, known)
+        base = pipeline.get(job.get("extends"), {})
+        for each in (pipeline, base, job):
+            for key, value in each.get("variables", {}).items():
+                known[key] = re.sub(r"\$(\w+)", lambda found: known[found[1]], value)
+        before = pipeline.get("default", {}).get("before_script", [])
+        ended = self.run("\n".join([*before, *job["script"]]), place, known)
         for path in job.get("artifacts", {}).get("paths", ()):
             if (place / path).exists():
                 (self.folder / "artifacts" / name).mkdir(exist_ok=True)

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from tests.cli.warm import run_warm
 
-_PATIENCE_S = 60
+_PATIENCE_S = 300  # only a bug uses it up
 # -S and -E: nothing is imported that a socket does not need.
 _CALLER = """#!{python} -SE
 import json, os, socket, sys
-with socket.socket(socket.AF_UNIX) as line:
-    line.connect({socket!r})
+with socket.create_connection(("127.0.0.1", {port})) as line:
     line.sendall(json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode() + b"\\n")
     code, out, err = json.loads(line.makefile().read())
 sys.stdout.write(out)
@@ -34,11 +33,10 @@ def installed(tools: Path) -> Iterator[None]:
             ended = run_warm(arguments, root=Path(root), env=env, patience_s=_PATIENCE_S)
             self.wfile.write(json.dumps(ended).encode())
 
-    place = tools / "socket"
-    tool = tools / "reconcile"
-    tool.write_text(_CALLER.format(python=sys.executable, socket=str(place)))
-    tool.chmod(0o755)
-    with socketserver.UnixStreamServer(str(place), Handler) as server:
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        tool = tools / "reconcile"
+        tool.write_text(_CALLER.format(python=sys.executable, port=server.server_address[1]))
+        tool.chmod(0o755)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield

@@ -207,6 +207,31 @@ def test_gitlab_applies_what_was_reviewed_and_plans_again_what_was_not(local: Te
     assert path.startswith("/api/v4/projects/7/packages/generic/reconcile-plans/")
 
 
+def test_the_component_for_gitlab_applies_what_was_reviewed(local: Team) -> None:
+    text = (ROOT / "templates/reconcile/template.yml").read_text().partition("\n---\n")[2]
+    inputs = {"image": f"reconcile@sha256:{'a' * 64}", "manifests": "manifests", "lock-timeout": "300"}
+    for name, value in {**inputs, "environment": "production"}.items():
+        text = text.replace(f"$[[ inputs.{name} ]]", value)
+    jobs = yaml.safe_load(text)
+    with packages.serving("JOB-TOKEN", "job-token", replaces=True) as registry:
+        given = {
+            "CI_API_V4_URL": f"{registry.url}/api/v4",
+            "CI_PROJECT_ID": "7",
+            "CI_JOB_TOKEN": "job-token",
+            "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+            "RECONCILE_TOKEN": TOKEN,
+        }
+        ref = local.propose("first", ("data", 20))
+        passed(local.host.gitlab_job(jobs, "reconcile-plan", ref, **given), "1 to extend")
+        local.merge("first")
+        passed(local.host.gitlab_job(jobs, "reconcile-apply", **given), "Applied: 1 done.")
+        local.edited_by_hand("logs", 9)
+        refused = local.host.gitlab_job(jobs, "reconcile-apply", **given)  # as if the job ran again
+        assert refused.code == 1
+        assert "a plan runs once" in refused.text
+    assert local.sizes() == {"data": 20, "logs": 9}
+
+
 def test_gitea_applies_what_was_reviewed_and_plans_again_what_was_not(local: Team) -> None:
     host, workflow = local.host, documented(".gitea/workflows/reconcile.yaml")
     credential = "Basic " + base64.b64encode(b"bot:token").decode()

@@ -1,5 +1,8 @@
 """`reconcile rehearse`: exit codes, and what the platform gets."""
 
+import pytest
+
+from reconciler.cli.main import run
 from tests.cli.harness import MUTATIONS, Project, Sandbox, volume
 
 
@@ -34,3 +37,21 @@ def test_a_plan_with_errors_is_not_rehearsed(project: Project, app: str) -> None
     project.write(volume(app, spec="region: ams, size_gb: 10"))
     refused = project.json("rehearse", code=1)
     assert "rehearsal" not in refused.json
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--at", "soon"), "neither a span from now"),
+        (("--at", "+9999999d"), "neither a span from now"),
+        (("--at", "+999999d"), "not a time in the next ten years"),
+        (("--at", "2001-01-01"), "not a time in the next ten years"),
+        (("--at", "+0h"), "not a time in the next ten years"),
+        (("--after-apply",), "needs --at"),
+    ],
+)
+def test_a_time_that_cannot_be_looked_at_is_a_mistake(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    assert run(["plan", *options]) == 64
+    assert said in capsys.readouterr().err

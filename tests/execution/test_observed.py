@@ -1,11 +1,12 @@
 """What a run keeps of the answers that it relies on: enough to play it again, bounded, and no secret."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.core.model import Observation
+from reconciler.core.model import Address, Observation
 from reconciler.core.steps import Read
 from reconciler.core.wire import Shape
 from reconciler.execution import observed as observed_module
@@ -14,7 +15,7 @@ from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.machine import Machine
 from reconciler.services.machines.wire.secret import Secret
 from reconciler.services.machines.wire.volume import Volume
-from tests.state.worlds import NOON
+from tests.state.worlds import NOON, record
 
 VOLUMES = Read("/v1/apps/shop/volumes", Shape(Volume, many=True))
 
@@ -94,3 +95,19 @@ def test_it_is_bounded_and_says_what_is_left_out(monkeypatch: pytest.MonkeyPatch
     assert kept["left_out"] > 90
     long = observed_data({VOLUMES: seen(volume(name="x" * 9_999), volume())})
     assert (long["left_out"], len(long["objects"])) == (1, 1)
+
+
+def test_the_records_that_a_run_begins_with_are_kept_without_fingerprints() -> None:
+    known = replace(record(), applied={"name": "A", "fingerprint": "f1ngerprint"})
+    kept = observed_data({}, [replace(known, serial=3)], [known.address])
+    (fields,) = kept["records"].values()
+    assert (fields["serial"], fields["applied"]) == (3, {"name": "A"})
+    assert kept["about"] == [str(known.address)]
+    assert "left_out" not in kept
+
+
+def test_records_without_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observed_module, "MOST_BYTES", 400)
+    first, second = record(), record(Address("Volume", "other", "shop"))
+    kept = observed_data({}, [first, second])
+    assert (list(kept["records"]), kept["left_out"]) == ([str(first.address)], 1)

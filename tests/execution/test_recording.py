@@ -201,6 +201,7 @@ async def test_the_journal_tells_intent_before_outcome_and_holds_no_secret(stage
     await stage.apply(secret)
     assert [event for event, _ in committed] == [
         Event.RUN_STARTED,
+        Event.RUN_OBSERVED,
         Event.INTENT,
         Event.DONE,
         Event.RUN_FINISHED,

@@ -190,10 +190,21 @@ async def test_reads_of_many_apps_go_out_as_fast_as_the_limits_of_each_allow(sha
             lambda read, answer: answers.append(answer),
             clock=shared.time,
             reporter=Reporter(),
+            at_once=16,
         )
         group.cancel_scope.cancel()
     assert len(answers) == 200
     assert max(far.times("GET")) <= 7 * 1.15
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 20])
+async def test_reads_go_out_as_many_at_a_time_as_the_settings_say(shared: Stage, at_once: int) -> None:
+    add_apps(shared, 20)
+    far = Far(shared, rate_limit=None)
+    shared.limit(read_concurrency=at_once)
+    await applied(shared, of_apps(20, 1), approve=lambda plan: False)
+    waves = Counter(far.times("GET"))
+    assert max(waves.values()) == at_once
 
 
 async def test_a_slow_app_does_not_hold_up_another_one(shared: Stage) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ import anyio
 import click
 import pytest
 
+from reconciler.approvals.judging import Signers
+from reconciler.approvals.rules import Rule
+from reconciler.approvals.statement import Approval, Statement
 from reconciler.cli.failures import report_interrupted
 from reconciler.cli.main import cli, run
 from reconciler.cli.output import FORMAT
@@ -26,6 +30,8 @@ from reconciler.core.steps import ManifestSet, Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
+from reconciler.pipeline.approving import Given
+from reconciler.pipeline.authority import Authority
 from reconciler.pipeline.identity import refuse_other_platform
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Desired, Project
@@ -216,6 +222,27 @@ def of_unclaimed(id: str, because: str) -> Act:
     return act
 
 
+def apply_with(code: str, *approvals: Approval) -> Act:
+    """What the apply of a saved plan refuses where a rule asks two people about each delete."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        case = {"manifests": manifest, **(situation(code) or {})}
+        plan = play(case, folder).plan
+        assert plan is not None
+        (folder / MANIFEST).write_text(case["manifests"], encoding="utf-8")
+        platform = LivePlatform(case.get("live", {}), datetime.fromisoformat(NOW))
+        project = project_of(case, folder, (), platform)
+        rule = Rule.model_validate({"when": {"action": "delete"}, "from": 2})
+        authority = Authority((rule,), Signers(b"", "`allowed_signers` at main"))
+        project = replace(project, authority=authority)
+        given = Given(approvals)
+        with pytest.raises(Refused) as refused:
+            anyio.run(partial(run_saved, project, Desired(()), plan, ["Volume/shop/data"], given=given))
+        return refused.value.diagnostics
+
+    return act
+
+
 def sent_to_another_app(plan: Plan) -> Plan:
     (step,) = plan.steps
     return replace(plan, steps=(replace(step, call=replace(step.call, path="/v1/apps/prod/volumes")),))
@@ -294,9 +321,25 @@ spec:
   signing_secret_from: {env: DB_PROVIDER_SECRET}
 """
 
+SAID_FOR_PROD = Statement(
+    plan="a" * 64,
+    rehearsal="",
+    environment="prod",
+    lineage="lineage-1",
+    principal="ana@example.com",
+    reason="old data",
+    at=datetime(2026, 5, 1, tzinfo=UTC),
+    expires=datetime(2026, 5, 2, tzinfo=UTC),
+    id="0" * 32,
+)
+
 ACTS: dict[str, Act] = {
     **encrypted.ACTS,
     **projects.ACTS,
+    "approval-dead": apply_with(
+        "approval-dead", Approval(SAID_FOR_PROD, b"", "the.plan.ana@example.com.approval")
+    ),
+    "approval-needed": apply_with("approval-needed"),
     "bad-setting": settings,
     "control-character": of_bytes((VOLUME % "data\a").encode()),
     "create-not-approved": apply_of("create-not-approved"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.steps import Expectation
 from reconciler.planning.fingerprint import digest_absence, digest_now, digest_object
+from reconciler.planning.lookup import Lookup
 from reconciler.services.machines.wire.volume import Volume
 from tests.planning.plans import plan_of
 
@@ -30,7 +31,7 @@ def expectation_of(case: str) -> Expectation:
 
 def digest_with(**fields: Any) -> str | None:
     expectation = expectation_of("kinds/volume/grow_and_change_retention")
-    return digest_now(expectation, [Volume.model_validate(LISTED | fields)])
+    return digest_now(expectation, Lookup([Volume.model_validate(LISTED | fields)]))
 
 
 def test_the_object_as_planned_has_the_fingerprint_of_the_plan() -> None:
@@ -69,30 +70,32 @@ def test_other_objects_of_the_list_do_not_matter() -> None:
     expectation = expectation_of("kinds/volume/grow_and_change_retention")
     others = [Volume(id="vol_0", name="data", region="ams"), Volume(id="vol_2", size_gb=11)]
     objects = [*others, Volume.model_validate(LISTED)]
-    assert digest_now(expectation, objects) == expectation.digest
+    assert digest_now(expectation, Lookup(objects)) == expectation.digest
 
 
 def test_an_object_that_vanished_has_no_fingerprint() -> None:
     expectation = expectation_of("kinds/volume/grow_and_change_retention")
-    assert digest_now(expectation, [Volume(id="vol_2")]) is None
+    assert digest_now(expectation, Lookup([Volume(id="vol_2")])) is None
 
 
 def test_attaching_a_volume_moves_it_only_where_it_would_be_deleted() -> None:
     delete = expectation_of("kinds/volume/delete_without_a_snapshot_when_asked")
     free = Volume(id="vol_2", name="old", state="created", size_gb=10, region="ams")
-    assert digest_now(delete, [free]) == delete.digest
-    assert digest_now(delete, [free.model_copy(update={"attached_machine_id": "m_1"})]) != delete.digest
+    assert digest_now(delete, Lookup([free])) == delete.digest
+    assert (
+        digest_now(delete, Lookup([free.model_copy(update={"attached_machine_id": "m_1"})])) != delete.digest
+    )
     assert digest_with(attached_machine_id="m_1") == digest_with()
 
 
 def test_a_create_expects_no_other_match_to_appear() -> None:
     create = expectation_of("kinds/volume/create_with_every_documented_field")
     assert create.id is None
-    assert digest_now(create, []) == create.digest
-    assert digest_now(create, [Volume(id="vol_1", name="pg_data", region="ams")]) != create.digest
-    assert digest_now(create, [Volume(id="vol_1", name="pg_data", region="fra")]) == create.digest
+    assert digest_now(create, Lookup([])) == create.digest
+    assert digest_now(create, Lookup([Volume(id="vol_1", name="pg_data", region="ams")])) != create.digest
+    assert digest_now(create, Lookup([Volume(id="vol_1", name="pg_data", region="fra")])) == create.digest
     gone = Volume(id="vol_1", name="pg_data", region="ams", state="pending_destroy")
-    assert digest_now(create, [gone]) == create.digest
+    assert digest_now(create, Lookup([gone])) == create.digest
 
 
 def test_an_adoption_expects_its_object() -> None:
@@ -109,7 +112,7 @@ def test_the_order_of_a_list_does_not_matter(ids: list[str], data: st.DataObject
     match = {"name": "data"}
     objects = [Volume(id=id, name="data") for id in ids]
     shuffled = data.draw(st.permutations(objects))
-    assert digest_absence(match, objects) == digest_absence(match, shuffled)
+    assert digest_absence(match, Lookup(objects)) == digest_absence(match, Lookup(shuffled))
 
 
 @given(fields=st.lists(st.sampled_from(["size_gb", "name", "region"]), unique=True, min_size=1))

@@ -111,6 +111,17 @@ async def test_a_lost_cluster_asks_a_person_and_a_refused_one_does_not(stage: St
     assert "--adopt ID; reconcile resolve PostgresCluster/orders --not-created" in asked.question
 
 
+async def test_what_is_taken_for_granted_is_named_unless_it_is_known(stage: Stage) -> None:
+    project, desired = stage.project(), Desired(loaded(stage, volume()))
+    found = await plan(stage, volume())
+    rehearsal = await rehearse(project, desired, found, {})
+    named = {each.name: each.says for each in rehearsal.assumptions}
+    assert named["placement"] == "there is room for new volumes where they are to be"
+    assert "cluster_outcome" not in named
+    known = await rehearse(project, desired, found, {}, switches={"placement": "ok"})
+    assert {each.name for each in known.assumptions} == set(named) - {"placement"}
+
+
 async def test_a_restart_that_will_be_owed_is_told(stage: Stage) -> None:
     await stage.apply(volume())
     stage.hold()

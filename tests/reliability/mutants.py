@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from tests.reliability.mutants_approvals import APPROVALS
 from tests.reliability.mutants_shared import SHARED
 from tests.reliability.planting import Change, Mutant, hunt_all
 
@@ -421,7 +422,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a plan runs although its object changed",
         PRECONDITIONS,
-        "if now.complete and digest_now(expected, now.objects) != expected.digest:",
+        "if now.complete and digest_now(expected, shown[expected.read]) != expected.digest:",
         "if False:",
     ),
     _mutant(
@@ -559,7 +560,7 @@ OWN: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = (*OWN, *SHARED)
+MUTANTS = (*OWN, *SHARED, *APPROVALS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

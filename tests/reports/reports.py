@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import Call, Plan, Result, Step
-from reconciler.rehearsal.matrix import CALL_FAULTS, Cell, Rehearsal, Unrehearsed
+from reconciler.rehearsal.matrix import CALL_FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
+from reconciler.rehearsal.outlook import Forecast, Item
 from reconciler.reports.places import Places
 from reconciler.reports.report import (
     ApplyReport,
@@ -52,7 +53,9 @@ def reports_of(text: str) -> tuple[Report, ...]:
     plan = Plan("p", about, (change, hard, other), (step,), (), (), (owed,), (problem,))
     result = Result(ADDRESS, text, "failed", text, text, text)
     reports: tuple[Report, ...] = (
-        PlanReport(plan=plan, diagnostics=(problem,), rehearsal=rehearsal_of(text)),
+        PlanReport(
+            plan=plan, diagnostics=(problem,), rehearsal=rehearsal_of(text), forecast=forecast_of(text)
+        ),
         DriftReport(plan=plan, unmanaged=(other,), note=text, diagnostics=(problem,)),
         ApplyReport(plan=plan, results=(result,), owed=(owed,), head=text, diagnostics=(problem,)),
         ValidationReport(
@@ -74,7 +77,13 @@ def rehearsal_of(text: str) -> Rehearsal:
     struck["error_after"] = Cell(text, "error_after", "failed", error=text)
     clean = Cell("", "none", "failed", error=text)
     left = (Unrehearsed(Address("Volume", text, text), text),)
-    return Rehearsal((text,), 2, (clean, *struck.values()), (text,), left)
+    assumed = (Assumption(text, text),)
+    return Rehearsal((text,), 2, (clean, *struck.values()), (text,), left, assumed)
+
+
+def forecast_of(text: str) -> Forecast:
+    items = (Item(ADDRESS, text, NOW), Item(Address("Volume", text, text), text, None))
+    return Forecast(NOW, items, after_apply=True)
 
 
 @cache

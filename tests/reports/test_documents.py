@@ -47,6 +47,7 @@ def test_changes_hold_their_fields_and_an_id_only_where_one_is_known() -> None:
         "impact": "restart",
         "reason": "the attached machine may have to restart to use the added space",
         "id": "vol_1",
+        "also": ["update"],
     }
     assert "id" not in plan_document(PLAN)["changes"][0]
 
@@ -95,8 +96,14 @@ def test_drift_has_no_steps_and_names_what_moved_of_unmanaged_fields() -> None:
     assert drift_document(PLAN) == {**parts, "unmanaged": []}
     extend = next(change for change in CHANGES if change.action is Action.EXTEND)
     assert drift_document(PLAN, [extend])["unmanaged"] == [
-        {"address": "Volume/shop/data[1]", "path": "size_gb", "before": 10, "after": 20},
-        {"address": "Volume/shop/data[1]", "path": "snapshot_retention", "before": None, "after": 14},
+        {"address": "Volume/shop/data[1]", "path": "size_gb", "before": 10, "after": 20, "id": "vol_1"},
+        {
+            "address": "Volume/shop/data[1]",
+            "path": "snapshot_retention",
+            "before": None,
+            "after": 14,
+            "id": "vol_1",
+        },
     ]
 
 

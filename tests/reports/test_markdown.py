@@ -108,6 +108,13 @@ def test_the_verdict_says_what_hurts_and_what_has_to_be_approved() -> None:
     assert "Impact: none" in FORMAT.render(PlanReport(plan=quiet)).splitlines()[0]
 
 
+def test_the_verdict_stays_short_however_much_has_to_be_approved() -> None:
+    changes = tuple(Change(ADDRESS._replace(ordinal=at), Action.DELETE) for at in range(10_000))
+    first = FORMAT.render(PlanReport(plan=replace(EMPTY, changes=changes))).splitlines()[0]
+    assert len(first) < 5_000
+    assert "and 9980 more" in first
+
+
 def test_what_a_call_deletes_needs_approval_whatever_its_change_says() -> None:
     plan = replace(EMPTY, steps=(Step("id", ADDRESS, Call("DELETE", "/v1/apps/shop/volumes/vol_1")),))
     assert "--approve-delete" in html.unescape(FORMAT.render(PlanReport(plan=plan)))

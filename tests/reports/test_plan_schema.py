@@ -16,6 +16,7 @@ from reconciler.reports.plan_schema import plan_schema
 from reconciler.reports.report import Failure, PlanReport
 from tests.docs.pages import ROOT
 from tests.reports import plans
+from tests.reports.reports import forecast_of, rehearsal_of
 from tests.reports.schemas import PLAN, Schema
 
 DATA = Address("Volume", "data", "shop")
@@ -40,6 +41,13 @@ def document(plan: Any) -> Any:
 @pytest.mark.parametrize("plan", [plans.PLAN, plans.EMPTY, RARE], ids=["all", "none", "rare"])
 def test_a_plan_is_as_the_schema_says(plan: Any) -> None:
     assert PLAN.problems(document(plan)) == []
+
+
+def test_a_rehearsal_and_a_forecast_are_as_the_schema_says() -> None:
+    report = PlanReport(plan=plans.PLAN, rehearsal=rehearsal_of("a"), forecast=forecast_of("b"))
+    found = json.loads(FORMAT.render(report))
+    assert {"rehearsal", "forecast"} < set(found)
+    assert PLAN.problems(found) == []
 
 
 def test_a_plan_that_failed_has_diagnostics_alone() -> None:
@@ -77,7 +85,7 @@ def test_a_plan_lacks_nothing(name: str) -> None:
 
 
 def test_later_versions_may_say_more() -> None:
-    assert Schema(plan_schema()).problems(document(plans.PLAN) | {"rehearsal": {}}) == []
+    assert Schema(plan_schema()).problems(document(plans.PLAN) | {"weather": {}}) == []
 
 
 def test_every_action_of_a_change_has_its_count() -> None:

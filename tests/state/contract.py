@@ -296,6 +296,23 @@ class StoreContract:
             await store.commit(lease, [JournalEntry(run, Event.RUN_STARTED, NOON, data={"plan": plan})])
         assert (await store.load()).plans_run == {"p1", "p2"}
 
+    async def test_approvals_that_a_run_used_are_known_as_plans_are(
+        self, backend: Backend, store: Store
+    ) -> None:
+        lease = await store.lease(["shop"], "me")
+        used = [
+            {"id": name, "statement": f"of {name}\n", "signature": "signed\n"}
+            for name in ("approval-1", "approval-2")
+        ]
+        data = {**Run("p1").to_json(), "approvals": used}
+        await store.commit(lease, [JournalEntry("r1", Event.RUN_STARTED, NOON, data=data)])
+        again = {**Run("p2").to_json(), "approvals": used[:1]}
+        await store.commit(lease, [JournalEntry("r2", Event.RUN_STARTED, NOON, data=again)])
+        state = await backend.open().load()
+        assert state.plans_run == {"p1", "p2", "approval-1", "approval-2"}
+        assert (await store.load()).plans_run == state.plans_run
+        assert [entry.data.get("approvals") for _, entry in await store.journal()] == [used, used[:1]]
+
     async def test_a_plan_has_run_once_it_began_in_one_scope(self, backend: Backend, store: Store) -> None:
         lease = await store.lease(["blog", "shop"], "me")
         for scope, plan in (("blog", "p1"), ("shop", "p1"), ("shop", "p2")):

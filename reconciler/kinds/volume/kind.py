@@ -5,6 +5,7 @@ Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes" and "Snapsho
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, ClassVar
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
@@ -27,7 +28,15 @@ from reconciler.kinds.restarts import (
     restart_calls,
     restart_steps,
 )
-from reconciler.kinds.roles import ComesBack, HasDetails, HasObjectives, Importable, MadeFromOthers, TakesTime
+from reconciler.kinds.roles import (
+    ComesBack,
+    FillsUp,
+    HasDetails,
+    HasObjectives,
+    Importable,
+    MadeFromOthers,
+    TakesTime,
+)
 from reconciler.kinds.volume.calls import volumes_read
 from reconciler.kinds.volume.changing import (
     UNSETTLED_STATES,
@@ -55,6 +64,7 @@ from reconciler.kinds.volume.snapshots import (
     listed_snapshots,
     newest_snapshot,
     snapshot_due,
+    snapshot_due_at,
     snapshots_read,
     volume_path,
 )
@@ -78,7 +88,7 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, HasObjectives, Kind):
+class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, HasObjectives, FillsUp, Kind):
     name = "Volume"
     Spec = VolumeSpec
     in_app = True
@@ -170,6 +180,22 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         limit_h, newest = subject.resource.objectives["snapshot_max_age_h"], newest_snapshot(subject)
         shown = newest.isoformat() if newest is not None else None
         return (FieldChange("snapshot_max_age_h", limit_h, shown, Effect.IN_PLACE),)
+
+    def due(self, subject: Subject) -> Mapping[str, datetime]:
+        assert subject.resource is not None
+        limit_h = subject.resource.objectives.get("snapshot_max_age_h")
+        due_at = snapshot_due_at(subject, limit_h) if limit_h is not None else None
+        return {"snapshot_max_age_h": due_at} if due_at is not None else {}
+
+    def most_gb(self, spec: VolumeSpec) -> int | None:
+        return spec.size_gb.max if isinstance(spec.size_gb, SizeRange) else None
+
+    def fill(self, fields: Mapping[str, Any]) -> Mapping[str, int]:
+        """Its size, which the platform may enlarge, and its data. Answers to mutations show no blocks."""
+        blocks, size, free = (fields.get(name) for name in ("blocks", "block_size", "blocks_free"))
+        if not blocks or not size or free is None:
+            return {}
+        return {"size": blocks * size, "data": (blocks - free) * size}
 
     def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
         return match_of(spec, address)

@@ -28,10 +28,16 @@ def snapshot_due(subject: Subject) -> str | None:
     limit_h = subject.resource.objectives.get("snapshot_max_age_h")
     if limit_h is None:
         return None
-    since = newest_snapshot(subject) or parse_time(subject.live.created_at)
-    if since is not None and subject.now - since <= timedelta(hours=limit_h):
+    due_at = snapshot_due_at(subject, limit_h)
+    if due_at is not None and subject.now <= due_at:
         return None
     return f"no usable snapshot from the last {limit_h} h"
+
+
+def snapshot_due_at(subject: Subject, limit_h: int) -> datetime | None:
+    """When the newest one, or the volume itself, is `limit_h` old; None where nobody tells their age."""
+    since = newest_snapshot(subject) or parse_time(subject.live.created_at)
+    return since + timedelta(hours=limit_h) if since is not None else None
 
 
 def newest_snapshot(subject: Subject) -> datetime | None:

@@ -15,6 +15,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
+from reconciler.approvals.rules import FILE as SIGNERS_FILE
+from reconciler.approvals.rules import NAME, ApprovalSettings
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, is_shared, scheme_of
@@ -50,6 +52,8 @@ ALLOWED = {  # by pattern, in words
     _BELOW: "a folder inside the project, such as deploy/overlays; no part of it begins with a dot",
     f"^{ENVIRONMENT.pattern}$": "a name of at most 63 lower-case letters, digits and `-`, "
     "the first one a letter or digit",
+    NAME: "a name of at most 63 lower-case letters, digits and `-`; `base` for none",
+    SIGNERS_FILE: "a file inside the project, such as .github/allowed_signers",
     "^/": "a path that begins with `/`",
 }
 
@@ -105,7 +109,8 @@ class PlatformSettings(Section):
 
 
 class ExecutionSettings(Section):
-    concurrency: int = Field(8, ge=1, le=256)
+    concurrency: int = Field(8, ge=1, le=256, description="Calls at a time.")
+    read_concurrency: int = Field(64, ge=1, le=256, description="GETs at a time while planning.")
     lease_s: float = Field(
         LEASE_S,
         gt=0,
@@ -274,6 +279,7 @@ class Settings(Section):
     overlays: str = Field("overlays", pattern=_BELOW, description="Folder of the environments' overlays.")
     execution: ExecutionSettings = ExecutionSettings()
     secrets: SecretsSettings = SecretsSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
     notify: list[NotifySection] = Field([], description="Who is told how drift and apply ended.")
     environments: dict[NewEnvironment, EnvironmentSection] = Field(default_factory=dict)
     default_environment: EnvironmentName | None = Field(

@@ -6,7 +6,7 @@ Source: GitHub, "Workflow commands"; which characters are escaped: actions/toolk
 from functools import partial
 
 from reconciler.core.diagnostics import Severity
-from reconciler.reports import rehearsal, verdict
+from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.findings import Finding, findings_of
 from reconciler.reports.formats import Format
@@ -30,7 +30,10 @@ def render(report: Report) -> str:
     rehearsed = ""
     if isinstance(report, PlanReport) and report.rehearsal is not None:
         rehearsed = rehearsal.verdict(report.rehearsal)
-    lines = [visible(line) for line in (first, summary, rehearsed) if line]
+    ahead = ""
+    if isinstance(report, PlanReport) and report.forecast is not None:
+        ahead = forecast.verdict(report.forecast)
+    lines = [visible(line) for line in (first, summary, rehearsed, ahead) if line]
     lines += (_command(report, each) for each in findings_of(report))
     return "".join(f"{line}\n" for line in lines)
 

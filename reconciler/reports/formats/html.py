@@ -17,7 +17,7 @@ from reconciler.core.model import Action, Address, Change, Effect, Impact
 from reconciler.core.steps import PLATFORM, Step
 from reconciler.planning.graph import plan_graph
 from reconciler.rehearsal.matrix import CALL_FAULTS, End
-from reconciler.reports import rehearsal, svg, verdict
+from reconciler.reports import forecast, rehearsal, svg, verdict
 from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.documents import owed_words, shown
 from reconciler.reports.formats import Format
@@ -93,6 +93,8 @@ def _values(report: Report) -> dict[str, Any]:
         "owed_words": owed_words,
         "rehearsed": report.rehearsal if isinstance(report, PlanReport) else None,
         "rehearsal": rehearsal,
+        "ahead": report.forecast if isinstance(report, PlanReport) else None,
+        "forecast": forecast,
         "faults": CALL_FAULTS,
         "end_tones": _END_TONES,
         "in_place": Effect.IN_PLACE,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from reconciler.planning.digest import plan_digest
-from reconciler.reports import rehearsal
+from reconciler.reports import forecast, rehearsal
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import (
     apply_document,
@@ -38,16 +38,25 @@ def document(report: Report) -> dict[str, Any]:
     match report:
         case PlanReport():
             plan = plan_document(report.plan, diagnostics=report.diagnostics)
-            plan |= {"digest": plan_digest(report.plan)}
-            if report.rehearsal is None:
-                return plan
-            return plan | {"rehearsal": rehearsal.document(report.rehearsal)}
+            plan["digest"] = plan_digest(report.plan)
+            if report.rehearsal is not None:
+                plan["rehearsal"] = rehearsal.document(report.rehearsal)
+            if report.forecast is not None:
+                plan["forecast"] = forecast.document(report.forecast)
+            return plan
         case DriftReport():
-            document = drift_document(report.plan, report.unmanaged, diagnostics=report.diagnostics)
-            return document | dict(report.more)
+            drift = drift_document(
+                report.plan, report.unmanaged, only_new=report.only_new, diagnostics=report.diagnostics
+            )
+            return drift | dict(report.more)
         case ApplyReport():
             return apply_document(
-                report.plan, report.results, report.owed, head=report.head, diagnostics=report.diagnostics
+                report.plan,
+                report.results,
+                report.owed,
+                head=report.head,
+                ended=report.ended,
+                diagnostics=report.diagnostics,
             )
         case ValidationReport():
             problems: dict[str, Any] = {"diagnostics": diagnostic_documents(report.diagnostics)}

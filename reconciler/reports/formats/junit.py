@@ -9,7 +9,7 @@ from reconciler.core.durations import in_words
 from reconciler.core.model import Action, Change
 from reconciler.core.steps import Result
 from reconciler.rehearsal.matrix import Rehearsal
-from reconciler.reports import rehearsal, verdict
+from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.findings import DRIFT, OWED, Finding, findings_of
 from reconciler.reports.formats import Format
@@ -83,6 +83,10 @@ def _cases(report: Report) -> Iterator[_Case]:
     yield from _problems(report, report.problems)
     if isinstance(report, PlanReport) and report.rehearsal is not None:
         yield from _rehearsed(report.rehearsal)
+    if isinstance(report, PlanReport) and report.forecast is not None:
+        for item in report.forecast.items:
+            out = f"when: {forecast.moment(item.when)}"
+            yield _Case("forecast", f"{item.address}: {item.what}", out=out)
     for each in findings_of(report):
         if each.code == OWED:
             yield _Case("owed", each.about[0], out="\n".join(filter(None, (each.message, each.help))))

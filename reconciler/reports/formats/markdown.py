@@ -15,7 +15,8 @@ from reconciler.core.model import Address, Change, Effect, FieldChange, Owed
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
-from reconciler.reports import rehearsal, verdict
+from reconciler.rehearsal.outlook import Forecast
+from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.documents import shown
 from reconciler.reports.formats import Format
@@ -32,6 +33,7 @@ from reconciler.reports.sections import Sections, sections_of
 from reconciler.reports.visible import visible
 
 MOST_OPEN = 20  # so many changes are shown unfolded
+_APPROVALS = 20  # so many are named in the verdict
 _ROWS = 50  # of one table: what is too long for its place is cut between tables
 _LONGEST_LINK = 2_000
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -/,=()")
@@ -91,6 +93,9 @@ def _blocks(report: Report) -> Iterator[str]:
             yield from _sections(report, sections_of(report))
             if isinstance(report, PlanReport) and report.rehearsal is not None:
                 yield from _rehearsal(report.rehearsal)
+            if isinstance(report, PlanReport) and report.forecast is not None:
+                yield f"**{forecast.verdict(report.forecast)}**"
+                yield _forecast(report.forecast)
             yield _lines(report.note.splitlines()) if isinstance(report, DriftReport) else ""
         case ValidationReport():
             yield f"**{verdict.of_report(report)}**"
@@ -113,9 +118,15 @@ def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
     if not isinstance(report, DriftReport) and not (isinstance(report, ApplyReport) and report.results):
         parts.append(verdict.of_impact(report.plan.changes))
         needed = verdict.approvals(report.plan)
-        parts.append(f"**Needs approval:** {', '.join(map(code, needed))}" if needed else "")
+        parts.append(f"**Needs approval:** {_few(needed)}" if needed else "")
     yield " ".join(filter(None, parts))
     yield code("".join(rest).strip())
+
+
+def _few(approvals: Sequence[str]) -> str:
+    """The verdict is never cut, so it has to be short: the changes themselves stand below it."""
+    more = len(approvals) - _APPROVALS
+    return ", ".join(map(code, approvals[:_APPROVALS])) + (f" and {more} more" if more > 0 else "")
 
 
 def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
@@ -125,6 +136,7 @@ def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
     yield _list(
         "Not rehearsed", (f"{code(str(each.address))}: {code(each.why)}" for each in rehearsed.unrehearsed)
     )
+    yield _list(rehearsal.ASSUMED.capitalize(), (code(each.says) for each in rehearsed.assumptions))
     if not rehearsed.steps:
         return
     rows = (
@@ -134,6 +146,11 @@ def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
     yield _folded("How each call ends with each fault", _table(("call", *CALL_FAULTS), rows))
     said = {cell.question or cell.error: cell.end for cell in rehearsed.cells}
     yield _list("What would be asked or said", (f"{end}: {code(text)}" for text, end in said.items() if text))
+
+
+def _forecast(ahead: Forecast) -> str:
+    rows = ((forecast.moment(each.when), code(str(each.address)), code(each.what)) for each in ahead.items)
+    return _table(("when", "resource", "what"), rows)
 
 
 def _sections(report: PlanReport | DriftReport | ApplyReport, sections: Sections) -> Iterator[str]:

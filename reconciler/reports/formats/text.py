@@ -14,7 +14,7 @@ from reconciler.core.model import Action, Address, Change, Effect, FieldChange, 
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Plan, Result, Step
 from reconciler.moves.compare import LEFT
-from reconciler.reports import rehearsal, verdict
+from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.diagnostics import render as render_diagnostics
 from reconciler.reports.documents import owed_words, shown
@@ -279,10 +279,12 @@ def render(report: Report) -> str:
 def _body(report: Report) -> str:
     match report:
         case PlanReport():
-            plan = render_plan(report.plan, report.look, unchanged=report.unchanged)
-            if report.rehearsal is None:
-                return plan
-            return f"{plan}\n{_joined(rehearsal.lines(report.rehearsal, report.look))}"
+            parts = [render_plan(report.plan, report.look, unchanged=report.unchanged)]
+            if report.rehearsal is not None:
+                parts.append(_joined(rehearsal.lines(report.rehearsal, report.look)))
+            if report.forecast is not None:
+                parts.append(_joined(forecast.lines(report.forecast, report.look)))
+            return "\n".join(parts)
         case DriftReport():
             drift = render_drift(
                 report.plan, report.look, only_new=report.only_new, unmanaged=report.unmanaged

@@ -65,7 +65,9 @@ def open_entry(cipher: Cipher, sealed: JournalEntry) -> Opened:
         entry = decode_entry(*columns[:-1], text.encode())
     except (AttributeError, KeyError, TypeError, ValueError):
         raise NotOurs("a journal entry") from None
-    if _hints(cipher, entry) != {name: shown[name] for name in shown.keys() & {"plan", *rules.DECISIONS}}:
+    if _hints(cipher, entry) != {
+        name: shown[name] for name in shown.keys() & {"plan", "approvals", *rules.DECISIONS}
+    }:
         raise NotOurs("a journal entry")
     return Opened(entry, text, scope, place, about)
 
@@ -135,7 +137,8 @@ def _columns(entry: JournalEntry) -> list[object]:
 def _hints(cipher: Cipher, entry: JournalEntry) -> Mapping[str, Any]:
     """What the backend must know of the data, to tell open intents and the like (`rules.effect`)."""
     if entry.event is Event.RUN_STARTED and entry.data.get("plan"):
-        return {"plan": cipher.token(str(entry.data["plan"]))}
+        used = [{"id": cipher.token(each["id"])} for each in entry.data.get("approvals", ())]
+        return {"plan": cipher.token(str(entry.data["plan"])), **({"approvals": used} if used else {})}
     if entry.event is Event.DECIDED:
         named = {name: entry.data[name] for name in rules.DECISIONS if entry.data.get(name)}
         return {name: _hint(cipher, name, value) for name, value in named.items()}

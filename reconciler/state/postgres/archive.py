@@ -53,12 +53,12 @@ class Segment:
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "Segment":
         """Of rows of `journal.COLUMNS`, all of one scope."""
-        plans, kinds = set(), set()
+        plans, kinds = set[str](), set[str]()
         for row in rows:
-            plans.add(rules.effect_of_row(journal.entry_of(row)).plan)
+            plans.update(rules.effect_of_row(journal.entry_of(row)).plans)
             kinds.add((row[8] or "").partition("/")[0])
         (_, scope, first, *_), (_, _, last, _, hash, *_) = rows[0], rows[-1]
-        return cls(scope, first, last, hash, sorted(plans - {""}), sorted(kinds - {""}))
+        return cls(scope, first, last, hash, sorted(plans), sorted(kinds - {""}))
 
     @classmethod
     def listed(cls, key: str, last: int, value: str) -> "Segment":

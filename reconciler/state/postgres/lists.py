@@ -73,8 +73,8 @@ def _changes(effect: Effect) -> Iterator[tuple[Key, str | None]]:
         yield (INTENTS, intent_key(effect.opens)), ""
     if effect.closes is not None:
         yield (INTENTS, intent_key(effect.closes)), None
-    if effect.plan:
-        yield (PLANS, effect.plan), ""
+    for plan in effect.plans:
+        yield (PLANS, plan), ""
     if effect.unclaimed:
         yield (UNCLAIMED, effect.unclaimed), ""
     if effect.claimed:

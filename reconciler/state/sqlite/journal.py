@@ -221,8 +221,8 @@ def keep_up(connection: sqlite3.Connection, effect: Effect, row: int) -> None:
         connection.execute(
             "DELETE FROM open_intents WHERE run = ? AND step = ? AND attempt = ?", effect.closes
         )
-    if effect.plan:
-        connection.execute("INSERT OR IGNORE INTO plans_run VALUES (?)", (effect.plan,))
+    for plan in effect.plans:
+        connection.execute("INSERT OR IGNORE INTO plans_run VALUES (?)", (plan,))
     if effect.unclaimed:
         connection.execute("INSERT OR REPLACE INTO unclaimed VALUES (?,?)", (effect.unclaimed, row))
     if effect.claimed:

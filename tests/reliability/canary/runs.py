@@ -37,6 +37,7 @@ ENV, FILE, OLD, LITERAL, WRONG, PASSWORD = map(canary, ("eNv", "fIle", "oLd", "l
 AGE, SOPS, NEIGHBOUR, EXEC, SAID = map(canary, ("aGe", "sOps", "nEighbour", "eXec", "sAid"))
 IDENTITY, RECIPIENT = age.generate()
 TOKEN = canary("tOken").replace(" ", "_").replace("é", "e")  # a header's token is printable ASCII
+HOST = canary("hOst").replace(" ", "_").replace("é", "e")
 _HOOK_KEY = canary("hOok")
 HOOK_SECRET = f"whsec_{b64encode(_HOOK_KEY.encode()).decode()}"
 HOOK_PATH = "T0pAth-oF/aHook-v7Zq"
@@ -50,6 +51,7 @@ VALUES = {
     "a wrong token": WRONG.replace(" ", "_").replace("é", "e"),
     "a password in an address": PASSWORD,
     "the token": TOKEN,
+    "the token of a git host": HOST,
     "a value encrypted with age": AGE,
     "a value encrypted with sops": SOPS,
     "its neighbour": NEIGHBOUR,
@@ -158,6 +160,7 @@ class Workshop:
             XDG_STATE_HOME=str(self.temporary / "home"),
             CANARY_NOTES=str(self._notes),
             SHOP_PASSWORD=ENV,
+            GITHUB_TOKEN=HOST,
             RECONCILE_CAPABILITIES="extended",
             PYTHONFAULTHANDLER="1",
         )

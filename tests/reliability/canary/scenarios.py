@@ -1,12 +1,17 @@
 """What is done with canaries about: everything that succeeds, and everything that goes wrong."""
 
+import json
 import os
 import signal
 from base64 import b64decode
 from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
 from reconciler.reports.formats import find_formats
+from tests.hosts.doubles import MERGE, NUMBER, REPOSITORY, Fault
+from tests.hosts.doubles import serving as hosting
 from tests.notify.receiver import receiving
 from tests.reliability.canary.runs import (
     AGE,
@@ -15,6 +20,7 @@ from tests.reliability.canary.runs import (
     FILE,
     HOOK_PATH,
     HOOK_SECRET,
+    HOST,
     IDENTITY,
     LITERAL,
     OLD,
@@ -42,6 +48,9 @@ def everything_goes_well(shop: Workshop) -> None:
     shop.verb("-vv", "apply", "--auto-approve", "--output", "json", env={"SHOP_PASSWORD": OLD})
     shop.verb("-v", "apply", "--auto-approve")
     shop.verb("-vv", "drift", "--output", "json")
+    for run in json.loads(shop.verb("history", "--output", "json").out)["runs"]:
+        shop.verb("bundle", run["id"], "--out", f"{run['id']}.bundle")
+        shop.verb("history", "export", run["id"], "--out", f"incident-{run['id']}")
     shop.verb("show", f"Secret/{shop.app}/FROM_ENV", "--output", "json")
     shop.verb("-vv", "show", f"Secret/{shop.app}/FROM_FILE")
     shop.verb("state", "list", "--output", "json")
@@ -169,6 +178,34 @@ def the_token_is_wrong(shop: Workshop) -> None:
     for token in (WRONG_TOKEN, f"{WRONG_TOKEN} {WRONG_TOKEN}", f"{WRONG_TOKEN}\n", f"{WRONG_TOKEN}é", ""):
         shop.verb("-vv", "apply", "--auto-approve", env={"RECONCILE_TOKEN": token})
     shop.verb("-vv", "plan", "--output", "json", env={"RECONCILE_TOKEN": WRONG_TOKEN})
+
+
+def a_git_host_repeats_its_token(shop: Workshop) -> None:
+    shop.write(shop.volume())
+    shop.verb("plan", "--report", "json=plan.json")
+    with hosting("github", token=HOST) as world:
+        world.date = format_datetime(datetime.now(UTC), usegmt=True)
+        ci = {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_API_URL": world.api,
+            "GITHUB_REPOSITORY": REPOSITORY,
+            "GITHUB_REF": f"refs/pull/{NUMBER}/merge",
+            "GITHUB_SHA": MERGE,
+        }
+        for status in (301, 401, 403, 422, 200):
+            for method, path in (("GET", "/comments"), ("POST", "/comments"), ("POST", "/statuses")):
+                world.faults = [Fault(method, path, status, {"x-request-id": HOST}, _echo(HOST))]
+                del world.comments[:]
+                shop.verb("-vv", "comment", "plan.json", env=ci)
+        world.faults.clear()
+        shop.verb("-vv", "comment", "plan.json", "--output", "json", env=ci)
+        address = world.api.replace("://", f"://{HOST}@")
+        shop.verb("-vv", "comment", "plan.json", env={**ci, "GITHUB_API_URL": address})
+        server = {"GITHUB_SERVER_URL": f"https://{HOST}@ci.example", "GITHUB_RUN_ID": "1"}
+        shop.verb("-vv", "comment", "plan.json", env=ci | server)
+        shop.verb("-vv", "comment", "plan.json", env={**ci, "GITHUB_TOKEN": f"{HOST}\n{HOST}"})
+        shop.verb("-vv", "comment", "plan.json", env={**ci, "GITHUB_REF": ""})
+        assert world.comments
 
 
 # --- what people write ---
@@ -427,6 +464,7 @@ SCENARIOS: dict[str, Scenario] = {
     "a list of secrets fails with a value": a_list_of_secrets_fails_with_a_value,
     "the platform repeats the token": the_platform_repeats_the_token,
     "the token is wrong": the_token_is_wrong,
+    "a git host repeats its token": a_git_host_repeats_its_token,
     "a value stands in a manifest": a_value_stands_in_a_manifest,
     "a value stands in the settings": a_value_stands_in_the_settings,
     "a password stands in an address": a_password_stands_in_an_address,

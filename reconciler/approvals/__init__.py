@@ -1,0 +1,1 @@
+"""Approvals bound to content: which changes need one, what is signed, and who may sign."""

@@ -1,0 +1,103 @@
+"""Whether an approval counts, and what it dies by otherwise; how many different people have approved.
+
+Pure but for `ssh-keygen`, which judges the signatures.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from reconciler.approvals.rules import LONGEST, Rule
+from reconciler.approvals.ssh import signing_key, verifies
+from reconciler.approvals.statement import NAMESPACE, Approval
+
+_CLOCKS = timedelta(minutes=5)  # so far may two machines' clocks be apart
+
+
+@dataclass(frozen=True, slots=True)
+class Signers:
+    """`data`: in the format of ssh's allowed_signers. `where`: it is from, in words."""
+
+    data: bytes = field(repr=False)
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What an approval must be about, to count: digests of the plan and its rehearsal, and the rest of it.
+
+    `used`: the ids of approvals that runs have used.
+    """
+
+    plan: str
+    rehearsal: str
+    environment: str
+    lineage: str
+    used: Collection[str] = ()
+
+
+def why_dead(
+    approval: Approval, about: About, signers: Signers, now: datetime, env: Mapping[str, str]
+) -> str:
+    """ "" for one that counts. Raises ReconcilerError where ssh-keygen cannot be asked."""
+    said = approval.statement
+    if approval.id in about.used:
+        return "it was used already: an approval counts once"
+    if said.environment != about.environment:
+        return f"it is for environment `{said.environment}`, not `{about.environment}`"
+    if said.lineage != about.lineage:
+        return "it is for another state"
+    if said.plan != about.plan:
+        return f"it is for another plan ({said.plan[:12]}, not {about.plan[:12]})"
+    if said.rehearsal != about.rehearsal:
+        return "it is for another rehearsal of this plan"
+    return why_late(approval, LONGEST, now) or why_unsigned(approval, signers, now, env)
+
+
+def why_late(approval: Approval, lasts: timedelta, now: datetime) -> str:
+    """ "" while it is in force: to the end that it names, and no longer than `lasts`."""
+    said = approval.statement
+    if said.at > now + _CLOCKS:
+        return f"it was given at {said.at:%Y-%m-%d %H:%M} UTC, which is not yet: check both clocks"
+    ends = min(said.expires, said.at + lasts)
+    return f"it ended at {ends:%Y-%m-%d %H:%M} UTC" if now >= ends else ""
+
+
+def why_unsigned(approval: Approval, signers: Signers, now: datetime, env: Mapping[str, str]) -> str:
+    """ "" for a signature that its signer may have made. Raises ReconcilerError."""
+    said = approval.statement
+    problem = verifies(said.to_bytes(), approval.signature, said.principal, signers.data, now, env)
+    if not problem:
+        return ""
+    if "incorrect signature" in problem:
+        return "its signature is not of this statement: it was changed after it was signed"
+    may_not = f"does not let `{said.principal}` sign for `{NAMESPACE}` with this key now"
+    return f"{signers.where} {may_not} ({problem})"
+
+
+def people(approvals: Iterable[Approval]) -> int:
+    """How many different people gave them: each with a name and with a key that is nobody else's.
+
+    One person may have two keys, and one key may be listed under two names: neither makes two people.
+    """
+    keys: dict[str, set[bytes]] = {}
+    for each in approvals:
+        keys.setdefault(each.statement.principal, set()).add(signing_key(each.signature))
+    taken: dict[bytes, str] = {}
+    return sum(_takes(name, keys, taken, set()) for name in keys)
+
+
+def _takes(name: str, keys: Mapping[str, set[bytes]], taken: dict[bytes, str], tried: set[bytes]) -> bool:
+    """Whether `name` gets a key of its own, where others may have to move to another one of theirs."""
+    for key in sorted(keys[name] - tried):
+        tried.add(key)
+        if key not in taken or _takes(taken[key], keys, taken, tried):
+            taken[key] = name
+            return True
+    return False
+
+
+def missing(rule: Rule, approvals: Sequence[Approval], now: datetime) -> int:
+    """How many people have still to approve. `approvals`: those that count."""
+    in_force = [each for each in approvals if not why_late(each, rule.lasts, now)]
+    return max(0, rule.people - people(in_force))

@@ -1,0 +1,206 @@
+"""Which changes need somebody's approval: the section `approvals` of the settings, and what it matches."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from reconciler.core.model import Action, Address, Change, FieldChange, Impact
+from reconciler.core.steps import Plan
+
+NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"  # of an environment
+# A file of the project, written plainly: it is read from a git revision, too.
+FILE = r"^\.?[A-Za-z0-9_][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
+LONGEST = timedelta(days=30)
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_GRAVITY = list(Impact)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Needing(StrEnum):
+    """The actions that a rule may name: those of which something is sent, or a record goes."""
+
+    DELETE = Action.DELETE
+    CREATE = Action.CREATE
+    RESTORE = Action.RESTORE
+    ADOPT = Action.ADOPT
+    EXTEND = Action.EXTEND
+    UPDATE = Action.UPDATE
+    SET = Action.SET
+    SUSPEND = Action.SUSPEND
+    STOP = Action.STOP
+    START = Action.START
+    SNAPSHOT = Action.SNAPSHOT
+    RESTART = Action.RESTART
+    FORGET = Action.FORGET
+
+
+_NEEDING = frozenset(each.value for each in Needing)
+
+
+class Harm(StrEnum):
+    RESTART = Impact.RESTART
+    DOWNTIME = Impact.DOWNTIME
+    REPOINT = Impact.REPOINT
+    DATA_LOSS = Impact.DATA_LOSS
+
+
+class Safeguard(StrEnum):
+    """A field of which less means less protection; of the last one, more does."""
+
+    SNAPSHOT_RETENTION = "snapshot_retention"
+    AUTO_BACKUP_ENABLED = "auto_backup_enabled"
+    SNAPSHOT_MAX_AGE_H = "snapshot_max_age_h"
+
+
+def _word(of: type[StrEnum]) -> BeforeValidator:
+    """Strict models take no text for a word of an enumeration."""
+
+    def convert(value: Any) -> Any:
+        return of(value) if isinstance(value, str) and value in list(of) else value
+
+    return BeforeValidator(convert)
+
+
+class When(_Section):
+    """True of a change of which everything that is written here is true."""
+
+    action: Annotated[Needing, _word(Needing)] | None = None
+    impact: Annotated[Harm, _word(Harm)] | None = Field(None, description="This impact, or a graver one.")
+    lowers: Annotated[Safeguard, _word(Safeguard)] | None = None
+    more_than_gb: int | None = Field(None, ge=0, description="Of larger objects only, or of unknown size.")
+    environment: str | None = Field(None, pattern=NAME)
+
+    @model_validator(mode="after")
+    def _some(self) -> "When":
+        if not self.model_fields_set:
+            raise ValueError("say at least one of action, impact, lowers, more_than_gb and environment")
+        return self
+
+    def __str__(self) -> str:
+        said = {name: getattr(self, name) for name in type(self).model_fields}
+        return ", ".join(f"{name}: {value}" for name, value in said.items() if value is not None)
+
+
+def parse_span(text: str) -> timedelta:
+    """Of `30m`, `24h`, `7d`. Raises ValueError."""
+    found = _SPAN.fullmatch(text)
+    if not found or timedelta(**{_UNITS[found[2]]: int(found[1])}) > LONGEST:
+        raise ValueError("expected a time such as 30m, 24h or 7d, at most 30d")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _checked_span(text: str) -> str:
+    parse_span(text)
+    return text
+
+
+class Rule(_Section):
+    when: When
+    people: int = Field(1, alias="from", ge=1, le=20, description="So many different people.")
+    valid: Annotated[str, AfterValidator(_checked_span)] = Field(
+        "24h", description="How long an approval counts after it was given."
+    )
+
+    @property
+    def lasts(self) -> timedelta:
+        return parse_span(self.valid)
+
+    def __str__(self) -> str:
+        return f"{{{self.when}}}"
+
+
+class ApprovalSettings(_Section):
+    signers: str = Field("allowed_signers", pattern=FILE, description="File of those who may approve.")
+    rules: list[Rule] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """A rule, and what it matches."""
+
+    rule: Rule
+    addresses: tuple[Address, ...]
+
+
+def needed(
+    rules: Iterable[Rule],
+    plan: Plan,
+    environment: str,
+    size_gb: Callable[[Address], float | None],
+    loosened: Collection[Address] = (),
+) -> Sequence[Needed]:
+    """The rules that match anything that `plan` does. `size_gb`: of what there is; None: nobody knows.
+
+    `loosened`: what may have older snapshots than before the change, for which nothing is sent.
+    """
+    found, deletes = [], frozenset(plan.deletes)
+    changes: dict[Address, list[Change]] = defaultdict(list)
+    for change in plan.changes:
+        changes[change.address].append(change)
+
+    def matches(rule: Rule, address: Address) -> bool:
+        return _matches(rule.when, changes.get(address, ()), deleted=address in deletes) and _is_large(
+            rule.when, size_gb, address
+        )
+
+    for rule in dict.fromkeys(rules):
+        if rule.when.environment not in (None, environment):
+            continue
+        about = loosened if rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H else _touched(plan)
+        matched = dict.fromkeys(address for address in about if matches(rule, address))
+        if matched:
+            found.append(Needed(rule, tuple(matched)))
+    return found
+
+
+def _touched(plan: Plan) -> Iterable[Address]:
+    """What a call is for counts, too, whatever the changes say."""
+    yield from (change.address for change in plan.changes if _acts(change))
+    yield from (step.address for step in plan.steps if step.mutates)
+
+
+def _acts(change: Change) -> bool:
+    return any(action.value in _NEEDING for action in change.actions)
+
+
+def _matches(when: When, changes: Sequence[Change], *, deleted: bool) -> bool:
+    """`changes`: all of one address. `deleted`: whether a call of the plan deletes its object."""
+    if when.action is not None and not (
+        any(Action(when.action) in change.actions for change in changes)
+        or (when.action == Needing.DELETE and deleted)
+    ):
+        return False
+    if when.impact is not None:
+        least = _GRAVITY.index(Impact(when.impact))
+        if not any(_GRAVITY.index(change.impact) >= least for change in changes):
+            return False
+    if when.lowers not in (None, Safeguard.SNAPSHOT_MAX_AGE_H):
+        fields = [field for change in changes for field in change.fields]
+        if not any(field.path == when.lowers and _is_lowered(field) for field in fields):
+            return False
+    return True
+
+
+def _is_large(when: When, size_gb: Callable[[Address], float | None], address: Address) -> bool:
+    if when.more_than_gb is None:
+        return True
+    size = size_gb(address)
+    return size is None or size > when.more_than_gb
+
+
+def _is_lowered(field: FieldChange) -> bool:
+    """Anything but a larger value: of what is not a number, nobody knows that it protects as much."""
+    before, after = field.before, field.after
+    if not isinstance(before, int | float):
+        return False  # there was none before
+    return not isinstance(after, int | float) or after < before

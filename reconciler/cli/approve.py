@@ -1,0 +1,117 @@
+"""`reconcile approve`: a person's signature under exactly one plan."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.failures import DONE, FAILED, reports_failures
+from reconciler.cli.files import refuse_output
+from reconciler.cli.output import emit, output
+from reconciler.cli.signals import run
+from reconciler.core import advice
+
+
+@click.command("approve", short_help="Sign a saved plan with an SSH key.")
+@click.argument("plan_file", metavar="PLAN", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--key",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="SSH key, or the public one of a key in the agent (default: the one that git signs with, or the "
+    "agent's only key).",
+)
+@click.option("--principal", metavar="NAME", help="Your name in allowed_signers, if several fit or none.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why; it is signed, too.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where the approval goes (default: PLAN.NAME.approval).",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@options.state
+@output()
+@reports_failures
+def command(
+    plan_file: Path,
+    key: Path | None,
+    principal: str | None,
+    reason: str,
+    out: Path | None,
+    yes: bool,
+    env: str,
+    state_url: str | None,
+    sandbox: bool,
+) -> int:
+    """Show the saved plan in PLAN, ask, and sign it with an SSH key.
+
+    The approval holds for this plan and rehearsal, environment and state, for a limited time, once. It is for
+    `apply --plan PLAN --approval FILE`. Off a terminal, --yes is needed.
+    """
+    import secrets
+
+    from reconciler.approvals.statement import MOST_REASON, PRINCIPAL
+    from reconciler.cli.sources import settings_here
+    from reconciler.core.clock import SystemClock
+    from reconciler.pipeline.approve import (
+        Checked,
+        check,
+        choose_key,
+        principal_of,
+        signed,
+        statement_of,
+        summary,
+    )
+    from reconciler.pipeline.files import read_file, write_output
+    from reconciler.pipeline.saved import refuse_other_environment
+    from reconciler.reports.formats import find_formats
+    from reconciler.reports.report import Page, PlanReport
+
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
+    if not reason.isprintable() or not reason.strip() or len(reason) > MOST_REASON:
+        raise click.UsageError(f"--reason is one line of at most {MOST_REASON} characters")
+    if principal is not None and not PRINCIPAL.fullmatch(principal):
+        raise click.UsageError("--principal is a name such as ana@example.com")
+    if out is not None:
+        refuse_output("--out", out)
+    config = settings_here(env, sandbox=sandbox)
+
+    async def work() -> Checked:
+        return await check(read_file(plan_file), config, state_url)
+
+    checked = run(work)
+    refuse_other_environment(config.env, checked.saved.plan)
+    chosen = choose_key(config, key)
+    name = principal or principal_of(config, chosen)
+    target = out or plan_file.with_name(f"{plan_file.name}.{name}.approval")
+    if out is None:
+        refuse_output("--out", target)
+    now = SystemClock().now()
+    statement = statement_of(config, checked.saved, name, reason, now, secrets.token_hex(16))
+    plan = checked.saved.plan
+    report = PlanReport(plan=plan, rehearsal=checked.saved.rehearsal, diagnostics=plan.diagnostics)
+    click.echo(find_formats()["text"].render(report), err=True)
+    click.echo("\n".join(summary(checked, statement, chosen)), err=True)
+    if not yes and not _confirmed():
+        click.echo("not signed; nothing was written", err=True)
+        return FAILED
+    approval = signed(config, statement, chosen)
+    write_output(target, approval.to_bytes(), mode=0o644)
+    run_it = advice.command("apply", "--plan", plan_file, "--approval", target)
+    run_it = run_it.with_options(options.of_this_run())
+    document = {"approval": str(target), "principal": name, "plan": statement.plan, "id": approval.id}
+    document |= {"expires": f"{statement.expires:%Y-%m-%dT%H:%M:%SZ}"}
+    emit(Page(document=document, text=f"Approved as {name}: {target}\nApply it with: {run_it}\n"))
+    return DONE
+
+
+def _confirmed() -> bool:
+    """What a person answers; the end of input (Ctrl-D) means no."""
+    try:
+        return click.confirm("Sign this approval?", err=True)
+    except click.Abort:
+        click.echo(err=True)
+        return False

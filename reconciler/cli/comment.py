@@ -1,0 +1,143 @@
+"""`reconcile comment`: a report as a comment on its pull request, and as the status of its commit."""
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.output import emit, output
+from reconciler.cli.signals import run
+from reconciler.core.errors import ReconcilerError
+
+if TYPE_CHECKING:
+    from reconciler.hosts.job import Job
+    from reconciler.hosts.show import Shown
+    from reconciler.reports.report import Report
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_MOST_EVENT = 32 * 1024 * 1024
+
+
+@click.command("comment", short_help="Show a report in its pull request: a comment and a status.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
+@click.option("--host", default="", metavar="github|gitlab|gitea", help="Git host; else by CI's variables.")
+@click.option("--repository", default="", metavar="OWNER/NAME", help="Of the pull request.")
+@click.option("--pull-request", "number", type=click.IntRange(min=1), default=None, metavar="NUMBER")
+@click.option("--commit", default="", metavar="SHA", help="The pull request's head that the report is about.")
+@click.option("--api", default="", metavar="URL", help="Address of the host's API.")
+@click.option(
+    "--token-env",
+    default="",
+    metavar="VARIABLE",
+    help="The variable with the token; else GITHUB_TOKEN, GITLAB_TOKEN or GITEA_TOKEN.",
+)
+@click.option("--author", default="", metavar="NAME", help="Whom the token writes as, where nobody can ask.")
+@click.option("--details-url", default="", metavar="URL", help="Where all of the report is; else CI's run.")
+@click.option(
+    "--env",
+    default="",
+    metavar="NAME",
+    envvar="RECONCILE_ENV",
+    help="Environment of a report that does not say it, such as that of validate.",
+)
+@click.option("--new", "keeps_history", is_flag=True, help="Write a new comment, and fold the one before.")
+@click.option("--no-status", is_flag=True, help="Set no status of the commit.")
+@output()
+@reports_failures
+def command(
+    files: Sequence[Path],
+    host: str,
+    repository: str,
+    number: int | None,
+    commit: str,
+    api: str,
+    token_env: str,
+    author: str,
+    details_url: str,
+    env: str,
+    keeps_history: bool,
+    no_status: bool,
+) -> int:
+    """Show a report in its pull request: as one comment for each environment, updated in place, and as the
+    commit status `reconcile/ENV`.
+
+    FILE is the JSON that validate, plan, drift or apply wrote (-o json, --report json=FILE); several make one
+    comment. Host, repository, number, address and token come from the variables of GitHub Actions,
+    GitLab CI or Gitea Actions. A comment about a newer commit is left alone (`stale`).
+    """
+    from reconciler.cli.progress import make_reporter
+    from reconciler.cli.sources import places_here
+    from reconciler.hosts.job import Given, job_of
+    from reconciler.hosts.show import show
+    from reconciler.reports.reading import read_report
+
+    found = [read_report(str(file), _read(file)) for file in files]
+    given = Given(host, api, repository, number or 0, token_env, commit)
+    job = job_of(os.environ, _event(), given)
+    places = places_here()
+    places = replace(places, revision=job.commit or places.revision)
+    reports = [replace(each, places=places) for each in found]
+
+    async def work() -> "Shown":
+        return await show(
+            job,
+            reports,
+            env=env,
+            author=author,
+            details_url=details_url or job.run_url,
+            nonce=secrets.token_hex(8),
+            keeps_history=keeps_history,
+            sets_status=not no_status,
+            tell=make_reporter().note,
+        )
+
+    emit(_page(job, run(work)))
+    return DONE
+
+
+def _read(file: Path) -> bytes:
+    from reconciler.reports.reading import MOST_BYTES
+
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MOST_BYTES + 1)
+    except OSError as failure:
+        raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from None
+
+
+def _event() -> bytes:
+    """What GitHub and Gitea say of the event that started the job; b"" where nothing does."""
+    path = os.environ.get("GITHUB_EVENT_PATH")
+    try:
+        with Path(path or os.devnull).open("rb") as opened:
+            return opened.read(_MOST_EVENT)
+    except OSError:
+        return b""
+
+
+def _page(job: "Job", shown: "Shown") -> "Report":
+    from reconciler.reports.report import Page
+
+    document = {
+        "environment": shown.environment,
+        "host": job.host,
+        "url": shown.url or None,
+        "action": shown.action,
+        "status": shown.status,
+    }
+    where = f" {shown.url}" if shown.url else ""
+    said = f"reconcile/{shown.environment}: {_WORDS[shown.action]}{where}\n"
+    return Page(document=document, text=said + (f"Status: {shown.status}\n" if shown.status else ""))
+
+
+_WORDS = {
+    "created": "made the comment",
+    "updated": "updated the comment",
+    "unchanged": "the comment is as it should be:",
+    "stale": "not the newest commit; nothing newer was replaced",
+}

@@ -1,0 +1,178 @@
+"""The calls of one run as its journal has them: until its end, and what was found out later. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from reconciler.core.steps import PLATFORM
+from reconciler.state.store import Event, JournalEntry
+
+CallEnd = Literal["done", "failed", "unknown", "not-landed", "open"]
+RunEnd = Literal["done", "not-converged", "interrupted", "cut-off"]
+
+
+@dataclass(slots=True)
+class SentCall:
+    """`status`: of the answer that was no success; 0: none came, or it was one. `end`: when the run ended.
+
+    `answer`: "ok", "lost", or the status; "" while nothing was recorded. `landed`: whether it took effect, as
+    far as anything has told since. `paused_s`: until the step was tried again; None: it was not.
+    """
+
+    step: str
+    attempt: int
+    method: str
+    path: str
+    service: str
+    if_unknown: str
+    sent_at: datetime
+    end: CallEnd = "open"
+    status: int = 0
+    answer: int | str = ""
+    why: str = ""
+    id: str = ""
+    address: str = ""
+    landed: bool | None = None
+    ended_at: datetime | None = None
+    paused_s: float | None = None
+
+
+@dataclass(slots=True)
+class RunCalls:
+    """`entries`: how many the run itself wrote. `waits`: by step, whether what it waited for was there."""
+
+    calls: list[SentCall] = field(default_factory=list)
+    waits: dict[str, bool] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    end: RunEnd = "cut-off"
+    entries: int = 0
+
+
+def run_calls(entries: Sequence[tuple[str, JournalEntry]], *, settled_later: bool = True) -> RunCalls:
+    """What the entries of one run say. `settled_later`: so were the last ones of a run that was cut off.
+
+    Of such a run nothing says whether it settled them itself before it died.
+    """
+    found = RunCalls()
+    own, later = _divided(entries, settled_later=settled_later)
+    calls: dict[tuple[str, int], SentCall] = {}
+    for entry in own:
+        found.entries += 1
+        _take(found, calls, entry)
+    for entry in later:
+        call = calls.get((entry.step, entry.attempt))
+        if call is not None and entry.event is Event.SETTLED and not entry.data.get("absolute"):
+            call.landed = entry.data.get("landed") is not False
+    for call in found.calls:
+        after = calls.get((call.step, call.attempt + 1))
+        if after is not None and call.ended_at is not None:
+            call.paused_s = (after.sent_at - call.ended_at).total_seconds()
+    return found
+
+
+def _divided(
+    entries: Sequence[tuple[str, JournalEntry]], *, settled_later: bool
+) -> tuple[list[JournalEntry], list[JournalEntry]]:
+    finished, own, later = set[str](), list[JournalEntry](), list[JournalEntry]()
+    for scope, entry in entries:
+        (later if scope in finished else own).append(entry)
+        if entry.event is Event.RUN_FINISHED:
+            finished.add(scope)
+    if not finished and settled_later:
+        while own and own[-1].event is Event.SETTLED:
+            later.insert(0, own.pop())
+    return own, later
+
+
+def _take(found: RunCalls, calls: dict[tuple[str, int], SentCall], entry: JournalEntry) -> None:
+    data, key = entry.data, (entry.step, entry.attempt)
+    call = calls.get(key)
+    match entry.event:
+        case Event.INTENT:
+            calls[key] = SentCall(
+                entry.step,
+                entry.attempt,
+                data.get("method", ""),
+                data.get("path", ""),
+                data.get("service", PLATFORM),
+                data.get("if_unknown", ""),
+                entry.at,
+                address=str(entry.address),
+            )
+            found.calls.append(calls[key])
+        case Event.RUN_FINISHED:
+            found.outcomes = {**data.get("outcomes", {})}
+            found.end = "done" if found.outcomes.keys() <= {"done"} else "not-converged"
+            if data.get("interrupted"):
+                found.end = "interrupted"
+        case Event.DONE | Event.PENDING if data.get("reached") or "seen" in data:
+            found.waits[entry.step] = bool(data.get("reached"))
+        case Event.DONE | Event.FAILED | Event.UNKNOWN | Event.SETTLED if call is not None:
+            _close(call, entry)
+
+
+def _close(call: SentCall, entry: JournalEntry) -> None:
+    data = entry.data
+    call.ended_at = entry.at
+    if entry.event is Event.DONE:
+        call.end, call.landed, call.id = "done", True, data.get("id") or ""
+        call.answer = "ok"
+    elif entry.event is Event.SETTLED:
+        call.landed = data.get("landed") is not False
+        call.end = "done" if call.landed else "not-landed"
+        call.id = data.get("id") or call.id
+    else:
+        call.end = "failed" if entry.event is Event.FAILED else "unknown"
+        call.landed = False if entry.event is Event.FAILED else None
+        call.status, call.why = data.get("status", 0), data.get("error", "")
+        call.answer = call.status or "lost"
+
+
+def trace_of(found: RunCalls) -> dict[str, Any]:
+    """What a replay must repeat. Ids of what the run made are replaced by the address of each."""
+    made = {call.id: call.address for call in found.calls if call.id}
+    calls = [
+        {
+            "step": call.step,
+            "attempt": call.attempt,
+            "method": call.method,
+            "path": _renamed(call.path, made),
+            "answer": call.answer,
+            "outcome": call.end,
+        }
+        for call in found.calls
+    ]
+    calls.sort(key=lambda each: (str(each["step"]), int(str(each["attempt"]))))
+    return {"calls": calls, "waits": found.waits, "outcomes": dict(found.outcomes), "end": found.end}
+
+
+def _renamed(path: str, made: Mapping[str, str]) -> str:
+    return "/".join(f"{{{made[part]}}}" if part in made else part for part in path.split("/"))
+
+
+def differences(expected: Mapping[str, Any], played: Mapping[str, Any]) -> Iterator[str]:
+    """Where two traces differ, in words."""
+    want, have = _by_call(expected), _by_call(played)
+    for key in [*want, *(each for each in have if each not in want)]:
+        if want.get(key) != have.get(key):
+            step, attempt = key
+            yield (
+                f"{step}, attempt {attempt}: {_told(want.get(key))} is expected, "
+                f"and the replay has {_told(have.get(key))}"
+            )
+    for name in ("waits", "outcomes", "end"):
+        if expected.get(name) != played.get(name):
+            yield f"{name}: {expected.get(name)} is expected, and the replay has {played.get(name)}"
+
+
+def _by_call(trace: Mapping[str, Any]) -> dict[tuple[str, int], Mapping[str, Any]]:
+    calls: Iterable[Mapping[str, Any]] = trace.get("calls", ())
+    return {(each["step"], each["attempt"]): each for each in calls}
+
+
+def _told(call: Mapping[str, Any] | None) -> str:
+    if call is None:
+        return "no call"
+    answer = f" (answered: {call['answer']})" if call["answer"] else ""
+    return f"{call['method']} {call['path']} {call['outcome']}{answer}"

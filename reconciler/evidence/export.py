@@ -1,0 +1,163 @@
+"""From a run in the journal to a case that is played again, and was: nothing is exported that differs."""
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address, Resource
+from reconciler.core.steps import PLATFORM
+from reconciler.evidence.calls import RunCalls, differences, run_calls, trace_of
+from reconciler.evidence.case import Case, CaseLimits
+from reconciler.evidence.faults import guesses, script
+from reconciler.evidence.replay import declared, replay
+from reconciler.evidence.world import seed_from
+from reconciler.execution.limits import Limits
+from reconciler.kinds import find_kinds
+from reconciler.manifests.overlays.build import build
+from reconciler.manifests.validation.loader import Effective
+from reconciler.state.runs import PastRun
+from reconciler.state.store import Event, JournalEntry
+
+_MOST_PLAYS = 48  # with the guesses of what the journal does not tell
+_MOST_NAMED = 3  # of the differences
+_WAYS: Sequence[Mapping[str, Any]] = (  # of the platform, which the journal does not tell either
+    {},
+    {"extend_needs_restart": "never"},
+    {"extend_needs_restart": "always"},
+)
+
+
+class NotExportable(ReconcilerError):
+    """Says what of the run cannot be played again."""
+
+    def __init__(self, why: str, help: str = "") -> None:
+        super().__init__(f"the run cannot be exported: {why}; nothing was written", help=help)
+
+
+def export(
+    run: PastRun,
+    entries: Sequence[tuple[str, JournalEntry]],
+    effective: Sequence[Effective],
+    resources: Sequence[Resource],
+    *,
+    capabilities: Collection[str],
+    limits: Limits,
+    rate_limit: float | None,
+) -> Case:
+    """The case of `run`, whose replay has the run's own trace.
+
+    `entries`: all of it. `effective`, `resources`: the manifests that it was made from. The others are of the
+    settings. Raises NotExportable.
+    """
+    seen = _seen(run, entries)
+    found = run_calls(entries)
+    _refuse_what_has_no_twin(found, seen)
+    about = {Address.parse(each) for each in seen["about"]}
+    wanted = _with_needs(about, resources)
+    manifests = build([each for each in effective if _belongs(each, wanted)])
+    try:
+        again, _ = declared(manifests)
+    except ReconcilerError as failure:
+        raise NotExportable(f"its manifests do not stand for themselves: {failure.message}") from failure
+    case = Case(
+        run=run.id,
+        began=run.began_at.isoformat(),
+        about=seen["about"],
+        records=seen["records"],
+        capabilities=sorted(capabilities),
+        limits=CaseLimits(**asdict(limits)),
+        rate_limit=rate_limit,
+        switches={},
+        entries=None,
+        seed={},
+        faults=[],
+        trace={},
+        manifests=manifests,
+    )
+    try:
+        seed = seed_from(seen, case.state_records(), again)
+    except (ValueError, KeyError, TypeError):
+        raise NotExportable("what it saw was journaled by another version of this program") from None
+    return _faithful(case.model_copy(update={"seed": seed}), entries, found)
+
+
+def _seen(run: PastRun, entries: Sequence[tuple[str, JournalEntry]]) -> Mapping[str, Any]:
+    seen = run.observed
+    if not any(entry.event is Event.INTENT for _, entry in entries):
+        raise NotExportable("it sent no call")
+    if "records" not in seen:
+        raise NotExportable("it is of an older version, which did not record what a run begins with")
+    if seen.get("left_out"):
+        raise NotExportable(f"{seen['left_out']} of the objects that it saw had no room in the journal")
+    return seen
+
+
+def _refuse_what_has_no_twin(found: RunCalls, seen: Mapping[str, Any]) -> None:
+    elsewhere = {call.service for call in found.calls} | {read["service"] for read in seen["reads"]}
+    if others := sorted(elsewhere - {PLATFORM}):
+        raise NotExportable(f"the provider `{others[0]}` has no twin, and the run called it")
+    if found.end == "interrupted":
+        raise NotExportable("somebody interrupted it, and the journal does not tell when")
+    unsent = [call for call in found.calls if call.end == "failed" and not call.status]
+    if unsent:
+        raise NotExportable(f"{unsent[0].step} was refused before it was sent: {unsent[0].why}")
+
+
+def _with_needs(about: Collection[Address], resources: Sequence[Resource]) -> set[Address]:
+    known = {each.address: each for each in resources}
+    found, waiting = set[Address](), list(about)
+    while waiting:
+        address = waiting.pop()
+        if address not in found:
+            found.add(address)
+            waiting += [to.address for to in known[address].references] if address in known else []
+    return {address._replace(ordinal=0) for address in found}
+
+
+def _belongs(manifest: Effective, wanted: Collection[Address]) -> bool:
+    """Also what owns no object, such as a default retention, which others are read by."""
+    return manifest.address in wanted or manifest.address.kind not in find_kinds()
+
+
+def _faithful(case: Case, entries: Sequence[tuple[str, JournalEntry]], found: RunCalls) -> Case:
+    """The first of the candidates whose replay has the run's trace. Raises NotExportable."""
+    first: Mapping[str, Any] | None = None
+    for candidate in itertools.islice(_candidates(case, entries, found), _MOST_PLAYS):
+        played = replay(candidate)
+        if played == candidate.trace:
+            return candidate
+        first = first or {**played, "expected": candidate.trace}
+    assert first is not None
+    if "refused" in first:
+        raise NotExportable(f"played again, it is refused: {first['refused'][0]}")
+    differing = list(differences(first["expected"], first))
+    raise NotExportable(
+        f"played again, it does something else: {'; '.join(differing[:_MOST_NAMED])}",
+        help="something happened that the journal does not tell, such as reads that failed",
+    )
+
+
+def _candidates(case: Case, entries: Sequence[tuple[str, JournalEntry]], found: RunCalls) -> Iterator[Case]:
+    """`case` with each guess of what the journal does not tell, the likely ones first."""
+    readings = [found]
+    if found.end == "cut-off":
+        readings.append(run_calls(entries, settled_later=False))
+    for reading in readings:
+        cut_off = reading.entries if reading.end == "cut-off" else None
+        unsure = guesses(reading.calls)
+        flips = [
+            flipped for count in range(len(unsure) + 1) for flipped in itertools.combinations(unsure, count)
+        ]
+        serial = case.limits.model_copy(update={"concurrency": 1})
+        for flipped, switches, limits in itertools.product(flips, _WAYS, (case.limits, serial)):
+            yield case.model_copy(
+                update={
+                    "entries": cut_off,
+                    "switches": dict(switches),
+                    "limits": limits,
+                    "faults": script(reading.calls, flipped),
+                    "trace": trace_of(reading),
+                }
+            )

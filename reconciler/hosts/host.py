@@ -1,0 +1,169 @@
+"""What all git hosts have in common: comments on a pull request, its head, and statuses of commits."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+
+from reconciler.core.errors import ReconcilerError
+from reconciler.hosts.job import Job
+from reconciler.hosts.requests import HostRefused, Method, Requests
+from reconciler.services.answers import parsed
+from reconciler.services.retry import time_of
+from reconciler.services.transport import Answer
+
+State = Literal["success", "failure", "pending"]
+PER_PAGE = 100
+MOST_PAGES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """`url`: for people; "" where nothing tells it."""
+
+    id: int
+    body: str
+    author: str
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """`head`: its newest commit. `merge`: what the host made, or makes, of it in the base branch; or ""."""
+
+    head: str
+    merge: str = ""
+
+
+class Host(ABC):
+    """One pull request at one host. All methods raise ReconcilerError.
+
+    `most`: bytes of a comment: below the host's limit, which counts characters. `most_said`: characters of a
+    status. `paging`: the parameter for how much a page holds. `rights`: what to do if the token may not.
+    """
+
+    most: ClassVar[int]
+    most_said: ClassVar[int]
+    paging: ClassVar[str] = "per_page"
+    rights: ClassVar[str]
+
+    def __init__(self, requests: Requests, job: Job) -> None:
+        self.requests, self.job = requests, job
+        self.now: datetime | None = None  # by the host's clock, as of the last list of comments
+
+    @staticmethod
+    @abstractmethod
+    def headers(token: str) -> Mapping[str, str]:
+        """Of each request."""
+
+    @abstractmethod
+    async def whoami(self) -> str:
+        """The name that our comments have as their author's."""
+
+    @abstractmethod
+    async def create(self, text: str) -> Comment:
+        """Raises Unknown where it may have been made."""
+
+    @abstractmethod
+    async def update(self, comment: Comment, text: str) -> Comment | None:
+        """None: it is gone."""
+
+    @abstractmethod
+    async def pull_request(self) -> PullRequest: ...
+
+    @abstractmethod
+    async def set_status(self, commit: str, state: State, context: str, said: str, url: str) -> None:
+        """Setting it twice is setting it once: the last one counts."""
+
+    @property
+    @abstractmethod
+    def _list(self) -> str:
+        """The path of the comments, up to the parameters of paging."""
+
+    @abstractmethod
+    def _read(self, item: Any) -> Comment | None:
+        """A comment of a list or an answer; None for what no person or program wrote."""
+
+    async def comments(self) -> list[Comment]:
+        """All of them, oldest first as far as the host sorts them so."""
+        found: dict[int, Comment] = {}
+        for page in range(1, MOST_PAGES + 1):
+            query = f"{'&' if '?' in self._list else '?'}{self.paging}={PER_PAGE}&page={page}"
+            answer = await self.requests.send("GET", f"{self._list}{query}")
+            items = self._checked(answer, "read the comments of the pull request", list)
+            self.now = time_of(answer, self.requests.clock)
+            fresh = [each for each in self._comments(items) if each.id not in found]
+            found.update((each.id, each) for each in fresh)
+            # A host that knows no pages answers all of them with the same.
+            if not _has_next(answer, len(items)) or (page > 1 and not fresh):
+                return list(found.values())
+        raise ReconcilerError(f"the pull request has more than {MOST_PAGES * PER_PAGE} comments")
+
+    def _comments(self, items: list[Any]) -> Iterator[Comment]:
+        yield from filter(None, map(self._read, items))
+
+    async def _get(self, path: str, what: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._checked(await self.requests.send("GET", path), what, dict)
+        return found
+
+    async def _post(self, path: str, body: Mapping[str, Any], what: str) -> Comment:
+        return self._written(await self.requests.send_once("POST", path, body), what)
+
+    async def _set(self, method: Method, path: str, body: Mapping[str, Any], what: str) -> Comment | None:
+        answer = await self.requests.send(method, path, body)
+        return None if answer.status in (404, 410) else self._written(answer, what)
+
+    def _written(self, answer: Answer, what: str) -> Comment:
+        found = self._read(self._checked(answer, what, dict))
+        if found is None:
+            raise ReconcilerError(f"the git host's answer is not the comment that was asked to {what}")
+        return found
+
+    def _checked(self, answer: Answer, what: str, shape: type) -> Any:
+        """The JSON of a success. Raises HostRefused, or ReconcilerError for another `shape`."""
+        if answer.status >= 300:
+            raise self._refusal(answer, what)
+        found = parsed(answer.body)
+        if not isinstance(found, shape):
+            raise ReconcilerError(
+                f"what answers at {self.job.api} is not the API of {self.job.host}",
+                help="check --host and --api, and what stands between",
+            )
+        return found
+
+    def _refusal(self, answer: Answer, what: str) -> HostRefused:
+        status, said = answer.status, self.requests.said(answer)
+        because = f": {said}" if said else ""
+        where = f"{self.job.repository}#{self.job.number}"
+        if status == 401:
+            message = f"{self.job.host} does not know the token in {self.job.token_variable}{because}"
+            return HostRefused(message, status, help="it may have expired: put a new one into that variable")
+        if status == 403:
+            message = f"the token in {self.job.token_variable} may not {what}{because}"
+            return HostRefused(message, status, help=self.rights)
+        if status == 404:
+            message = f"{self.job.host} shows no {where} to the token in {self.job.token_variable}{because}"
+            return HostRefused(
+                message, status, help="check --repository and --pull-request, and what the token may read"
+            )
+        if status < 400:
+            message = f"{self.job.host} says that {self.job.repository} is elsewhere now (HTTP {status})"
+            return HostRefused(message, status, help="pass --repository with its new name")
+        return HostRefused(f"{self.job.host} refused to {what} (HTTP {status}){because}", status)
+
+
+def _has_next(answer: Answer, items: int) -> bool:
+    """Hosts tell it in headers; one that tells nothing fills its pages."""
+    if "link" in answer.headers:
+        return 'rel="next"' in answer.headers["link"]
+    if "x-next-page" in answer.headers:
+        return bool(answer.headers["x-next-page"].strip())
+    return items >= PER_PAGE
+
+
+def text_at(value: Any, *keys: str) -> str:
+    """The text at `keys` of a JSON value; "" for none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,135 @@
+"""Requests to a git host: waited for where it limits them, repeated only where that does nothing twice."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from reconciler.core.clock import Clock
+from reconciler.core.errors import Lost, NotSent, ReconcilerError
+from reconciler.services.answers import error_text, parsed
+from reconciler.services.auth import without_credential
+from reconciler.services.retry import TOO_MANY, retry_after, time_of
+from reconciler.services.transport import Answer, Transport
+
+ATTEMPT_S = 30.0
+ATTEMPTS = 4
+FIRST_PAUSE_S = 1.0
+MOST_WAIT_S = 300.0  # for the limits of a host, in all: a job of CI costs money while it waits
+_UNNAMED_LIMIT_S = 60.0  # GitHub asks for at least a minute where an answer names no time
+
+Method = Literal["GET", "POST", "PATCH", "PUT"]
+
+
+class HostRefused(ReconcilerError):
+    """`status`: of the answer."""
+
+    def __init__(self, message: str, status: int, *, help: str = "") -> None:
+        super().__init__(message, help=help)
+        self.status = status
+
+
+class Unknown(ReconcilerError):
+    """What became of a request that must not be repeated is not known."""
+
+
+class Requests:
+    """`headers`: with the token. `token`: taken out of whatever the host says."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        api: str,
+        headers: Mapping[str, str],
+        *,
+        token: str,
+        clock: Clock,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._transport, self._api, self._headers = transport, api.rstrip("/"), headers
+        self._token, self.clock, self._tell = token, clock, tell
+        self._waited_s = 0.0
+
+    async def send(self, method: Method, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+        """The answer, whatever its status. A failure of the host or the network is tried again.
+
+        Only for requests that do nothing twice: reads, and writes of all of a thing. Raises ReconcilerError.
+        """
+        pause_s = FIRST_PAUSE_S
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                answer = await self._admitted(method, path, body)
+            except (Lost, NotSent) as failure:
+                if not left:
+                    raise ReconcilerError(f"the git host gave no answer: {failure.message}") from None
+            else:
+                if answer.status < 500 or not left:
+                    return answer
+            await self.clock.sleep(pause_s)
+            pause_s *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    async def send_once(self, method: Method, path: str, body: Mapping[str, Any]) -> Answer:
+        """The answer. Raises Unknown where none came, or one that leaves open what was done."""
+        pause_s = FIRST_PAUSE_S
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                answer = await self._admitted(method, path, body)
+            except NotSent as failure:
+                if not left:
+                    raise ReconcilerError(f"the git host cannot be reached: {failure.message}") from None
+            except Lost as failure:
+                raise Unknown(failure.message) from None
+            else:
+                if answer.status >= 500:
+                    raise Unknown(f"the git host answered {answer.status}")
+                return answer
+            await self.clock.sleep(pause_s)
+            pause_s *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    def said(self, answer: Answer) -> str:
+        """What the host says about an answer other than a success; "" for nothing."""
+        return error_text(answer, parsed(answer.body))[1]
+
+    async def _admitted(self, method: Method, path: str, body: Mapping[str, Any] | None) -> Answer:
+        """The first answer that does not refuse the request as one too many."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = self._headers if body is None else {**self._headers, "content-type": "application/json"}
+        while True:
+            answer = await self._transport.request(
+                method, f"{self._api}{path}", headers=headers, body=content, deadline_s=ATTEMPT_S
+            )
+            if answer.status >= 300:
+                answer = without_credential(answer, self._token)
+            wait_s = self._limited_for(answer)
+            if wait_s is None:
+                return answer
+            if self._waited_s + wait_s > MOST_WAIT_S:
+                raise HostRefused(
+                    f"the git host limits requests, and asks to wait {wait_s:.0f} s more",
+                    answer.status,
+                    help=f"run the same command again in {wait_s:.0f} s",
+                )
+            self._tell(f"the git host limits requests: waiting {wait_s:.0f} s")
+            self._waited_s += wait_s
+            await self.clock.sleep(wait_s)
+
+    def _limited_for(self, answer: Answer) -> float | None:
+        """Seconds; None where the answer is about something else. GitHub says 403 for a limit, too."""
+        if answer.status not in (TOO_MANY, 403):
+            return None
+        asked_s = retry_after(answer, self.clock)
+        is_out = answer.headers.get("x-ratelimit-remaining") == "0"
+        is_named = asked_s is not None or is_out or answer.status == TOO_MANY
+        if not is_named and "rate limit" not in self.said(answer).lower():
+            return None
+        if asked_s is None and (is_out or answer.status == TOO_MANY):
+            asked_s = self._until_reset(answer)
+        return max(_UNNAMED_LIMIT_S if asked_s is None else asked_s, 1.0)
+
+    def _until_reset(self, answer: Answer) -> float | None:
+        names = ("x-ratelimit-reset", "ratelimit-reset")
+        text = next((answer.headers[name] for name in names if name in answer.headers), "").strip()
+        if not text.isdecimal() or len(text) > 12:
+            return None
+        return float(text) - time_of(answer, self.clock).timestamp()

@@ -1,0 +1,286 @@
+"""What will have come to pass at a later time: the twin's clock moves on, and what is there then is compared.
+
+What the platform does by itself, the twin does: snapshots are taken and expire. What is known without it
+stands in manifests and records: ignores that are over, and how full volumes were when earlier runs saw them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.extras import require_extra
+from reconciler.core.model import Address, Observation, Resource, StateRecord
+from reconciler.core.plural import counted
+from reconciler.core.steps import Plan, Read
+from reconciler.core.wire import many, parse_time
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import Subject
+from reconciler.kinds.roles import FillsUp, HasDetails, HasObjectives
+from reconciler.pipeline.apply import run_plan
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.rehearsal.outlook import Forecast, Item, by_time
+from reconciler.rehearsal.rehearse import original_of, rehearse
+from reconciler.rehearsal.trend import RECENT, full_at, pace, recorded_fill
+from reconciler.services.machines.wire.volume import Snapshot
+
+if TYPE_CHECKING:
+    from reconciler.rehearsal.twin import Original, Twin
+
+GIB = 1024**3
+
+
+async def look_ahead(
+    project: Project,
+    desired: Desired,
+    *,
+    with_exec: bool = False,
+    rehearses: bool = False,
+    at: datetime | None = None,
+    after_apply: bool = False,
+) -> tuple[Plan, Rehearsal | None, Forecast | None]:
+    """What apply would do, its rehearsal, and the forecast for `at`, as far as they are asked for.
+
+    A plan with errors has neither: nothing carries it out, and what is wrong comes first.
+    """
+    seen: dict[Read, Observation] = {}
+    plan = await make_plan(replace(project, seen=seen.__setitem__), desired, with_exec=with_exec)
+    if has_errors(plan.diagnostics):
+        return plan, None, None
+    rehearsal = await rehearse(project, desired, plan, seen) if rehearses else None
+    ahead = None
+    if at is not None:
+        ahead = await forecast(project, desired, plan, seen, at, after_apply=after_apply)
+    return plan, rehearsal, ahead
+
+
+async def forecast(
+    project: Project,
+    desired: Desired,
+    plan: Plan,
+    observed: Mapping[Read, Observation],
+    at: datetime,
+    *,
+    after_apply: bool = False,
+) -> Forecast:
+    """What will have happened at `at`, with `plan` carried out before or with nothing done.
+
+    `observed`: what `plan` was made from. The platform is only read. Raises ReconcilerError where the sandbox
+    is not installed, cannot hold what was seen, or does not let the plan run.
+    """
+    require_extra("sandbox", "a forecast")
+    seen, begin = dict(observed), plan.context.at
+    records = (await project.store.load()).records
+    reads = _snapshot_reads(records, project.capabilities)
+    await read_all(project, [each for each in reads.values() if each not in seen], seen.__setitem__)
+    original, _ = await original_of(project, desired, plan, seen, {})
+    platform_now = max((each.at for each in observed.values()), default=begin)  # its clock may be another one
+    original = replace(original, begin=platform_now)
+    then, items = await to_thread.run_sync(
+        _on_twin, original, platform_now + (at - begin), after_apply, abandon_on_cancel=True
+    )
+    items += _ignores_over(desired.resources, then, begin, at)
+    items += [each async for each in _full(project, desired.resources, records, seen, begin, at)]
+    items += [
+        Item(address, f"its snapshots cannot be read: {seen[read].problem}", None)
+        for address, read in reads.items()
+        if not seen[read].complete
+    ]
+    return Forecast(at, tuple(sorted(items, key=by_time)), after_apply)
+
+
+# --- on the twin ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Objective:
+    """`due`: when it is missed if nothing is done. `missed`: what it wants, if it is missed; else ""."""
+
+    due: datetime
+    missed: str
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is there at one moment. `objectives`: by name. `snapshots`: the usable ones, by id."""
+
+    now: datetime
+    plan: Plan
+    objectives: Mapping[tuple[Address, str], _Objective]
+    snapshots: Mapping[Address, Mapping[str, Snapshot]]
+
+
+def _on_twin(original: "Original", at: datetime, after_apply: bool) -> tuple[Plan, list[Item]]:
+    """The plan that is made at `at`, and what has happened till then."""
+    from reconciler.rehearsal.twin import Twin
+
+    twin = Twin(original)
+    try:
+        return twin.run(_ahead(twin, at, after_apply))
+    finally:
+        twin.close()
+
+
+async def _ahead(twin: "Twin", at: datetime, after_apply: bool) -> tuple[Plan, list[Item]]:
+    if after_apply:
+        await _carried_out(twin)
+    before = await _view(twin)
+    await asyncio.sleep(max(0.0, (at - twin.timeline.now()).total_seconds()))
+    after = await _view(twin)
+    missed = list(_newly_missed(before, after))
+    return after.plan, [*missed, *_expired(before, after)]
+
+
+async def _carried_out(twin: "Twin") -> None:
+    from reconciler.rehearsal.process import Process
+
+    plan = twin.original.plan
+    resources = twin.original.desired().by_address
+    deletes = frozenset(map(str, plan.deletes))
+    try:
+        await run_plan(twin.project(Process()), plan, approved_deletes=deletes, resources=resources)
+    except ReconcilerError as failure:
+        message = f"no forecast after the apply: on the twin, the plan is refused: {failure.message}"
+        raise ReconcilerError(message, help="leave `--after-apply` out, or plan again") from None
+    finally:
+        twin.free()
+
+
+async def _view(twin: "Twin") -> _View:
+    from reconciler.rehearsal.process import Process
+
+    seen: dict[Read, Observation] = {}
+    project = replace(twin.project(Process()), seen=seen.__setitem__)
+    plan = await make_plan(project, twin.original.desired())
+    records = twin.records
+    reads = _snapshot_reads(records, project.capabilities)
+    await read_all(project, [each for each in reads.values() if each not in seen], seen.__setitem__)
+    live = {item.id: item for observation in seen.values() for item in observation.objects}
+    listed = {address: seen[read].objects for address, read in reads.items() if seen[read].complete}
+    objectives: dict[tuple[Address, str], _Objective] = {}
+    for resource in twin.original.resources:
+        address, record = resource.address, records.get(resource.address)
+        if record is not None and record.id in live and address in listed:
+            extra = {many(Snapshot): listed[address]}
+            subject = Subject(address, resource, record, live[record.id], project.clock.now(), extra=extra)
+            objectives |= {(address, name): found for name, found in _objectives(subject)}
+    usable = {address: {each.id: each for each in items if each.usable} for address, items in listed.items()}
+    return _View(project.clock.now(), plan, objectives, usable)
+
+
+def _objectives(subject: Subject) -> Iterator[tuple[str, _Objective]]:
+    role = find_kinds()[subject.address.kind].role(HasObjectives)
+    if role is None or not subject.live.present:
+        return
+    missed = {change.path: change for change in role.missed(subject)}
+    for name, due in role.due(subject).items():
+        change = missed.get(name)
+        yield name, _Objective(due, f"{name}: {change.before}" if change is not None else "")
+
+
+def _newly_missed(before: _View, after: _View) -> Iterator[Item]:
+    """What the plan says today is not told again. What met an objective may be gone by then."""
+    for key, then in after.objectives.items():
+        now = before.objectives.get(key)
+        since = max(then.due, now.due) if now is not None else then.due
+        if then.missed and since > before.now:
+            yield Item(key[0], f"the objective `{then.missed}` is missed", since)
+
+
+def _expired(before: _View, after: _View) -> Iterator[Item]:
+    """Of each object that is still there, the snapshots that are not, and whether any is left."""
+    for address, had in before.snapshots.items():
+        left = after.snapshots.get(address)
+        gone = [each for id, each in had.items() if left is not None and id not in left]
+        if not gone:
+            continue
+        times = [at for each in gone if (at := _expires(each)) is not None]
+        names = ", ".join(sorted(each.id for each in gone))
+        verb = "expires" if len(gone) == 1 else "expire"
+        yield Item(address, f"{counted(len(gone), 'snapshot')} {verb}: {names}", min(times, default=None))
+        if not left:
+            yield Item(address, "no usable snapshot is left", max(times, default=None))
+
+
+def _expires(snapshot: Snapshot) -> datetime | None:
+    made = parse_time(snapshot.created_at)
+    if made is None or snapshot.retention_days is None:
+        return None
+    return made + timedelta(days=snapshot.retention_days)
+
+
+def _snapshot_reads(
+    records: Mapping[Address, StateRecord], capabilities: frozenset[str]
+) -> dict[Address, Read]:
+    """The GETs that list the snapshots of the recorded objects that can have some."""
+    kinds, found = find_kinds(), dict[Address, Read]()
+    for address, record in records.items():
+        role = kinds[address.kind].role(HasDetails)
+        if role is not None and record.id:
+            details = role.details(address, record.id, capabilities).values()
+            found.update((address, read) for read in details if read.shape == many(Snapshot))
+    return found
+
+
+# --- without it ---
+
+
+def _ignores_over(resources: Sequence[Resource], then: Plan, begin: datetime, at: datetime) -> Iterator[Item]:
+    """What is compared again, and what the plan `then` does about it."""
+    fields = {change.address: change.fields for change in then.changes}
+    for resource in resources:
+        for each in resource.ignores if not resource.address.ordinal else ():
+            if each.until is None or not begin.date() <= each.until < at.astimezone(UTC).date():
+                continue
+            differs = [
+                f"{change.path} {change.before} -> {change.after}"
+                for change in fields.get(resource.address, ())
+                if change.path.partition(".")[0] == each.field
+            ]
+            then_done = f"; the plan is then {', '.join(differs)}" if differs else ""
+            what = f"`{each.field}` is compared again, ignored until {each.until} ({each.reason}){then_done}"
+            over = datetime.combine(each.until + timedelta(days=1), time(), UTC)
+            yield Item(resource.address, what, over)
+
+
+async def _full(
+    project: Project,
+    resources: Sequence[Resource],
+    records: Mapping[Address, StateRecord],
+    seen: Mapping[Read, Observation],
+    begin: datetime,
+    at: datetime,
+) -> AsyncIterator[Item]:
+    """Which objects reach the upper end of their range, at the pace that earlier runs have seen."""
+    kinds = find_kinds()
+    ranged = [
+        (resource.address, records[resource.address].id, role, most_gb)
+        for resource in resources
+        if (role := kinds[resource.address.kind].role(FillsUp)) is not None
+        and (most_gb := role.most_gb(resource.spec)) is not None
+        and resource.address in records
+    ]
+    if not ranged:
+        return
+    journal = await project.store.journal(since=begin - RECENT)
+    live = {item.id: item for observation in seen.values() for item in observation.objects}
+    for address, id, role, most_gb in ranged:
+        now: Mapping[str, Any] = role.fill(live[id].model_dump()) if id in live else {}
+        recorded = recorded_fill(journal, role)
+        paces = {name: pace(recorded.get((id or "", name), ())) for name in now}
+        if all(each is None for each in paces.values()):
+            yield Item(address, "no trend known: no two runs have recorded how full it was", None)
+        for name, speed in paces.items():
+            when = full_at((begin, now[name]), most_gb * GIB, speed) if speed is not None else None
+            if speed is not None and when is not None and when <= at:
+                a_day = f"{speed * 86400 / GIB:.1f} GB more a day"
+                yield Item(
+                    address, f"its {name} reaches {most_gb} GB, the upper end of its range ({a_day})", when
+                )

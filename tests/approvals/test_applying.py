@@ -1,0 +1,242 @@
+"""Plans that run with approvals, and those that do not: on an emulated platform, with real signatures."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from reconciler.approvals.rules import Rule
+from reconciler.approvals.statement import Approval
+from reconciler.core.errors import Refused
+from reconciler.core.steps import Plan
+from reconciler.pipeline import apply as applying
+from reconciler.pipeline import saved
+from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.approving import Given
+from reconciler.pipeline.authority import Authority
+from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.saved import run_saved
+from reconciler.planning.digest import plan_digest
+from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.state.runs import history_of
+from reconciler.state.store import Event
+from tests.approvals.people import ENV, SAID, Person, signers
+from tests.execution.stage import Stage, loaded, outcomes, volume
+
+pytestmark = pytest.mark.anyio
+
+DELETED = "lifecycle: {deletion: delete}\n"
+TWO = Rule.model_validate({"when": {"action": "delete"}, "from": 2})
+REHEARSAL = Rehearsal((), 0, ())
+
+
+@pytest.fixture
+def rules() -> tuple[Rule, ...]:
+    return (TWO,)
+
+
+async def planned(stage: Stage, project: Project) -> Plan:
+    """That deletes the only volume."""
+    await stage.apply(volume(rest=DELETED))
+    return await make_plan(project, Desired(loaded(stage, "")))
+
+
+def watched(stage: Stage, *people: Person, rules: tuple[Rule, ...] = (TWO,)) -> Project:
+    authority = Authority(rules, signers(each.line() for each in people))
+    return replace(stage.project(), authority=authority, variables=ENV)
+
+
+async def approved(stage: Stage, to: Plan, person: Person, **said: Any) -> Approval:
+    now = stage.time.now()
+    about = {"plan": plan_digest(to), "rehearsal": REHEARSAL.digest, "at": now}
+    about |= {"lineage": (await stage.store.load()).lineage, "expires": now.replace(year=now.year + 1)}
+    return person.approves(SAID, **(about | said))
+
+
+async def run(project: Project, plan: Plan, *approvals: Approval, deletes: Any = ()) -> Applied:
+    given = Given(approvals, REHEARSAL.digest)
+    return await run_saved(project, Desired(()), plan, deletes, given=given)
+
+
+def codes(refused: Refused) -> list[str]:
+    return [each.code for each in refused.diagnostics if each.severity == "error"]
+
+
+async def test_approvals_cover_the_deletes_of_their_plan(stage: Stage, ana: Person, bob: Person) -> None:
+    project = watched(stage, ana, bob)
+    plan = await planned(stage, project)
+    given = [await approved(stage, plan, each) for each in (ana, bob)]
+    assert set(outcomes(await run(project, plan, *given)).values()) == {"done"}
+    assert [each.split()[0] for each in stage.line.mutations] == ["POST", "POST", "DELETE"]
+
+
+async def test_the_journal_has_them_whole_before_the_first_intent(
+    stage: Stage, ana: Person, bob: Person
+) -> None:
+    project = watched(stage, ana, bob)
+    plan = await planned(stage, project)
+    given = [await approved(stage, plan, each) for each in (ana, bob)]
+    await run(project, plan, *given)
+    entries = [entry for _, entry in await stage.store.journal()]
+    began = [entry for entry in entries if entry.event is Event.RUN_STARTED][-1]
+    assert began.data["approvals"] == [each.to_json() for each in given]
+    intents = [entry for entry in entries if entry.event is Event.INTENT and entry.run == began.run]
+    assert entries.index(began) < min(map(entries.index, intents))
+    assert {each.id for each in given} <= (await stage.store.load()).plans_run
+    assert history_of(await stage.store.journal()).runs[-1].began.plan == plan.id
+
+
+@pytest.mark.parametrize("deletes", [(), ("Volume/shop/data",)])
+async def test_one_of_two_is_not_enough_nor_is_an_approved_delete(
+    stage: Stage, ana: Person, bob: Person, deletes: Any
+) -> None:
+    project = watched(stage, ana, bob)
+    plan = await planned(stage, project)
+    stage.line.sent.clear()
+    with pytest.raises(Refused) as refused:
+        await run(project, plan, await approved(stage, plan, ana), deletes=deletes)
+    assert codes(refused.value) == ["approval-needed"]
+    assert "1 of 2 people approved it" in refused.value.diagnostics[-1].message
+    assert stage.line.mutations == []
+
+
+async def test_where_a_rule_matches_no_apply_runs_without_a_saved_plan(stage: Stage, ana: Person) -> None:
+    project = watched(stage, ana)
+    await planned(stage, project)
+    stage.line.sent.clear()
+    asked: list[Plan] = []
+
+    def approve(plan: Plan) -> bool:
+        asked.append(plan)
+        return True
+
+    with pytest.raises(Refused) as refused:
+        await apply(
+            project,
+            Desired(()),
+            approve=approve,
+            approved_deletes=["Volume/shop/data"],
+        )
+    (problem,) = [each for each in refused.value.diagnostics if each.code == "approval-needed"]
+    assert asked == []
+    for typed in (
+        "reconcile plan --rehearse --out FILE",
+        "reconcile approve FILE",
+        "reconcile apply --plan FILE",
+    ):
+        assert typed in problem.help
+    assert stage.line.mutations == []
+
+
+async def test_without_rules_everything_is_as_before(stage: Stage) -> None:
+    plan = await planned(stage, stage.project())
+    with pytest.raises(Refused) as refused:
+        await run(stage.project(), plan)
+    assert codes(refused.value) == ["delete-not-approved"]
+    assert set(outcomes(await run(stage.project(), plan, deletes=["Volume/shop/data"])).values()) == {"done"}
+
+
+async def test_one_approval_covers_a_delete_that_no_rule_is_about(stage: Stage, ana: Person) -> None:
+    project = watched(stage, ana, rules=())
+    plan = await planned(stage, project)
+    assert set(outcomes(await run(project, plan, await approved(stage, plan, ana))).values()) == {"done"}
+
+
+async def test_an_approval_that_does_not_count_covers_nothing(stage: Stage, ana: Person, bob: Person) -> None:
+    project = watched(stage, ana, rules=())
+    plan = await planned(stage, project)
+    with pytest.raises(Refused) as refused:
+        await run(project, plan, await approved(stage, plan, bob))
+    assert codes(refused.value) == ["approval-dead", "delete-not-approved"]
+
+
+async def test_where_nobody_is_known_to_sign_none_counts(stage: Stage, ana: Person) -> None:
+    project = replace(watched(stage), authority=Authority((TWO,), None, "there is no base"))
+    plan = await planned(stage, project)
+    given = await approved(stage, plan, ana)
+    with pytest.raises(Refused) as refused:
+        await run(project, plan, given, deletes=["Volume/shop/data"])
+    assert codes(refused.value) == ["approval-needed"]
+    project = replace(project, authority=Authority((), None, "there is no base"))
+    with pytest.raises(Refused) as refused:
+        await run(project, plan, given, deletes=["Volume/shop/data"])
+    assert codes(refused.value) == ["approval-dead"]
+
+
+async def test_what_does_not_count_is_told_where_others_are_enough(
+    stage: Stage, ana: Person, bob: Person
+) -> None:
+    project = watched(stage, ana, bob, rules=(Rule.model_validate({"when": {"action": "delete"}}),))
+    plan = await planned(stage, project)
+    late = await approved(stage, plan, bob, plan="c" * 64)
+    applied = await run(project, plan, await approved(stage, plan, ana), late)
+    assert [(each.code, str(each.severity)) for each in applied.plan.diagnostics] == [
+        ("approval-dead", "warning")
+    ]
+
+
+async def test_a_moved_object_ends_it(stage: Stage, ana: Person, bob: Person) -> None:
+    project = watched(stage, ana, bob)
+    plan = await planned(stage, project)
+    given = [await approved(stage, plan, each) for each in (ana, bob)]
+    (held,) = stage.volumes()
+    stage.call("PUT", f"/v1/apps/shop/volumes/{held['id']}/extend", {"size_gb": 15})
+    stage.line.sent.clear()
+    with pytest.raises(Refused) as refused:
+        await run(project, plan, *given)
+    assert codes(refused.value) == ["moved"]
+    assert stage.line.mutations == []
+    assert not {each.id for each in given} & (await stage.store.load()).plans_run  # not used, either
+
+
+async def test_an_approval_is_used_once_also_by_two_runners_at_once(
+    stage: Stage, ana: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = watched(stage, ana, rules=())
+    await stage.apply(volume())
+    desired = Desired(loaded(stage, volume(spec="region: ams, size_gb: 20")))
+    first, second = [await make_plan(project, desired) for _ in range(2)]
+    assert plan_digest(first) == plan_digest(second)
+    given = Given((await approved(stage, first, ana),), REHEARSAL.digest)
+    stage.line.sent.clear()
+    first_is_done, ended, run_plan = anyio.Event(), dict[str, Any](), applying.run_plan
+
+    async def second_waits(project: Project, plan: Plan, **options: Any) -> Applied:
+        if plan.id == second.id:
+            await first_is_done.wait()
+        return await run_plan(project, plan, **options)
+
+    monkeypatch.setattr(saved, "run_plan", second_waits)  # both have judged the approval by then
+
+    async def runner(plan: Plan) -> None:
+        try:
+            ended[plan.id] = outcomes(await run_saved(project, desired, plan, (), given=given))
+        except Refused as refused:
+            ended[plan.id] = codes(refused)
+        if plan.id == first.id:
+            first_is_done.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(runner, second)
+        group.start_soon(runner, first)
+    assert ended == {first.id: {"Volume/shop/data#extend": "done"}, second.id: ["approval-dead"]}
+    assert len(stage.line.mutations) == 1
+
+
+async def test_it_must_still_hold_when_the_lock_is_free(stage: Stage, ana: Person, bob: Person) -> None:
+    project = watched(stage, ana, bob)
+    plan = await planned(stage, project)
+    now = stage.time.now()
+    ends = now + timedelta(seconds=30)
+    approvals = [await approved(stage, plan, each, at=now, expires=ends) for each in (ana, bob)]
+
+    def a_minute_passes(plan: Plan) -> None:
+        stage.time.elapsed_s += 60
+
+    given = Given(tuple(approvals), REHEARSAL.digest)
+    with pytest.raises(Refused, match="does not count any more") as refused:
+        await run_saved(project, Desired(()), plan, (), given=given, tell=a_minute_passes)
+    assert codes(refused.value) == ["approval-dead", "approval-dead"]

@@ -1,0 +1,203 @@
+"""`reconcile approve` and `apply --approval`, as people and CI type them."""
+
+import json
+import os
+import pty
+import stat
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.approvals.people import ENV, Person, make, plainly_verified
+from tests.cli.harness import RECONCILE, Project, Sandbox, volume
+from tests.revisions.repository import ISOLATED, commit, git
+
+DELETED = "lifecycle: {deletion: delete}\n"
+SETTINGS = "approvals: {rules: [{when: {action: delete}, valid: 2h}]}\n"
+
+
+@pytest.fixture
+def ana(tmp_path: Path) -> Person:
+    return make(tmp_path, "ana@example.com")
+
+
+@pytest.fixture
+def ready(project: Project, sandbox: Sandbox, app: str, ana: Person) -> Project:
+    """A saved plan deletes a volume; a rule asks for one approval."""
+    root = project.root
+    git(root, "init", "-q", "-b", "main")
+    (root / ".gitignore").write_text(".reconcile/\n*.plan*\n*.approval\n")
+    (root / "reconcile.yaml").write_text(SETTINGS)
+    (root / "allowed_signers").write_text(ana.line())
+    project.write(volume(app) + DELETED + volume(app, "other"))
+    commit(root)
+    project.env.update(ISOLATED)
+    project.run("state", "init", "--new")
+    project.run("apply", "--auto-approve")
+    project.write(volume(app, "other"))
+    (root / "reconcile.yaml").unlink()
+    commit(root)
+    project.run("plan", "--out", "the.plan")
+    return project
+
+
+APPROVE = ("approve", "the.plan", "--reason", "old data", "--yes")
+
+
+def test_an_approved_plan_runs_once(ready: Project, sandbox: Sandbox, app: str, ana: Person) -> None:
+    refused = ready.run("apply", "--plan", "the.plan", "--base", "HEAD^", code=1)
+    assert "approval-needed" in refused.out + refused.err
+    told = ready.json(*APPROVE, "--key", str(ana.key)).json
+    file = ready.root / "the.plan.ana@example.com.approval"
+    assert told["approval"] == file.name
+    assert told["plan"] == json.loads(ready.run("rehearse", "the.plan", "-o", "json").out)["digest"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert plainly_verified(
+        file.read_bytes(), ana.name, ana.line().encode(), ready.root / ".reconcile", _now()
+    )
+    apply = ("apply", "--plan", "the.plan", "--base", "HEAD^", "--approval", file.name)
+    assert set(ready.json(*apply).outcomes().values()) == {"done"}
+    assert ("DELETE" in {method for method, _ in sandbox.mutations_of(app)}) is True
+    assert "a plan runs once" in ready.run(*apply, code=1).err
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def test_who_signs_is_shown_all_of_it_first(ready: Project, app: str, ana: Person) -> None:
+    shown = ready.run(*APPROVE, "--key", str(ana.key)).err
+    for said in (
+        "Plan: 1 to delete",
+        f"destroys     Volume/{app}/data",
+        "DELETE /v1/apps",
+        "signed with the state's key",
+    ):
+        assert said in shown
+
+
+def test_without_the_state_it_says_that_it_did_not_check(ready: Project, ana: Person) -> None:
+    (ready.root / ".reconcile").rename(ready.root / "elsewhere")
+    assert "NOT checked here" in ready.run(*APPROVE, "--key", str(ana.key)).err
+
+
+def test_a_plan_that_its_state_did_not_sign_is_not_signed(ready: Project, ana: Person) -> None:
+    plan = ready.root / "the.plan"
+    plan.write_bytes(plan.read_bytes().replace(b"DELETE", b"POST"))
+    assert "not signed with the key of this state" in ready.run(*APPROVE, "--key", str(ana.key), code=1).err
+    assert list(ready.root.glob("*.approval")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("approve", "the.plan", "--reason", "x"), 64, "pass --yes"),
+        (("approve", "the.plan", "--yes"), 64, "--reason"),
+        (("approve", "none.plan", "--reason", "x", "--yes", "--key", "KEY"), 1, "cannot read none.plan"),
+        ((*APPROVE, "--key", "none"), 1, "there is no key"),
+        ((*APPROVE, "--key", "KEY", "--env", "prod"), 1, "no environment `prod`"),
+        ((*APPROVE, "--key", "KEY", "--principal", "*"), 64, "--principal"),
+        ((*APPROVE, "--key", "KEY", "--out", "reconcile.yaml"), 64, "--out"),
+        (APPROVE, 1, "no ssh agent"),
+        (("apply", "--approval", "x", "--auto-approve"), 64, "pass --plan FILE"),
+        (("apply", "--plan", "the.plan", "--approval", "the.plan"), 1, "is not an approval"),
+    ],
+)
+def test_what_is_missing_is_told_and_nothing_is_written(
+    ready: Project, ana: Person, options: tuple[str, ...], code: int, said: str
+) -> None:
+    (ready.root / "reconcile.yaml").write_text("")
+    ended = ready.run(*(str(ana.key) if each == "KEY" else each for each in options), code=code)
+    assert said in ended.err
+    assert list(ready.root.glob("*.approval")) == []
+
+
+def test_a_key_that_nobody_lists_signs_nothing(ready: Project, tmp_path: Path) -> None:
+    mallory = make(tmp_path, "mallory@example.com")
+    assert "does not list the key" in ready.run(*APPROVE, "--key", str(mallory.key), code=1).err
+    ready.run(*APPROVE, "--key", str(mallory.key), "--principal", "ana@example.com")
+    apply = (
+        "apply",
+        "--plan",
+        "the.plan",
+        "--base",
+        "HEAD^",
+        "--approval",
+        "the.plan.ana@example.com.approval",
+    )
+    refused = ready.run(*apply, code=1)
+    assert "does not let `ana@example.com` sign" in refused.out + refused.err
+
+
+def test_the_key_is_that_of_git_or_the_only_one_of_the_agent(
+    ready: Project, ana: Person, tmp_path: Path
+) -> None:
+    git(ready.root, "config", "gpg.format", "ssh")
+    git(ready.root, "config", "user.signingkey", str(ana.key))
+    ready.run(*APPROVE)
+    git(ready.root, "config", "--unset", "user.signingkey")
+    agent = subprocess.Popen(
+        ["ssh-agent", "-D", "-a", tmp_path / "agent"], env=ENV, stdout=subprocess.DEVNULL
+    )
+    try:
+        while not (tmp_path / "agent").exists():
+            assert agent.poll() is None
+        ready.env["SSH_AUTH_SOCK"] = str(tmp_path / "agent")
+        known = {**ENV, "SSH_AUTH_SOCK": ready.env["SSH_AUTH_SOCK"]}
+        assert "has no key, or is locked" in ready.run(*APPROVE, code=1).err
+        subprocess.run(["ssh-add", "-q", ana.key], env=known, check=True)
+        ready.run(*APPROVE)
+        second = make(tmp_path, "bob@example.com")
+        subprocess.run(["ssh-add", "-q", second.key], env=known, check=True)
+        assert "has 2 keys" in ready.run(*APPROVE, code=1).err
+    finally:
+        agent.terminate()
+        agent.wait()
+
+
+def test_on_a_terminal_it_asks(ready: Project, ana: Person) -> None:
+    for answer, code, written in ((b"n\n", 1, 0), (b"y\n", 0, 1)):
+        controller, terminal = pty.openpty()
+        os.write(controller, answer)
+        command = [*RECONCILE, *APPROVE[:-1], "--key", str(ana.key)]
+        done = subprocess.run(
+            command, cwd=ready.root, env=ready.env, stdin=terminal, capture_output=True, check=False
+        )
+        os.close(terminal)
+        os.close(controller)
+        assert done.returncode == code, done.stderr
+        assert b"Sign this approval?" in done.stderr
+        assert len(list(ready.root.glob("*.approval"))) == written
+
+
+def test_allowing_older_snapshots_needs_approval_though_no_call_does_it(
+    project: Project, app: str, ana: Person
+) -> None:
+    root = project.root
+    git(root, "init", "-q", "-b", "main")
+    (root / ".gitignore").write_text(".reconcile/\n*.plan*\n")
+    (root / "reconcile.yaml").write_text("approvals: {rules: [{when: {lowers: snapshot_max_age_h}}]}\n")
+    (root / "allowed_signers").write_text(ana.line())
+    policy = (
+        "---\napiVersion: reconciler/v1\nkind: RetentionPolicy\nmetadata: {name: all}\n"
+        "spec: {selector: {}, snapshot_max_age_h: %d}\n"
+    )
+    project.write(volume(app) + policy % 24)
+    commit(root)
+    project.env.update(ISOLATED)
+    project.run("state", "init", "--new")
+    project.run("apply", "--auto-approve", "--base", git(root, "rev-parse", "HEAD"))
+    project.write(volume(app) + policy % 48)
+    commit(root)
+    refused = project.run("apply", "--auto-approve", "--base", "HEAD^", code=1)
+    assert f"Volume/{app}/data" in refused.out + refused.err
+    assert "approval-needed" in refused.out + refused.err
+    project.run("plan", "--out", "the.plan")
+    project.run(*APPROVE, "--key", str(ana.key))
+    approval = "the.plan.ana@example.com.approval"
+    project.run("apply", "--plan", "the.plan", "--base", "HEAD^", "--approval", approval)
+    project.write(volume(app) + policy % 12)
+    commit(root)
+    project.run("apply", "--auto-approve", "--base", "HEAD^")

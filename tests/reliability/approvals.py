@@ -1,0 +1,474 @@
+"""Forged approvals: `python -m tests.reliability.approvals [--vectors 2000] [--seed 1]`.
+
+Each vector is a plan that a rule asks people about, the approvals that they gave, and one thing that
+somebody changed afterwards: the plan, its rehearsal, an approval, a key, the signers, a clock, the
+environment, the state, the revision before. What is changed must not run, and what nobody changed must.
+A plain `ssh-keygen -Y verify` must judge each signature as the product does. Signatures are real ones.
+"""
+
+# ruff: noqa: T201 - what it prints is what it is for
+
+import argparse
+import copy
+import random
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from reconciler.approvals import judging
+from reconciler.approvals.judging import Signers
+from reconciler.approvals.rules import Rule
+from reconciler.approvals.statement import Approval, Statement, parse_approval
+from reconciler.core.diagnostics import has_errors
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.steps import Plan
+from reconciler.pipeline.approving import Given, judge
+from reconciler.pipeline.authority import Authority, authority_of
+from reconciler.pipeline.project import Project
+from reconciler.pipeline.settings import find_settings
+from reconciler.planning.as_json import parse_plan, plan_json
+from reconciler.planning.digest import plan_digest
+from reconciler.state.store import State
+from tests.approvals.people import ENV, Person, make, plainly_verified
+from tests.execution.stage import START, Stage
+from tests.planning.plans import plan_of
+from tests.revisions.repository import ISOLATED, commit, git
+
+CASES = (
+    "kinds/secret/a_template_over_a_new_cluster_waits_for_it",
+    "kinds/cluster/restore_from_a_cluster_of_the_manifests",
+    "kinds/volume/grow_and_change_retention",
+    "kinds/extension/provision",
+)
+KEYS = (("-t", "ed25519"), ("-t", "ecdsa"), ("-t", "ed25519"), ("-t", "rsa", "-b", "2048"))
+HOUR = timedelta(hours=1)
+OWN = 'namespaces="reconcile-plan"'
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Who takes part: `known` may sign, each with a second key in `spare`, and `mallory` may not."""
+
+    known: Sequence[Person]
+    spare: Sequence[Person]
+    mallory: Person
+    folder: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> "Cast":
+        names = [f"person{number}@example.com" for number in range(len(KEYS))]
+        known = [make(folder, name, *options) for name, options in zip(names, KEYS, strict=True)]
+        spare = [replace(make(folder, f"spare-{name}"), name=name) for name in names]
+        return cls(known, spare, make(folder, "mallory@example.com"), folder)
+
+
+@dataclass
+class World:
+    """What `apply` is given. `files`: the approvals, as they are in files."""
+
+    plan: Plan
+    rule: Rule
+    people: list[Person]
+    statement: Statement
+    lines: list[str]
+    files: list[bytes]
+    now: datetime
+    rehearsal: str
+    environment: str
+    lineage: str
+    used: set[str] = field(default_factory=set)
+    authority: Authority | None = None
+
+
+def draw(rng: random.Random, cast: Cast) -> World:
+    plan, at = plan_of(rng.choice(CASES)), START + rng.randrange(1000) * HOUR
+    rule = Rule.model_validate(
+        {"when": {"environment": plan.context.environment}, "from": rng.choice((1, 1, 2, 3)), "valid": "24h"}
+    )
+    people = rng.sample(list(cast.known), rule.people)
+    statement = Statement(
+        plan=plan_digest(plan),
+        rehearsal=rng.choice(("", f"{rng.randrange(1 << 64):064x}")),
+        environment=plan.context.environment,
+        lineage=plan.context.lineage or "lineage-1",
+        principal="nobody",
+        reason=rng.choice(("old data", "naïve, “quoted”", "-----BEGIN SSH SIGNATURE-----", '{"plan": 1}')),
+        at=at,
+        expires=at + 24 * HOUR,
+        id="0" * 32,
+    )
+    lines = [each.line(rng.choice((OWN, ""))) for each in (*cast.known, *cast.spare)]
+    rng.shuffle(lines)
+    files = [each.approves(statement).to_bytes() for each in people]
+    now = at + rng.randrange(24 * 60) * HOUR / 60
+    return World(
+        plan,
+        rule,
+        people,
+        statement,
+        lines,
+        files,
+        now,
+        statement.rehearsal,
+        statement.environment,
+        statement.lineage,
+    )
+
+
+Change = Callable[[World, random.Random, Cast], None]
+
+
+def another_plan(world: World, rng: random.Random, cast: Cast) -> None:
+    """One value of what the plan does or relies on."""
+    was = plan_digest(world.plan)
+    while plan_digest(world.plan) == was:
+        document = copy.deepcopy(plan_json(world.plan))
+        holder, key = rng.choice(list(_leaves(document)))
+        value = holder[key]
+        holder[key] = (
+            (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else f"{value}x"
+        )
+        try:
+            changed = parse_plan(document)
+        except ValueError:
+            continue
+        # What nothing is sent for, and another environment, are about another rule or another mutation.
+        if changed.context.environment == world.environment and any(step.mutates for step in changed.steps):
+            world.plan = changed
+
+
+def _leaves(value: Any) -> Iterator[tuple[Any, Any]]:
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, dict | list):
+            yield from _leaves(item)
+        elif item is not None and not isinstance(item, float):
+            yield value, key
+
+
+def another_rehearsal(world: World, rng: random.Random, cast: Cast) -> None:
+    world.rehearsal = f"{rng.randrange(1 << 64):064x}" if not world.rehearsal or rng.random() < 0.5 else ""
+
+
+def another_environment(world: World, rng: random.Random, cast: Cast) -> None:
+    world.environment = rng.choice(("prod2", "test", "base2"))
+    world.rule = Rule.model_validate({"when": {"more_than_gb": 0}, "from": world.rule.people})
+
+
+def another_state(world: World, rng: random.Random, cast: Cast) -> None:
+    world.lineage += rng.choice(("x", "0", " "))
+
+
+def too_late(world: World, rng: random.Random, cast: Cast) -> None:
+    world.now = world.statement.expires + rng.choice((0, 1, 100_000)) * timedelta(seconds=1)
+
+
+def too_early(world: World, rng: random.Random, cast: Cast) -> None:
+    world.now = world.statement.at - rng.choice((6, 60, 10_000)) * HOUR / 60
+
+
+def longer_than_the_rule(world: World, rng: random.Random, cast: Cast) -> None:
+    """The signer gave himself more time than the rule does."""
+    long = world.statement.at + 20 * 24 * HOUR
+    world.files[0] = world.people[0].approves(world.statement, expires=long).to_bytes()
+    world.now = world.statement.at + 25 * HOUR
+    for number, person in enumerate(world.people[1:], 1):
+        world.files[number] = person.approves(world.statement, expires=long, at=world.now).to_bytes()
+
+
+def used_before(world: World, rng: random.Random, cast: Cast) -> None:
+    world.used.add(parse_approval(rng.choice(world.files), "x").id)
+
+
+def edited(world: World, rng: random.Random, cast: Cast) -> None:
+    """A value of the statement is changed after it was signed."""
+    at = rng.randrange(len(world.files))
+    found = parse_approval(world.files[at], "x")
+    said = rng.choice(
+        (
+            {"expires": found.statement.expires + HOUR},
+            {"at": found.statement.at - HOUR},
+            {"reason": "another"},
+            {"id": secrets.token_hex(16)},
+            {
+                "principal": rng.choice(
+                    [each.name for each in cast.known if each.name != found.statement.principal]
+                )
+            },
+        )
+    )
+    world.files[at] = replace(found, statement=replace(found.statement, **said)).to_bytes()
+
+
+def another_byte(world: World, rng: random.Random, cast: Cast) -> None:
+    number = rng.randrange(len(world.files))
+    text = bytearray(world.files[number])
+    at = rng.randrange(len(text))
+    match rng.randrange(4):
+        case 0:
+            text[at] ^= rng.randrange(1, 256)
+        case 1:
+            del text[at]
+        case 2:
+            text.insert(at, rng.choice(b"\n A=0\0"))
+        case _:
+            del text[at:]
+    world.files[number] = bytes(text)
+
+
+def swapped_signature(world: World, rng: random.Random, cast: Cast) -> None:
+    """A signature of the same person, of another statement."""
+    other = parse_approval(world.people[0].approves(world.statement, plan="c" * 64).to_bytes(), "x")
+    world.files[0] = replace(parse_approval(world.files[0], "x"), signature=other.signature).to_bytes()
+
+
+def another_namespace(world: World, rng: random.Random, cast: Cast) -> None:
+    person = world.people[0]
+    said = replace(world.statement, principal=person.name, id=secrets.token_hex(16))
+    namespace = rng.choice(("git", "file", "reconcile", "x"))
+    command = ["ssh-keygen", "-Y", "sign", "-f", str(person.key), "-n", namespace]
+    done = subprocess.run(command, input=said.to_bytes(), capture_output=True, check=True)
+    world.files[0] = Approval(said, done.stdout).to_bytes()
+
+
+def removed_signer(world: World, rng: random.Random, cast: Cast) -> None:
+    world.lines = [line for line in world.lines if world.people[0].public not in line]
+
+
+def ended_signer(world: World, rng: random.Random, cast: Cast) -> None:
+    """Its key was valid once, will be, or is for something else."""
+    day = f"{world.now - 48 * HOUR:%Y%m%d}", f"{world.now + 48 * HOUR:%Y%m%d}"
+    options = rng.choice((f'valid-before="{day[0]}"', f'valid-after="{day[1]}"', 'namespaces="git,file"'))
+    removed_signer(world, rng, cast)
+    world.lines.append(world.people[0].line(options))
+
+
+def foreign_key(world: World, rng: random.Random, cast: Cast) -> None:
+    """Mallory signs, under her own name or another's."""
+    name = rng.choice((cast.mallory.name, world.people[0].name))
+    world.files[0] = cast.mallory.approves(world.statement, principal=name).to_bytes()
+
+
+def name_of_another(world: World, rng: random.Random, cast: Cast) -> None:
+    """Somebody who may sign does so under the name of somebody else who may."""
+    person = world.people[0]
+    other = rng.choice([each.name for each in cast.known if each.name != person.name])
+    world.files[0] = person.approves(world.statement, principal=other).to_bytes()
+
+
+def twice_the_same(world: World, rng: random.Random, cast: Cast) -> None:
+    """Too few people: one of them again, with the same approval, another one, another key or another name."""
+    if world.rule.people == 1:
+        world.rule = Rule.model_validate({"when": {"environment": world.environment}, "from": 2})
+        world.files.append(b"")
+    person = world.people[0]
+    spare = next(each for each in cast.spare if each.name == person.name)
+    alias = f"alias-{person.name}"
+    world.lines.append(person.line(OWN, alias))
+    world.files[-1] = rng.choice(
+        (
+            lambda: world.files[0],
+            lambda: person.approves(world.statement).to_bytes(),
+            lambda: spare.approves(world.statement).to_bytes(),
+            lambda: person.approves(world.statement, principal=alias).to_bytes(),
+        )
+    )()
+
+
+def one_is_missing(world: World, rng: random.Random, cast: Cast) -> None:
+    world.files.pop(rng.randrange(len(world.files)))
+
+
+def nobody_known(world: World, rng: random.Random, cast: Cast) -> None:
+    world.authority = Authority((world.rule,), None, "the base is not known")
+
+
+def signers_of_the_change(world: World, rng: random.Random, cast: Cast) -> None:
+    """Only what is checked out names Mallory, and no rule: a real repository with two commits."""
+    world.authority = _authority(world, rng, cast)
+    world.files = [cast.mallory.approves(world.statement).to_bytes() for _ in world.files]
+
+
+def none(world: World, rng: random.Random, cast: Cast) -> None:
+    pass
+
+
+def same_plan_made_again(world: World, rng: random.Random, cast: Cast) -> None:
+    context = replace(world.plan.context, at=world.now, revision="f" * 40, dirty=True)
+    world.plan = replace(world.plan, id=secrets.token_hex(8), context=context, diagnostics=())
+
+
+def one_more_that_is_dead(world: World, rng: random.Random, cast: Cast) -> None:
+    world.files.append(cast.mallory.approves(world.statement).to_bytes())
+    rng.shuffle(world.files)
+
+
+def rules_of_the_base(world: World, rng: random.Random, cast: Cast) -> None:
+    world.authority = _authority(world, rng, cast)
+
+
+FATAL: Sequence[Change] = (
+    another_plan,
+    another_rehearsal,
+    another_environment,
+    another_state,
+    too_late,
+    too_early,
+    longer_than_the_rule,
+    used_before,
+    edited,
+    another_byte,
+    swapped_signature,
+    another_namespace,
+    removed_signer,
+    ended_signer,
+    foreign_key,
+    name_of_another,
+    twice_the_same,
+    one_is_missing,
+    nobody_known,
+    signers_of_the_change,
+)
+HARMLESS: Sequence[Change] = (none, same_plan_made_again, one_more_that_is_dead, rules_of_the_base)
+
+
+def _authority(world: World, rng: random.Random, cast: Cast) -> Authority:
+    """Of a repository whose second commit is the change: it drops or moves what the first one says."""
+    with tempfile.TemporaryDirectory(dir=cast.folder) as folder:
+        root = Path(folder)
+        git(root, "init", "-q", "-b", "main")
+        when, people = f"{{environment: {world.environment}}}", world.rule.people
+        (root / "reconcile.yaml").write_text(f"approvals: {{rules: [{{when: {when}, from: {people}}}]}}\n")
+        (root / "allowed_signers").write_text("".join(world.lines))
+        before = commit(root)
+        (root / "allowed_signers").write_text(cast.mallory.line())
+        match rng.randrange(3):
+            case 0:
+                (root / "reconcile.yaml").unlink()
+            case 1:
+                (root / "reconcile.yaml").write_text("approvals: {rules: []}\n")
+            case _:
+                (root / "other").write_text(cast.mallory.line())
+                (root / "reconcile.yaml").write_text("approvals: {signers: other}\n")
+        commit(root)
+        return authority_of(find_settings(root, {**ISOLATED, **ENV}), before)
+
+
+@dataclass
+class Tally:
+    vectors: Counter[str] = field(default_factory=Counter)
+    signatures: int = 0
+    violations: list[str] = field(default_factory=list)
+
+
+class _Clock:
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nothing waits")
+
+
+async def runs(project: Project, world: World) -> bool:
+    """Whether the plan would run, as far as approvals say."""
+    signers = Signers("".join(world.lines).encode(), "allowed_signers")
+    project = replace(
+        project,
+        authority=world.authority or Authority((world.rule,), signers),
+        clock=_Clock(world.now),
+        environment=world.environment if world.environment != "base" else "",
+        variables=ENV,
+    )
+    try:
+        found = [parse_approval(data, "x") for data in world.files]
+    except ReconcilerError:
+        return False
+    approvals = tuple({each.id: each for each in found}.values())
+    state = State(world.lineage, {}, (), frozenset(world.used))
+    judged = await judge(project, world.plan, state, {}, Given(approvals, world.rehearsal))
+    return not has_errors(judged.problems) and bool(judged.counting)
+
+
+def disagreements(world: World, cast: Cast) -> Iterator[str]:
+    """Signatures that a plain ssh-keygen judges in another way."""
+    allowed = "".join(world.lines).encode()
+    for data in world.files:
+        try:
+            found = parse_approval(data, "x")
+        except ReconcilerError:
+            continue
+        why = judging.why_unsigned(found, Signers(allowed, "them"), world.now, ENV)
+        plain = plainly_verified(data, found.statement.principal, allowed, cast.folder, world.now)
+        if plain != (why == ""):
+            yield f"ssh-keygen says {plain}, the product {why or 'yes'}"
+
+
+def play(vectors: int, seed: int) -> Tally:
+    for case in CASES:
+        plan_of(case)  # which runs by itself
+    return anyio.run(_play, vectors, seed)
+
+
+async def _play(vectors: int, seed: int) -> Tally:
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        cast = Cast.of(Path(folder))
+        stage = Stage(Path(folder))
+        try:
+            for number in range(vectors):
+                rng = random.Random(seed * 1_000_003 + number)
+                world = draw(rng, cast)
+                fatal = number % 4 != 0
+                turn = number // 4
+                if fatal:
+                    change = FATAL[(turn * 3 + number % 4) % len(FATAL)]
+                else:
+                    change = HARMLESS[turn % len(HARMLESS)]
+                files = list(world.files)
+                change(world, rng, cast)
+                if change is another_byte and world.files == files:
+                    continue
+                name = f"vector {number} ({change.__name__}{'' if fatal else ', harmless'})"
+                tally.vectors[change.__name__] += 1
+                if await runs(stage.project(), world) == fatal:
+                    tally.violations.append(f"{name}: {'accepted' if fatal else 'refused'}")
+                tally.signatures += len(world.files)
+                tally.violations += [f"{name}: {each}" for each in disagreements(world, cast)]
+        finally:
+            await stage.close()
+    return tally
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--vectors", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    tally = play(options.vectors, options.seed)
+    for name, count in sorted(tally.vectors.items()):
+        print(f"{count:6} {name}")
+    print(
+        f"{tally.vectors.total()} vectors, {tally.signatures} approvals: {len(tally.violations)} violations"
+    )
+    print(*tally.violations[:20], sep="\n")
+    return 1 if tally.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Bugs of approvals: who may sign, for how long, how often. Each is caught by the fast test that it names."""
+
+from tests.reliability.planting import Change, Mutant
+
+JUDGING = "approvals/judging.py"
+STATEMENT = "approvals/statement.py"
+SSH = "approvals/ssh.py"
+RULES = "approvals/rules.py"
+AUTHORITY = "pipeline/authority.py"
+APPLY = "pipeline/apply.py"
+RECORDER = "execution/recorder.py"
+STATE_RULES = "state/rules.py"
+
+JUDGED, APPLIED, ASKED = (f"tests/approvals/test_{name}.py" for name in ("judging", "applying", "authority"))
+OF_STATEMENTS = "tests/approvals/test_statement.py"
+
+
+def _tested(name: str, test: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, (Change(file, old, new),), test=test)
+
+
+APPROVALS: tuple[Mutant, ...] = (
+    # --- what an approval dies by ---
+    _tested(
+        "the end of an approval is not looked at",
+        f"{JUDGED}::test_it_dies_by_time",
+        JUDGING,
+        'UTC" if now >= ends else ""',
+        'UTC" if False else ""',
+    ),
+    _tested(
+        "an approval lasts as long as its signer says, whatever the rule says",
+        f"{JUDGED}::test_a_rule_gives_an_approval_less_time_than_it_names",
+        JUDGING,
+        "ends = min(said.expires, said.at + lasts)",
+        "ends = said.expires",
+    ),
+    _tested(
+        "an approval from the future counts",
+        f"{JUDGED}::test_it_dies_by_time",
+        JUDGING,
+        "if said.at > now + _CLOCKS:",
+        "if False:",
+    ),
+    *(
+        _tested(
+            f"an approval counts for another {name}",
+            f"{JUDGED}::test_it_dies_by_another_plan_rehearsal_environment_or_state",
+            JUDGING,
+            f"if said.{name} != about.{name}:",
+            "if False:",
+        )
+        for name in ("plan", "rehearsal", "environment", "lineage")
+    ),
+    _tested(
+        "a statement may be written in other bytes than were signed",
+        f"{OF_STATEMENTS}::test_what_is_no_approval_is_refused",
+        STATEMENT,
+        "if problems or written != text:",
+        "if problems:",
+    ),
+    # --- who may sign ---
+    _tested(
+        "a signature for any namespace counts",
+        f"{JUDGED}::test_a_signature_for_another_purpose_does_not_count",
+        SSH,
+        '["-n", NAMESPACE, "-s", signed, f"-O{moment}"]',
+        '["-n", _text(b64decode(b"".join(signature.split(b"\\n")[1:-2])), '
+        '_text(b64decode(b"".join(signature.split(b"\\n")[1:-2])), 10)[1])[0].decode(), '
+        '"-s", signed, f"-O{moment}"]',
+    ),
+    _tested(
+        "nobody asks whether the signer is listed",
+        f"{JUDGED}::test_it_dies_by_the_removal_of_its_signer",
+        SSH,
+        '["ssh-keygen", "-Y", "verify", *who, *what]',
+        '["ssh-keygen", "-Y", "check-novalidate", "-n", NAMESPACE, "-s", signed]',
+    ),
+    _tested(
+        "one person with two keys counts twice",
+        f"{JUDGED}::test_one_person_with_two_keys_or_two_names_is_one",
+        JUDGING,
+        "return sum(_takes(name, keys, taken, set()) for name in keys)",
+        "return len(set().union(*keys.values()))",
+    ),
+    _tested(
+        "one key under two names counts twice",
+        f"{JUDGED}::test_one_person_with_two_keys_or_two_names_is_one",
+        JUDGING,
+        "return sum(_takes(name, keys, taken, set()) for name in keys)",
+        "return len(keys)",
+    ),
+    # --- whose rules ---
+    _tested(
+        "rules and signers are those of what is checked out",
+        f"{ASKED}::test_rules_are_those_of_both_and_signers_those_of_before",
+        AUTHORITY,
+        "before = trusted_revision(start, config.variables, ref)",
+        'before = trusted_revision(start, config.variables, "HEAD")',
+    ),
+    _tested(
+        "a change may take rules away",
+        f"{ASKED}::test_a_change_that_removes_all_settings_takes_no_rule_away",
+        AUTHORITY,
+        "rules = tuple(dict.fromkeys((*then.rules, *now.rules)))",
+        "rules = tuple(now.rules)",
+    ),
+    _tested(
+        "where nobody names what was before, a change may take rules away",
+        f"{ASKED}::test_without_a_base_no_rule_of_any_version_is_gone",
+        AUTHORITY,
+        "(*now.rules, *_rules_ever(config))",
+        "now.rules",
+    ),
+    _tested(
+        "a clone without the base does as if there was none",
+        f"{ASKED}::test_a_clone_without_the_base_is_an_error_that_says_how_to_fetch_it",
+        AUTHORITY,
+        "    except ReconcilerError as failure:\n        raise ReconcilerError(\n"
+        '            f"the revision before this change',
+        "    except ReconcilerError as failure:\n        return None\n        raise ReconcilerError(\n"
+        '            f"the revision before this change',
+    ),
+    _tested(
+        "a link leads from outside to signers in the checkout",
+        f"{ASKED}::test_signers_in_the_checkout_are_not_outside",
+        AUTHORITY,
+        "if any(_resolved(path).is_relative_to(folder)",
+        "if any(path.is_relative_to(folder)",
+    ),
+    # --- how often, and for what ---
+    _tested(
+        "the journal is not told which approvals a run uses",
+        f"{APPLIED}::test_the_journal_has_them_whole_before_the_first_intent",
+        RECORDER,
+        'used = {"approvals": list(approvals)} if approvals else {}',
+        "used: dict[str, Any] = {}",
+    ),
+    _tested(
+        "the state does not know which approvals were used",
+        f"{APPLIED}::test_the_journal_has_them_whole_before_the_first_intent",
+        STATE_RULES,
+        'used = data.get("approvals", ())',
+        "used: tuple[Any, ...] = ()",
+    ),
+    _tested(
+        "nobody asks under the lease whether an approval was used meanwhile",
+        f"{APPLIED}::test_an_approval_is_used_once_also_by_two_runners_at_once",
+        APPLY,
+        "    refuse_spent(approvals, state, project)\n",
+        "",
+    ),
+    _tested(
+        "an approval that does not count covers deletes",
+        f"{APPLIED}::test_an_approval_that_does_not_count_covers_nothing",
+        APPLY,
+        "*(uncovered if not judged.counting else ()),",
+        "*(uncovered if not given.approvals else ()),",
+    ),
+    _tested(
+        "an approved delete is enough where a rule matches",
+        f"{APPLIED}::test_one_of_two_is_not_enough_nor_is_an_approved_delete",
+        APPLY,
+        "*(judged.problems if has_errors(judged.problems) else ()),",
+        "*(judged.problems if has_errors(judged.problems) and uncovered else ()),",
+    ),
+    _tested(
+        "a delete that only a call shows needs no approval",
+        "tests/approvals/test_rules.py::test_what_a_call_does_counts_whatever_its_change_says",
+        RULES,
+        "or (when.action == Needing.DELETE and deleted)",
+        "",
+    ),
+)
